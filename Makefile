@@ -1,0 +1,86 @@
+# Everything that a person or CI types. `make run` needs Python 3.11+ and nothing else.
+
+PYTHON ?= python3
+VENV ?= .venv
+HOST ?= 127.0.0.1
+PORT ?= 8080
+BIN := $(VENV)/bin
+
+.PHONY: setup run test check e2e fmt clean build-InferenceFunction runtime-python
+
+setup: $(VENV)/.setup
+
+$(VENV)/.setup: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragoman needs Python 3.11+, and $(PYTHON) is %d.%d: try make PYTHON=python3.13" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv \
+	  && $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server,onnx,dev]' \
+	  || $(BIN)/python -m pip install --quiet --editable '.[server,onnx,dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/dragoman serve --host $(HOST) --port $(PORT) --repository models
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy core handler
+	$(BIN)/lint-imports
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='core/*' --fail-under=100
+	$(BIN)/coverage report --include='handler/*' --fail-under=95
+
+# On the real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. Needs root for the container engine.
+e2e: setup
+	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
+
+fmt: setup
+	$(BIN)/ruff check --select I --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find core handler tests -name __pycache__ -prune -exec rm -rf {} +
+
+# The function's artifact. `sam build` calls this with ARTIFACTS_DIR; it does not pass the template's architecture on, so for Graviton:
+#   ARCHITECTURE=arm64 sam build
+# Only wheels are taken, so any machine can build for either; but .pyc must come from the runtime's own Python version.
+RUNTIME := 3.13
+ARCHITECTURE ?= x86_64
+WHEEL_ARCH = $(ARCHITECTURE:arm64=aarch64)
+GLIBC := 2_34 2_28 2_27 2_26 2_24 2_17
+PLATFORMS = $(GLIBC:%=--platform manylinux_%_$(WHEEL_ARCH)) --platform manylinux2014_$(WHEEL_ARCH)
+# Looked up once, and only for a build. Tried, not only found: a pyenv shim can be on the PATH and refuse to run.
+CANDIDATES = python$(RUNTIME) python3 $(wildcard $(shell pyenv root 2>/dev/null)/versions/$(RUNTIME).*/bin/python)
+TRIAL := import pip, sys; "%d.%d" % sys.version_info[:2] == "$(RUNTIME)" and print(sys.executable)
+RUNTIME_PYTHON ?= $(eval RUNTIME_PYTHON := $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c '$(TRIAL)' 2>/dev/null))))$(RUNTIME_PYTHON)
+PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-input
+# boto3 is in the runtime already: 33 MB less in the artifact.
+REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  print(*(r for r in p["dependencies"] + p["optional-dependencies"]["onnx"] if not r.startswith("boto3")), sep="\n")
+PRUNED := bin requirements.txt wheel $(addprefix onnxruntime/,datasets quantization tools transformers)
+UNUSED := a c cpp h pxd pyi pyx
+
+runtime-python:
+	@echo $(RUNTIME_PYTHON)
+
+build-InferenceFunction:
+	$(if $(ARTIFACTS_DIR),,$(error ARTIFACTS_DIR is not set: run `sam build`, or name a folder))
+	$(if $(filter x86_64 arm64,$(ARCHITECTURE)),,$(error ARCHITECTURE is $(ARCHITECTURE), expected x86_64 or arm64))
+	$(if $(RUNTIME_PYTHON),,$(error no Python $(RUNTIME) with pip was found: install it, or name it with RUNTIME_PYTHON=...))
+	rm -rf build # where setuptools keeps modules that have left the tree since
+	$(PIP) wheel --no-deps --wheel-dir "$(ARTIFACTS_DIR)/wheel" .
+	$(RUNTIME_PYTHON) -c '$(REQUIREMENTS)' > "$(ARTIFACTS_DIR)/requirements.txt"
+	$(PIP) install --target "$(ARTIFACTS_DIR)" --no-compile --only-binary=:all: --implementation cp --python-version $(RUNTIME) $(PLATFORMS) \
+	  --requirement "$(ARTIFACTS_DIR)/requirements.txt"
+	$(PIP) install --target "$(ARTIFACTS_DIR)" --no-compile --no-deps "$(ARTIFACTS_DIR)"/wheel/*.whl
+	cd "$(ARTIFACTS_DIR)" && rm -rf $(PRUNED)
+	cd "$(ARTIFACTS_DIR)" && find . -type d \( -name test -o -name tests \) -prune -exec rm -rf {} +
+	cd "$(ARTIFACTS_DIR)" && find . -type f \( $(UNUSED:%=-name '*.%' -o) -name py.typed \) -delete
+	# Never checked against the source: /var/task is read-only, and its times are not those of this machine.
+	$(RUNTIME_PYTHON) -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"

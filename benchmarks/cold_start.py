@@ -1,0 +1,160 @@
+"""What a cold start costs: Lambda's init phase, and the way to the first answer of an ONNX model.
+
+Under Lambda's Runtime Interface Emulator, with the artifact that is deployed (.pyc, no boto3 inside), against a control
+of raw ASGI, Mangum and numpy in an artifact of its own. `--imports` shows where importing the handler takes its time.
+"""
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import repository
+from benchmarks.measure import Row, interleaved, row, table
+from tests.e2e import rie, s3, tools
+
+BAR_INIT = 1.25
+INIT = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)\)")
+IMPORT = re.compile(r"import time:\s+(\d+) \|\s+(\d+) \| +(\S+)")
+CONTROL = Path(__file__).with_name("control_lambda.py")
+REQUEST = json.dumps({"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]})
+STEPS = ("interpreter", "import", "fetch", "import onnxruntime", "load", "infer", "second request")
+
+
+def build(folder: Path) -> Path:
+    """The artifact, as the Makefile makes it for `sam build`."""
+    tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={folder}", f"RUNTIME_PYTHON={tools.runtime_python()}")
+    return folder
+
+
+def build_control(folder: Path, artifact: Path) -> Path:
+    """The same packages with another handler, and nothing of ours."""
+    folder.mkdir()
+    for path in artifact.iterdir():
+        if path.name not in ("core", "handler", "__pycache__"):
+            (folder / path.name).symlink_to(path)
+    (folder / "handler").mkdir()
+    shutil.copy(CONTROL, folder / "handler" / "aws.py")
+    flags = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+    tools.run(tools.runtime_python(), *flags, folder / "handler")
+    return folder
+
+
+def initialised(artifact: Path, variables: Mapping[str, str]) -> float:
+    """Milliseconds of the init phase of a new instance that answers a health check."""
+    with rie.running(artifact, variables) as instance:
+        status, _ = instance.http("GET", "/v2/health/live")
+        found = INIT.findall(instance.log.read_text(errors="replace"))
+    if status != 200 or len(found) != 1:
+        raise RuntimeError(f"status {status}, initialised {len(found)} times")
+    return float(found[0])
+
+
+def answered(artifact: Path, variables: Mapping[str, str]) -> float:
+    """Milliseconds from the first event to its answer: init phase and inference, the model being fetched and loaded."""
+    with rie.running(artifact, variables) as instance:
+        start = time.perf_counter()
+        status, body = instance.http("POST", "/v2/models/tiny/infer", REQUEST)
+        taken = (time.perf_counter() - start) * 1e3
+    if status != 200:
+        raise RuntimeError(f"status {status}: {body}")
+    return taken
+
+
+def steps(artifact: Path, variables: Mapping[str, str]) -> dict[str, float]:
+    """Milliseconds by step, in the runtime's interpreter without the emulator."""
+    event = {
+        "resource": "/{proxy+}",
+        "httpMethod": "POST",
+        "path": "/v2/models/tiny/infer",
+        "headers": {},
+        "requestContext": {},
+        "body": REQUEST,
+        "isBase64Encoded": False,
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(artifact), "TMPDIR": temporary, **variables}
+        environ["AWS_LAMBDA_FUNCTION_NAME"] = "dragoman"
+        environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = "1769"
+        python = tools.environment("runtime") / "python"
+        script = str(Path(__file__).with_name("phases.py"))
+        printed = tools.run(python, script, str(time.time()), json.dumps(event), env=environ, cwd=artifact)
+    measured: dict[str, float] = json.loads(printed)
+    return measured
+
+
+def show_steps(artifact: Path, places: Mapping[str, Mapping[str, str]], rounds: int) -> None:
+    print("\nFrom cold to the first V2 answer of an ONNX model: median milliseconds by step, without the emulator")
+    print(f"{'':12}" + "".join(f"{step:>21}" for step in STEPS))
+    for place, variables in places.items():
+        runs = [steps(artifact, variables) for _ in range(rounds)]
+        medians = (statistics.median(run.get(step, 0) for run in runs) for step in STEPS)
+        print(f"{place:12}" + "".join(f"{value:21.1f}" for value in medians))
+
+
+def show_imports(artifact: Path, lines: int) -> None:
+    """The modules that cost most by themselves, and the packages that they belong to."""
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(artifact)}
+    command = (tools.environment("runtime") / "python", "-X", "importtime", "-c", "import handler.aws")
+    done = subprocess.run(command, env=environ, cwd=artifact, capture_output=True, text=True, check=True)
+    modules = sorted(((int(own), int(whole), name) for own, whole, name in IMPORT.findall(done.stderr)), reverse=True)
+    packages: dict[str, int] = {}
+    for own, _, name in modules:
+        top = name.partition(".")[0]
+        packages[top] = packages.get(top, 0) + own
+    whole_ms = sum(packages.values()) / 1e3
+    print(f"\nimport handler.aws: {whole_ms:.1f} ms in {len(modules)} modules (some of it is the tracing)")
+    print(f"\n{'package':44} {'own ms':>8}")
+    for name, own in sorted(packages.items(), key=lambda item: -item[1])[:lines]:
+        print(f"{name:44} {own / 1e3:8.1f}")
+    print(f"\n{'module':44} {'own ms':>8} {'with its imports':>17}")
+    for own, whole, name in modules[:lines]:
+        print(f"{name:44} {own / 1e3:8.1f} {whole / 1e3:17.1f}")
+
+
+def main(*, quick: bool = False, imports: bool = False) -> list[Row]:
+    rounds = 3 if quick else 11
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        artifact = build(folder / "artifact")
+        if imports:
+            show_imports(artifact, 25)
+            return []
+        control = build_control(folder / "control", artifact)
+        repository.make(folder / "models")
+        local = {"DRAGOMAN_REPOSITORY": str(folder / "models")}
+        store = stack.enter_context(s3.running())
+        upload(store, folder / "models")
+        places = {"folder": local, "S3": store.variables()}
+        show_steps(artifact, places, rounds)
+        subjects: dict[str, Callable[[], float]] = {
+            "ours": lambda: initialised(artifact, local),
+            "control": lambda: initialised(control, local),
+            "folder": lambda: answered(artifact, local),
+            "S3": lambda: answered(artifact, store.variables()),
+            "control answered": lambda: answered(control, local),
+        }
+        interleaved(subjects, 1)  # the files are in the page cache from here on
+        taken = interleaved(subjects, rounds)
+    rows = [row("INIT", taken["ours"], taken["control"], "ms", BAR_INIT)]
+    rows += [row(f"cold to first answer, model in {p}", taken[p], taken["control answered"], "ms") for p in places]
+    print(table("Cold start under Lambda's emulator: ours against raw ASGI + Mangum + numpy", rows))
+    return rows
+
+
+def upload(store: s3.Store, models: Path) -> None:
+    store.client.create_bucket(Bucket=s3.BUCKET)
+    for file in models.glob("*/*/model.onnx"):
+        store.client.upload_file(str(file), s3.BUCKET, f"{s3.PREFIX}/{file.relative_to(models)}")
+
+
+if __name__ == "__main__":
+    main(quick="--quick" in sys.argv, imports="--imports" in sys.argv)

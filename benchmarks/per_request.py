@@ -1,0 +1,150 @@
+"""Requests to uvicorn (uvloop, httptools) over one connection and over eight, against the least that could be done.
+
+The controls run in the same rounds: a bare uvicorn process that answers as many canned bytes to the same request, and
+for JSON tensors orjson and numpy, in this process (no HTTP, no validation) and behind a bare uvicorn of their own.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from benchmarks import client, control, repository
+from benchmarks.measure import Row, interleaved, row, seconds, table
+from benchmarks.server import uvicorn
+
+BAR_TINY = 3.0
+BAR_BINARY = 1.5
+# The prototype that the project started from: its p50 over that of the same prototype with orjson for reading.
+PROTOTYPE = {"image": 3.5 / 7.1, "batch": 1.0 / 1.3, "large": 4.6 / 3.9}
+ALLOWANCE = 1.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request. `columns`: of the answer, for the control that computes one."""
+
+    name: str
+    model: str
+    body: bytes
+    columns: int
+    times: int
+    header_length: int = 0
+    bar: float | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Inference-Header-Content-Length": str(self.header_length)} if self.header_length else {}
+
+    @property
+    def wire(self) -> bytes:
+        return client.request(f"/v2/models/{self.model}/infer", self.body, self.headers)
+
+
+def json_case(model: str, shape: tuple[int, ...], columns: int, times: int, bar: float | None = None) -> Case:
+    data = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    tensor = {"name": "x", "shape": shape, "datatype": "FP32", "data": data.reshape(-1)}
+    body = orjson.dumps({"inputs": [tensor]}, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Case(f"{model} JSON {list(shape)}", model, body, columns, times, bar=bar)
+
+
+def binary_case(model: str, shape: tuple[int, ...], columns: int, times: int, bar: float | None = None) -> Case:
+    data = np.random.default_rng(1).standard_normal(shape).astype(np.float32).tobytes()
+    tensor = {"name": "x", "shape": shape, "datatype": "FP32", "parameters": {"binary_data_size": len(data)}}
+    head = orjson.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
+    return Case(f"{model} binary {list(shape)}", model, head + data, columns, times, len(head), bar)
+
+
+IMAGE = (1, 3, 224, 224)
+TINY = json_case("tiny", (1, 4), 4, 1500, BAR_TINY)
+IMAGE_BINARY = binary_case("image", IMAGE, 3, 300, BAR_BINARY)
+JSON_CASES = (
+    json_case("image", IMAGE, 3, 40),
+    json_case("batch", (1000, 32), 8, 100),
+    json_case("large", (1, 16), repository.LARGE, 60),
+)
+OTHERS = (
+    binary_case("tiny", (1, 4), 4, 1500),
+    binary_case("batch", (1000, 32), 8, 500),
+    binary_case("large", (1, 16), repository.LARGE, 500),
+)
+
+
+def echo(case: Case, port: int) -> bytes:
+    """The same request to the control, which answers as many bytes as ours does on `port`, under the same headers."""
+    connection = client.Connection(port)
+    head, body = connection.ask(case.wire)
+    connection.close()
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(f"{case.name}: {head!r} {body[:300]!r}")
+    binary = 1 if b"inference-header-content-length" in head.lower() else 0
+    return client.request(f"/echo/{len(body)}/{binary}", case.body, case.headers)
+
+
+def against_echo(case: Case, ours: int, bare: int, rounds: int) -> Row:
+    other = echo(case, ours)
+    taken = interleaved(
+        {
+            "ours": lambda: client.latency(ours, case.wire, case.times),
+            "control": lambda: client.latency(bare, other, case.times),
+        },
+        rounds,
+    )
+    return row(f"{case.name}, p50", taken["ours"], taken["control"], "ms", case.bar)
+
+
+def against_orjson(case: Case, ours: int, bare: int, rounds: int) -> tuple[Row, Row]:
+    """Against orjson + numpy in this process, and behind HTTP."""
+    other = client.request(f"/orjson/{case.columns}/0", case.body)
+    bar = PROTOTYPE[case.model] * ALLOWANCE
+
+    def inside() -> float:
+        return seconds(lambda: control.through_orjson(case.body, case.columns), case.times) * 1e3
+
+    taken = interleaved(
+        {
+            "ours": lambda: client.latency(ours, case.wire, case.times),
+            "inside": inside,
+            "http": lambda: client.latency(bare, other, case.times),
+        },
+        rounds,
+    )
+    return (
+        row(f"{case.name} / orjson+numpy in process", taken["ours"], taken["inside"], "ms", bar),
+        row(f"{case.name} / orjson+numpy on uvicorn", taken["ours"], taken["http"], "ms", bar),
+    )
+
+
+def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> Row:
+    """Microseconds of wall time per answer with eight connections, so that a ratio reads as the others do."""
+    other = echo(case, ours)
+
+    def per_answer(port: int, wire: bytes) -> Callable[[], float]:
+        return lambda: 1e3 / client.throughput(port, wire, duration)
+
+    taken = interleaved({"ours": per_answer(ours, case.wire), "control": per_answer(bare, other)}, rounds)
+    return row(f"{case.name}, 8 connections", taken["ours"], taken["control"], "ms/answer")
+
+
+def main(*, quick: bool = False) -> list[Row]:
+    rounds, duration = (3, 0.3) if quick else (9, 1.0)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        repository.make(Path(folder))
+        environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
+        with uvicorn("handler.asgi:app", environ) as ours, uvicorn("benchmarks.control:app") as bare:
+            rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY)]
+            for case in JSON_CASES:
+                rows += against_orjson(case, ours, bare, rounds)
+            rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
+            for case in (TINY, IMAGE_BINARY, *JSON_CASES):
+                rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
+    print(table("Requests on uvicorn: ours against a bare echo of the same bytes, and against orjson + numpy", rows))
+    return rows
+
+
+if __name__ == "__main__":
+    main()

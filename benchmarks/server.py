@@ -1,0 +1,45 @@
+"""A server in its own process, for as long as a benchmark needs it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def uvicorn(app: str, environ: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The port of `app` under uvicorn with uvloop and httptools, without an access log."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
+    command += ["--log-level", "warning", "--no-access-log"]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})})
+    try:
+        wait(process, port)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.02)
+    raise TimeoutError("the server did not start within 30 s")

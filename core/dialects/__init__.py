@@ -1,0 +1,8 @@
+"""THE table of protocols over HTTP."""
+
+from typing import Final
+
+from core.dialects.v2 import V2
+from core.wire import Dialect
+
+DIALECTS: Final[tuple[Dialect, ...]] = (V2,)

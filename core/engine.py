@@ -1,0 +1,141 @@
+"""What every operation means, once, for all protocols."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from core import operations as ops
+from core.classification import classify
+from core.errors import InvalidInput, shown
+from core.ports import Models
+from core.tensor import Tensor, TensorSpec, from_raw
+
+
+def execute(operation: ops.Operation, models: Models) -> Any:
+    """The operation's result; see MEANINGS for the type of each. Raises ServingError."""
+    return MEANINGS[type(operation)](operation, models)
+
+
+def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
+    model = models.get(operation.ref)
+    spec = model.spec
+    tensors = operation.inputs if operation.raw is None else (_raw_input(operation.raw, spec),)
+    inputs = _checked_inputs(tensors, spec)
+    outputs = model.predict(inputs, _checked_outputs(operation.outputs, spec), operation.parameters)
+    if any(output.classes for output in operation.outputs):
+        outputs = _classified(outputs, operation.outputs, spec)
+    return ops.InferResult(spec.name, spec.version, tuple(outputs))
+
+
+def _raw_input(raw: bytes, spec: ops.ModelSpec) -> Tensor:
+    """The only input, of a datatype and shape that the model alone tells (the binary extension's raw request)."""
+    if spec.inputs is None or len(spec.inputs) != 1:
+        has = "does not say its inputs" if spec.inputs is None else f"has {len(spec.inputs)}"
+        raise InvalidInput(f"a raw binary request is for one input; model {shown(spec.name)} {has}")
+    only = spec.inputs[0]
+    what = f"input {shown(only.name)} of a raw binary request"
+    if only.datatype.is_bytes:
+        if only.shape != (1,):
+            raise InvalidInput(f"{what} is BYTES {_shape_text(only)}; only BYTES [1] can be one element")
+        element = np.empty(1, object)
+        element[0] = raw
+        return Tensor(only.name, only.datatype, element)
+    if only.shape is None or only.shape.count(-1) > 1:
+        raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which its size alone does not tell")
+    known = math.prod(size for size in only.shape if size != -1) * only.datatype.numpy.itemsize
+    variable = len(raw) // known if known else 0
+    return from_raw(only.name, only.datatype, tuple(variable if s == -1 else s for s in only.shape), raw)
+
+
+def _shape_text(spec: TensorSpec) -> str:
+    return "of any rank" if spec.shape is None else str(list(spec.shape))
+
+
+def _checked_inputs(tensors: Sequence[Tensor], spec: ops.ModelSpec) -> dict[str, Tensor]:
+    given = {tensor.name: tensor for tensor in tensors}
+    if len(given) != len(tensors):
+        raise InvalidInput(f"input {shown(_twice([tensor.name for tensor in tensors]))} is given twice")
+    if spec.inputs is None:
+        return given
+    if len(given) != len(spec.inputs) or not all(expected.name in given for expected in spec.inputs):
+        raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
+    for expected in spec.inputs:
+        _check_input(given[expected.name], expected)
+    return given
+
+
+def _wrong_names(given: Iterable[str], known: Sequence[str], spec: ops.ModelSpec) -> InvalidInput:
+    for name in given:
+        if name not in known:
+            return InvalidInput(f"model {shown(spec.name)} has no input {shown(name)}; it has {shown(known)}")
+    missing = next(name for name in known if name not in given)
+    return InvalidInput(f"model {shown(spec.name)} needs input {shown(missing)}, which is missing")
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for name, count in Counter(names).items() if count > 1)
+
+
+def _check_input(tensor: Tensor, expected: TensorSpec) -> None:
+    what = f"input {shown(tensor.name)}"
+    if tensor.datatype is not expected.datatype:
+        raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
+    shape = tensor.array.shape
+    if expected.shape is None or shape == expected.shape:
+        return
+    if len(shape) != len(expected.shape) or any(e not in (-1, s) for s, e in zip(shape, expected.shape, strict=True)):
+        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape)}")
+
+
+def _checked_outputs(requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec) -> list[str]:
+    """The names to ask the model for; all in its own order if the client names none."""
+    known = None if spec.outputs is None else [output.name for output in spec.outputs]
+    if not requested:
+        return known or []
+    names = [output.name for output in requested]
+    if len(set(names)) != len(names):
+        raise InvalidInput(f"output {shown(_twice(names))} is asked for twice")
+    for name in names:
+        if known is not None and name not in known:
+            raise InvalidInput(f"model {shown(spec.name)} has no output {shown(name)}; it has {shown(known)}")
+    return names
+
+
+def _classified(
+    outputs: Sequence[Tensor], requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec
+) -> list[Tensor]:
+    labels = {output.name: output.labels for output in spec.outputs or ()}
+    return [
+        classify(tensor, wish.classes, labels.get(wish.name, ())) if wish.classes else tensor
+        for tensor, wish in zip(outputs, requested, strict=True)
+    ]
+
+
+def _load(operation: ops.Load, models: Models) -> None:
+    models.load(operation.name)
+
+
+def _unload(operation: ops.Unload, models: Models) -> None:
+    models.unload(operation.name)
+
+
+def _index(operation: ops.RepositoryIndex, models: Models) -> list[ops.IndexEntry]:
+    return [entry for entry in models.index() if entry.state is ops.State.READY or not operation.ready_only]
+
+
+MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
+    ops.ServerLive: lambda _, __: ops.Readiness(ready=True),
+    ops.ServerReady: lambda _, models: models.ready(),
+    ops.ServerMetadata: lambda _, models: models.server(),
+    ops.ListModels: lambda _, models: models.names(),
+    ops.RepositoryIndex: _index,
+    ops.ModelReady: lambda operation, models: models.readiness(operation.ref),
+    ops.ModelMetadata: lambda operation, models: models.describe(operation.ref),
+    ops.ModelStatistics: lambda operation, models: models.statistics(operation.ref),
+    ops.Load: _load,
+    ops.Unload: _unload,
+    ops.Infer: infer,
+}

@@ -1,0 +1,52 @@
+"""What the core needs from outside."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from core.operations import IndexEntry, ModelInfo, ModelRef, ModelSpec, Readiness, ServerInfo, Statistics
+from core.tensor import Tensor
+
+
+class Model(Protocol):
+    """One loaded version."""
+
+    @property
+    def spec(self) -> ModelSpec: ...
+
+    def predict(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any], /
+    ) -> Sequence[Tensor]:
+        """The named outputs, in that order, or all of them if none is named.
+
+        Inputs and names have been checked against the spec, as far as there is one. Raises InvalidInput for values
+        that the runtime cannot carry, ModelFailed for everything else.
+        """
+        ...
+
+
+class Models(Protocol):
+    """The models of this server. All but `get` and `load` leave what is loaded as it is."""
+
+    def server(self) -> ServerInfo: ...
+
+    def ready(self) -> Readiness: ...
+
+    def names(self) -> Sequence[str]: ...
+
+    def index(self) -> Sequence[IndexEntry]: ...
+
+    def readiness(self, ref: ModelRef) -> Readiness: ...
+
+    def get(self, ref: ModelRef) -> Model:
+        """The model, loaded if it was not."""
+        ...
+
+    def describe(self, ref: ModelRef) -> ModelInfo: ...
+
+    def statistics(self, ref: ModelRef | None) -> Sequence[Statistics]: ...
+
+    def load(self, name: str) -> None:
+        """Look at the repository again and load what it now says."""
+        ...
+
+    def unload(self, name: str) -> None: ...

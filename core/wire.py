@@ -1,0 +1,206 @@
+"""HTTP as the dialects see it: a request, an answer, a table of routes. No sockets, no framework."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, ClassVar, Final
+
+from core.compression import WINDOW_BITS, inflate
+from core.errors import Fault, InvalidInput, ServingError, TooLarge, shown
+from core.operations import Operation
+
+Header = tuple[bytes, bytes]
+Part = bytes | memoryview
+JSON: Final[Header] = (b"content-type", b"application/json")
+
+STATUS: Final[dict[Fault, int]] = {
+    Fault.INVALID_ARGUMENT: 400,
+    Fault.NOT_FOUND: 404,
+    # A model that cannot be loaded is no mistake of the client: for the caller it is simply not there to infer.
+    Fault.FAILED_PRECONDITION: 503,
+    Fault.RESOURCE_EXHAUSTED: 413,
+    Fault.UNAVAILABLE: 503,
+    Fault.UNIMPLEMENTED: 501,
+    Fault.INTERNAL: 500,
+}
+
+
+class HttpError(ServingError):
+    """A failure that only HTTP knows, with a status of its own."""
+
+    fault = Fault.INVALID_ARGUMENT
+    status: ClassVar[int]
+
+
+class RouteNotFound(HttpError):
+    fault = Fault.NOT_FOUND
+    status = 404
+
+
+class MethodNotAllowed(HttpError):
+    fault = Fault.UNIMPLEMENTED
+    status = 405
+
+    def __init__(self, method: str, path: str, allowed: Sequence[str]) -> None:
+        super().__init__(f"{shown(method)} is not possible on {shown(path)}; allowed: {', '.join(allowed)}")
+        self.allowed = allowed
+
+
+class UnsupportedEncoding(HttpError):
+    status = 415
+
+
+def status_of(error: ServingError) -> int:
+    return error.status if isinstance(error, HttpError) else STATUS[error.fault]
+
+
+def headers_of(error: ServingError) -> list[Header]:
+    """What every dialect adds to a refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3)."""
+    headers: list[Header] = []
+    if isinstance(error, MethodNotAllowed):
+        headers.append((b"allow", ", ".join(error.allowed).encode()))
+    if isinstance(error, UnsupportedEncoding):
+        headers.append((b"accept-encoding", b"gzip, deflate"))
+    if error.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after))))
+    return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator may choose of the wire. `non_finite_null`: NaN and infinities as null instead of strings."""
+
+    max_body_bytes: int = 64 * 1024 * 1024
+    non_finite_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """`path`: percent-decoded. `headers`: names in lower case."""
+
+    method: str
+    path: str
+    headers: Sequence[Header] = ()
+    body: bytes = b""
+    options: Options = field(default_factory=Options)
+
+    def header(self, name: bytes) -> bytes | None:
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    def content(self) -> bytes:
+        """The body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
+        limit = self.options.max_body_bytes
+        if len(self.body) > limit:
+            raise TooLarge(f"the body has {len(self.body)} bytes; at most {limit} are accepted")
+        body = self.body
+        coding = self.header(b"content-encoding")
+        for name in reversed((coding or b"").lower().split(b",")):
+            if (stripped := name.strip()) and stripped != b"identity":
+                if stripped not in WINDOW_BITS:
+                    raise UnsupportedEncoding(f"content-encoding {shown(coding)} is not known; send gzip or deflate")
+                body = inflate(body, stripped, limit)
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """`parts`: the body in pieces that need not be joined yet."""
+
+    status: int
+    headers: tuple[Header, ...]
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def length(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request on one route; `path`: what stood at the route's {placeholders}."""
+
+    request: HttpRequest
+    path: Mapping[str, str] = field(default_factory=dict)
+
+
+Reply = Callable[[Any], HttpResponse]
+Decode = Callable[[Call], tuple[Operation, Reply]]
+
+
+class Waits(Enum):
+    """What a route may have to wait for: an edge with threads chooses one by it."""
+
+    NOTHING = auto()
+    STORE = auto()
+    MODEL = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`pattern`: segments between slashes; {name} takes any one segment."""
+
+    method: str
+    pattern: str
+    decode: Decode
+    about: str
+    waits: Waits = Waits.STORE
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there."""
+
+    name: str
+    prefix: str
+    routes: tuple[Route, ...]
+    refuse: Callable[[ServingError], HttpResponse]
+
+
+class Router:
+    """Finds a dialect's route for a path. One trailing slash is as good as none; HEAD is as good as GET."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        # By number of segments: a handful of candidates each, in the order of the table.
+        self._routes: dict[int, list[tuple[list[str], Route]]] = {}
+        for route in routes:
+            segments = route.pattern.strip("/").split("/")
+            self._routes.setdefault(len(segments), []).append((segments, route))
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """Raises RouteNotFound, MethodNotAllowed."""
+        segments = path.removesuffix("/")[1:].split("/")
+        wanted = "GET" if method == "HEAD" else method
+        allowed: list[str] = []
+        for pattern, route in self._routes.get(len(segments), ()):
+            values = _match(pattern, segments)
+            if values is None:
+                continue
+            if route.method == wanted:
+                return route, values
+            allowed += ["GET", "HEAD"] if route.method == "GET" else [route.method]
+        if not allowed:
+            raise RouteNotFound(f"there is nothing at {shown(path)}")
+        raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
+
+
+def _match(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+    values = {}
+    for expected, segment in zip(pattern, segments, strict=True):
+        if expected[0] == "{":
+            values[expected[1:-1]] = segment
+        elif expected != segment:
+            return None
+    return values
+
+
+def integer_header(request: HttpRequest, name: bytes) -> int | None:
+    """A header that holds a decimal number, None without it. Raises InvalidInput."""
+    text = request.header(name)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits
+        raise InvalidInput(f"header {name.decode()} is {shown(text)}; expected a decimal number of bytes")
+    return int(text)

@@ -1,0 +1,16 @@
+"""What `uvicorn handler.asgi:app` serves; configured by the environment."""
+
+import logging
+
+from handler.app import App
+from handler.settings import Settings
+
+
+def create() -> App:
+    """Raises InvalidSettings."""
+    settings = Settings.from_env()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return App(settings)
+
+
+app = create()

@@ -1,0 +1,159 @@
+"""The Lambda function: `handler.aws.lambda_handler`.
+
+HTTP events go through Mangum to the same ASGI application that uvicorn serves. Everything here runs once per instance
+at import (Lambda's init phase), or once per invocation.
+"""
+
+import asyncio
+import json
+import logging
+from typing import Any, Final
+
+import orjson
+from mangum import Mangum
+
+from core.dialects import DIALECTS
+from core.errors import ModelNotLoadable, ServingError, TooLarge
+from core.wire import HttpResponse
+from handler.app import App, Receive, Scope, Send
+from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.settings import InvalidSettings, Settings
+
+log = logging.getLogger(__name__)
+LARGEST_RESPONSE: Final = 6_291_556
+"""Bytes of the JSON document that a function may answer. One more, and the runtime ends this instance."""
+WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
+"""A body of fewer characters fits even if each one is escaped to seven bytes."""
+ENVELOPE: Final = 4096
+"""Room for the document's other members: status and headers."""
+TEXT: Final = [
+    "text/",
+    "application/json",
+    "application/javascript",
+    "application/xml",
+    "application/problem+json",
+    "application/x-ndjson",
+    "application/openmetrics-text",
+    "image/svg+xml",
+]
+
+
+class Misconfigured:
+    """Stands in for the application when the settings are wrong, and says so to every request in a protocol's shape."""
+
+    def __init__(self, reason: str) -> None:
+        self._response = DIALECTS[0].refuse(ModelNotLoadable(f"this server is not configured: {reason}"))
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 503, "headers": [*self._response.headers]})
+        await send({"type": "http.response.body", "body": b"".join(self._response.parts)})
+
+
+class Function:
+    """One instance of the function. `app` is None when the settings are wrong."""
+
+    def __init__(self) -> None:
+        self.app: App | None = None
+        self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        self._root = ""
+        try:
+            settings = Settings.from_env()
+            logging.getLogger().setLevel(settings.log_level)
+            self._base_path = settings.base_path
+            self.app = App(settings, inline=True)
+            self.app.start()
+            self._asgi: Any = self.app
+        except InvalidSettings as error:
+            log.error("%s", error)  # noqa: TRY400 - the message is all there is to know
+            self._base_path = ""
+            self._asgi = Misconfigured(str(error))
+        self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT)
+
+    async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["root_path"] = self._root  # Mangum always says ""
+        await self._asgi(scope, receive, send)
+
+    def __call__(self, event: Any, context: Any) -> Any:
+        """Raises UnsupportedEvent."""
+        kind = kind_of(event)
+        if kind is Kind.HTTP:
+            return self._http(event, context)
+        if kind is Kind.DIRECT:
+            return self._direct(event, context)
+        if self.app is None:
+            raise UnsupportedEvent("this server is not configured: see the log of its start")
+        return self._checked(self.app, event) if kind is Kind.S3 else self._warm(self.app)
+
+    def _http(self, event: Any, context: Any) -> Any:
+        if self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        # Model code may have called asyncio.run(), which takes the thread's loop away.
+        asyncio.set_event_loop(self._loop)
+        try:
+            normal, self._root = normalised(event, self._base_path)
+        except ServingError as error:
+            return _plain(DIALECTS[0].refuse(error))
+        response = self._mangum(normal, context)
+        size = _document_size(response.get("body") or "")
+        if size <= LARGEST_RESPONSE:
+            return response
+        return _plain(
+            DIALECTS[0].refuse(
+                TooLarge(
+                    f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
+                    "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
+                )
+            )
+        )
+
+    def _direct(self, event: dict[str, Any], context: Any) -> Any:
+        """A V2 inference request as the event itself, for callers that invoke the function without HTTP."""
+        version = event.get("model_version")
+        path = f"/v2/models/{event['model_name']}{f'/versions/{version}' if version else ''}/infer"
+        http = {"method": "POST", "path": path, "sourceIp": ""}
+        body = json.dumps(event)
+        request = {"version": "2.0", "requestContext": {"http": http, "stage": "$default"}, "headers": {}, "body": body}
+        response = self._http(request, context)
+        if response.get("isBase64Encoded"):
+            return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
+        return orjson.loads(response["body"])
+
+    def _checked(self, app: App, event: dict[str, Any]) -> dict[str, Any]:
+        """Objects have been created: load the models they belong to as they now are, and say how that went."""
+        prefix = app.settings.repository.removeprefix("s3://").partition("/")[2].strip("/")
+        keys = [key.removeprefix(f"{prefix}/" if prefix else "") for _, key in s3_objects(event)]
+        models = dict.fromkeys(key.partition("/")[0] for key in keys if "/" in key)
+        checked = []
+        for model in models:
+            try:
+                app.registry.load(model)
+                checked.append({"model": model, "ready": True})
+            except ServingError as error:
+                log.warning("%s after an ObjectCreated event: %s", model, error.message)
+                checked.append({"model": model, "ready": False, "error": error.message})
+        return {"checked": checked}
+
+    def _warm(self, app: App) -> dict[str, Any]:
+        ready = app.registry.ready()
+        states = {slot.name: slot.state for slot in app.registry.known()}
+        return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
+
+
+def _plain(response: HttpResponse) -> dict[str, Any]:
+    return {
+        "statusCode": response.status,
+        "headers": {name.decode(): value.decode() for name, value in response.headers},
+        "body": b"".join(response.parts).decode(),
+        "isBase64Encoded": False,
+    }
+
+
+def _document_size(body: str) -> int:
+    """Bytes of the document that the runtime will make of a response."""
+    if len(body) < WORTH_MEASURING:
+        return len(body)
+    return len(json.dumps(body, ensure_ascii=False).encode()) + ENVELOPE
+
+
+lambda_handler = Function()

@@ -1,0 +1,57 @@
+"""THE table of model runtimes, in order of preference: the file each is known by, and what loads it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from core.errors import ModelNotLoadable
+from core.ports import Model
+from handler import plugins
+from handler.model_settings import ModelSettings
+from handler.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """`marker`: the file in a version's folder that says the model is of this kind."""
+
+    marker: str
+    loader: str
+
+
+BACKENDS: Final = {
+    "onnx": Backend("model.onnx", "handler.backends.onnx:load"),
+    "python": Backend("model.py", "handler.backends.python:load"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One version on this machine, ready to be loaded."""
+
+    name: str
+    version: str
+    folder: Path
+    settings: ModelSettings
+
+
+class Loader(Protocol):
+    def __call__(self, source: Source, settings: Settings) -> Model:
+        """Raises ModelNotLoadable with the reason, in one line without paths."""
+        ...
+
+
+def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader:
+    """The runtime for a version's files: the one that the settings name as implementation, else by file."""
+    for backend in BACKENDS.values():
+        if backend.marker in files:
+            loader: Loader = plugins.resolve(backend.loader)
+            return loader
+    if settings.implementation:
+        third_party = plugins.find(settings.implementation, {}, "dragoman.backends")
+        if third_party is not None:
+            found: Loader = third_party
+            return found
+    expected = " or ".join(backend.marker for backend in BACKENDS.values())
+    raise ModelNotLoadable(f"model {name!r} has no {expected}; its files: {', '.join(sorted(files))[:256] or 'none'}")

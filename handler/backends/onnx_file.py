@@ -1,0 +1,132 @@
+"""What an ONNX file says of its graph's inputs and outputs, read from the file itself.
+
+ONNX Runtime tells a scalar and a tensor of unknown rank alike (shape []), and symbolic sizes as text; the file keeps
+them apart. Only the protobuf fields needed are walked (onnx.proto: ModelProto, GraphProto, ValueInfoProto, TypeProto);
+weights are skipped over, so that a mapped file of any size costs a few pages.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+GRAPH: Final = 7
+INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
+"""TypeProto's members by field number."""
+
+
+class MalformedFile(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`kind`: see TYPE_NAMES; `element`: onnx.TensorProto.DataType; `shape`: -1 is any size, None any rank."""
+
+    name: str
+    kind: str
+    element: int
+    shape: tuple[int, ...] | None
+
+
+def signature(path: Path) -> tuple[list[Value], list[Value]]:
+    """The graph's inputs without its initializers, and its outputs. Raises MalformedFile, OSError."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            raise MalformedFile("the file is empty")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            try:
+                return _graph(view)
+            except (IndexError, UnicodeDecodeError) as error:
+                raise MalformedFile("the file is no ONNX model, or cut short") from error
+
+
+def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
+    for number, graph in _fields(view):
+        if number == GRAPH and isinstance(graph, memoryview):
+            break
+    else:
+        raise MalformedFile("the file holds no graph")
+    initializers, inputs, outputs = set(), [], []
+    for number, member in _fields(graph):
+        if not isinstance(member, memoryview):
+            continue
+        if number == INITIALIZER:
+            initializers.add(_text(member, 8))
+        elif number == INPUT:
+            inputs.append(_value(member))
+        elif number == OUTPUT:
+            outputs.append(_value(member))
+    return [value for value in inputs if value.name not in initializers], outputs
+
+
+def _value(view: memoryview) -> Value:
+    described = _member(view, 2) or view[:0]
+    for number, member in _fields(described):
+        if number in TYPE_NAMES and isinstance(member, memoryview):
+            element = next((v for n, v in _fields(member) if n == 1 and isinstance(v, int)), 0)
+            return Value(_text(view, 1), TYPE_NAMES[number], element, _shape(_member(member, 2)))
+    return Value(_text(view, 1), "value of no type", 0, None)
+
+
+def _shape(view: memoryview | None) -> tuple[int, ...] | None:
+    if view is None:
+        return None
+    sizes = []
+    for number, dimension in _fields(view):
+        if number == 1 and isinstance(dimension, memoryview):
+            size = next((v for n, v in _fields(dimension) if n == 1 and isinstance(v, int)), -1)
+            sizes.append(size if 0 <= size < 2**63 else -1)
+    return tuple(sizes)
+
+
+def _text(view: memoryview, field: int) -> str:
+    member = _member(view, field)
+    return "" if member is None else bytes(member).decode()
+
+
+def _member(view: memoryview, field: int) -> memoryview | None:
+    """The last message or string of that number (protobuf: the last one counts)."""
+    found = None
+    for number, member in _fields(view):
+        if number == field and isinstance(member, memoryview):
+            found = member
+    return found
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """(field number, value) of a message: integers for varints, the bytes for everything else."""
+    position, end = 0, len(view)
+    while position < end:
+        key, position = _varint(view, position)
+        wire = key & 7
+        if wire == VARINT:
+            value, position = _varint(view, position)
+            yield key >> 3, value
+            continue
+        if wire == LENGTH:
+            size, position = _varint(view, position)
+        elif wire in (FIXED32, FIXED64):
+            size = 4 if wire == FIXED32 else 8
+        else:
+            raise MalformedFile(f"the file is no ONNX model: wire type {wire}")
+        if size > end - position:
+            raise MalformedFile("the file is cut short")
+        yield key >> 3, view[position : position + size]
+        position += size
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = view[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+            return value, position
+        shift += 7
+        if shift > 63:  # noqa: PLR2004 - 64 bits are the most
+            raise MalformedFile("the file is no ONNX model: a number of more than 64 bits")

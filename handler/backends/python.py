@@ -1,0 +1,140 @@
+"""Python models: a version's model.py, run as it is. Off unless DRAGOMAN_ALLOW_CODE=true.
+
+    def predict(inputs: dict[str, ndarray], parameters: dict) -> dict[str, ndarray]
+
+BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. What the model takes and gives may
+stand in its settings' `inputs` and `outputs`, or in a module variable `metadata` of the same form; requests are checked
+against what is said there, and metadata shows it.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BF16, BYTES, of_array
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
+from core.operations import ModelSpec
+from core.tensor import Tensor, TensorSpec
+from handler import model_settings
+from handler.backends import Source
+from handler.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def load(source: Source, settings: Settings) -> "PythonModel":
+    if not settings.allow_code:
+        raise ModelNotLoadable(
+            f"model {source.name!r} is Python code, which is not run unless DRAGOMAN_ALLOW_CODE=true: "
+            "set it if everybody who can write to the repository may run code here"
+        )
+    module = _import(source)
+    predict = getattr(module, "predict", None)
+    if not callable(predict):
+        raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
+    inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None) or {})
+    said = source.settings
+    spec = ModelSpec(
+        source.name,
+        source.version,
+        said.platform or "python",
+        said.inputs or inputs,
+        _labelled(said.outputs or outputs, said.labels),
+        said.max_batch_size,
+    )
+    return PythonModel(spec, module)
+
+
+def _labelled(
+    outputs: tuple[TensorSpec, ...] | None, labels: Mapping[str, tuple[str, ...]]
+) -> tuple[TensorSpec, ...] | None:
+    if outputs is None:
+        return None
+    return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
+
+
+def _import(source: Source) -> ModuleType:
+    """model.py as a module of its own, with its folder on the path while it is imported."""
+    # The name is unique to the version, so that two versions' modules do not meet in sys.modules.
+    name = f"dragoman_model_{source.name}_{source.version}".replace("-", "_").replace(".", "_")
+    found = spec_from_file_location(name, source.folder / "model.py")
+    if found is None or found.loader is None:
+        raise ModelNotLoadable(f"model {source.name!r}: model.py cannot be imported")
+    module = module_from_spec(found)
+    sys.path.insert(0, str(source.folder))
+    try:
+        found.loader.exec_module(module)
+    except BaseException as error:  # not even sys.exit() in a model may end the server
+        log.exception("importing model.py of model %s failed", source.name)
+        text = " ".join(str(error).replace(str(source.folder), "").split())[:256]
+        raise ModelNotLoadable(f"model {source.name!r}: model.py raised {type(error).__name__}: {text}") from error
+    finally:
+        sys.path.remove(str(source.folder))
+    return module
+
+
+class PythonModel:
+    def __init__(self, spec: ModelSpec, module: ModuleType) -> None:
+        self.spec = spec
+        self.module = module
+        self._datatypes = {output.name: output.datatype for output in spec.outputs or ()}
+
+    def predict(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
+    ) -> list[Tensor]:
+        # Arrays read from a request are views of its body and read-only: model code may well write into its inputs.
+        arrays = {
+            name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
+            for name, tensor in inputs.items()
+        }
+        try:
+            answered = self.module.predict(arrays, dict(parameters))
+        except ServingError:
+            raise
+        except BaseException as error:
+            log.exception("model %s version %s failed", self.spec.name, self.spec.version)
+            text = " ".join(str(error).split())[:256]
+            raise ModelFailed(f"model {self.spec.name!r} raised {type(error).__name__}: {text}") from error
+        if not isinstance(answered, Mapping):
+            raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
+        return [self._output(name, answered) for name in outputs or answered]
+
+    def _output(self, name: str, answered: Mapping[str, Any]) -> Tensor:
+        if name not in answered:
+            kind = self._wrong if name in self._datatypes else InvalidInput
+            raise kind(f"predict returned no output {name!r}; it returned {shown(list(answered))}")
+        try:
+            array = np.asarray(answered[name])
+        except ValueError as error:  # a ragged list
+            raise self._wrong(f"output {name!r} is no array: {error}") from error
+        found = of_array(array.dtype)
+        datatype = self._datatypes.get(name, found)
+        if datatype is BYTES:
+            return Tensor(name, BYTES, self._strings(name, answered[name]))
+        same = found is datatype or (datatype is BF16 and array.dtype == BF16.numpy)
+        if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
+            expected = "the protocol's datatypes" if datatype is None else datatype.name
+            raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
+        return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
+
+    def _strings(self, name: str, value: Any) -> NDArray[Any]:
+        array = np.asarray(value, dtype=object)
+        elements = np.empty(array.shape, object)
+        flat = elements.reshape(-1)
+        for index, element in enumerate(array.flat):
+            try:
+                flat[index] = element.encode() if isinstance(element, str) else element
+            except UnicodeEncodeError:
+                raise self._wrong(f"output {name!r} has a lone surrogate, which is no Unicode text") from None
+            if not isinstance(flat[index], bytes):
+                raise self._wrong(f"output {name!r} has {shown(element)} where BYTES needs str or bytes")
+        return elements
+
+    def _wrong(self, text: str) -> ModelFailed:
+        return ModelFailed(f"model {self.spec.name!r}: {text}")

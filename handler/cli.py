@@ -1,0 +1,73 @@
+"""The command line: `dragoman serve`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from core.errors import ServingError
+from handler.settings import InvalidSettings, Settings
+
+FLAGS: Final = {
+    "repository": "DRAGOMAN_REPOSITORY",
+    "preload": "DRAGOMAN_PRELOAD",
+    "log_level": "DRAGOMAN_LOG_LEVEL",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    for flag, variable in FLAGS.items():
+        if getattr(options, flag) is not None:
+            os.environ[variable] = getattr(options, flag)
+    if options.allow_code:
+        os.environ["DRAGOMAN_ALLOW_CODE"] = "true"
+    try:
+        settings = Settings.from_env()
+        return _serve(settings, options.host, options.port)
+    except InvalidSettings as error:
+        print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201 - a command's error line
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dragoman", description="Models over every standard inference protocol")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="serve a repository with uvicorn")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8080)
+    serve.add_argument("--repository", help="a directory, file:// or s3://bucket/prefix (DRAGOMAN_REPOSITORY)")
+    serve.add_argument("--preload", help="models to load at start, or * (DRAGOMAN_PRELOAD)")
+    serve.add_argument("--allow-code", action="store_true", help="run model.py files (DRAGOMAN_ALLOW_CODE)")
+    serve.add_argument("--log-level", help="DEBUG, INFO, WARNING or ERROR (DRAGOMAN_LOG_LEVEL)")
+    return parser
+
+
+def _serve(settings: Settings, host: str, port: int) -> int:
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra: the function has none
+    except ImportError:
+        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
+    from handler import asgi  # noqa: PLC0415 - reads the environment that main has set
+
+    try:
+        models = asgi.app.registry.names()
+    except ServingError as error:
+        print(f"dragoman: the repository does not answer yet: {error.message}", file=sys.stderr)  # noqa: T201
+        models = ()
+    print(_welcome(settings, models, f"http://{host}:{port}"), flush=True)  # noqa: T201 - what to try
+    uvicorn.run(asgi.app, host=host, port=port, log_level=settings.log_level.lower(), access_log=False)
+    return 0
+
+
+def _welcome(settings: Settings, models: Sequence[str], url: str) -> str:
+    """What is served where, and commands to try on it."""
+    lines = [f"dragoman serves {settings.repository} on {url}: {', '.join(models) or 'no model yet'}", "", "Try:"]
+    if "half_plus_three" in models:
+        body = '{"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}]}'
+        lines.append(f"  curl -d '{body}' {url}/v2/models/half_plus_three/infer")
+    example = models[0] if models else "MODEL"
+    lines += [f"  curl {url}/v2/models/{example}", f"  curl -X POST {url}/v2/repository/index", ""]
+    lines.append(f"Status page: {url}/   API: {url}/docs")
+    return "\n".join(lines)

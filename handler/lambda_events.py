@@ -1,0 +1,118 @@
+"""What a platform may send to the function, and how its HTTP events are made whole before Mangum reads them."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from core.errors import InvalidInput
+
+WARMERS: Final = {"serverless-plugin-warmup", "aws.events", "aws.scheduler"}
+
+
+class Kind(Enum):
+    HTTP = auto()
+    WARM_UP = auto()
+    S3 = auto()
+    DIRECT = auto()
+
+
+class UnsupportedEvent(Exception):
+    """Raised out of the handler, so that the invoker, a retry or a dead-letter queue sees it."""
+
+
+def kind_of(event: Any) -> Kind:
+    """Raises UnsupportedEvent."""
+    if isinstance(event, dict):
+        context = event.get("requestContext")
+        if isinstance(context, dict) and ("http" in context or "elb" in context or "httpMethod" in event):
+            return Kind.HTTP
+        if "model_name" in event and "inputs" in event:
+            return Kind.DIRECT
+        if s3_objects(event):
+            return Kind.S3
+        if not event or event.get("source") in WARMERS or event.get("warmup") or event.get("warmer"):
+            return Kind.WARM_UP
+    told = ", ".join(sorted(map(str, event)))[:256] if isinstance(event, dict) else type(event).__name__
+    raise UnsupportedEvent(
+        f"an event with {told or 'nothing'} is not understood; supported are API Gateway (REST, HTTP), Function URL "
+        "and ALB requests, S3 ObjectCreated, warm-up pings, and direct invocation with model_name and inputs"
+    )
+
+
+def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(bucket, key) of the objects that an S3 notification, direct or through EventBridge, says were created."""
+    try:
+        if event.get("source") == "aws.s3" and event.get("detail-type") == "Object Created":
+            return [(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
+        records = event.get("Records") or ()
+        return [
+            (record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]))
+            for record in records
+            if record.get("eventSource") == "aws:s3" and record.get("eventName", "").startswith("ObjectCreated:")
+        ]
+    except (KeyError, TypeError, AttributeError):
+        return []
+
+
+def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any], str]:
+    """The HTTP event as Mangum reads it without harm, and the path in front of the application (ASGI's root_path).
+
+    The stage (HTTP APIs leave it in the path) or the base path of an API mapping is cut off at a segment's end, the
+    body is bytes, and what Mangum would trip over is gone: headers that are null, hosts and ports that are no such.
+    Raises InvalidInput for a body that is not the base64 it says it is.
+    """
+    copy = {**event, "body": _body(event), "isBase64Encoded": False}
+    context = copy["requestContext"] = dict(event["requestContext"])
+    for name in ("headers", "multiValueHeaders"):
+        if name in event:
+            copy[name] = _headers(event[name])
+    if "http" in context:
+        http = context["http"] = {"sourceIp": "", **context["http"]}
+        root, http["path"] = _split(http.get("path") or "/", base_path or _stage(context))
+        copy.setdefault("version", "2.0")
+        return copy, root
+    path = event.get("path") or "/"
+    in_path = _stage(context) if event.get("version") == "1.0" else ""
+    root, copy["path"] = _split(path, base_path or in_path)
+    outer = context.get("path") or ""
+    if not root and outer.endswith(copy["path"]):  # a REST API names its stage here only
+        root = outer.removesuffix(copy["path"]).rstrip("/")
+    return copy, root
+
+
+def _stage(context: Mapping[str, Any]) -> str:
+    stage = context.get("stage") or ""
+    return f"/{stage}" if stage and stage != "$default" else ""
+
+
+def _split(path: str, prefix: str) -> tuple[str, str]:
+    if prefix and (path == prefix or path.startswith(prefix + "/")):
+        return prefix, path[len(prefix) :] or "/"
+    return "", path
+
+
+def _body(event: Mapping[str, Any]) -> bytes:
+    body = event.get("body") or b""
+    if isinstance(body, str):
+        body = body.encode("utf-8", "surrogatepass")
+    if not event.get("isBase64Encoded"):
+        return bytes(body)
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error as error:
+        raise InvalidInput(f"the event's body is not the base64 that it says it is: {error}") from None
+
+
+def _headers(headers: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (headers or {}).items() if value is not None and not _trips(name, value)}
+
+
+def _trips(name: str, value: Any) -> bool:
+    text = value[0] if isinstance(value, list) and value else str(value)
+    if name.lower() == "host":
+        port = text.partition(":")[2]
+        return bool(port) and not port.isdecimal()  # [::1]:3000
+    return name.lower() == "x-forwarded-port" and not text.isdecimal()

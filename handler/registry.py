@@ -1,0 +1,230 @@
+"""The models of this process: what is loaded, what is being loaded, what failed. The only state there is.
+
+Loading is single flight: however many requests want a version, it is fetched and loaded once. With an executor (ASGI
+servers) `get` never blocks on a load: it raises Pending, whose future the edge awaits. Without one (Lambda, where an
+instance has one request at a time) it loads on the spot.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from core import operations as ops
+from core.errors import ModelNotFound, ServingError, VersionNotFound, shown
+from core.operations import ModelRef, State
+from core.ports import Model
+from handler.repository import VERSION, Repository
+from handler.settings import Settings
+from handler.slots import Entry, Slot
+from handler.stores import open_store
+
+log = logging.getLogger(__name__)
+
+
+class Pending(Exception):
+    """The answer waits for `future`. `final`: its result is the operation's; else the operation is tried again."""
+
+    def __init__(self, future: "Future[Any]", *, final: bool) -> None:
+        super().__init__()
+        self.future = future
+        self.final = final
+
+
+class Registry:
+    """Implements core.ports.Models."""
+
+    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
+        self._settings = settings
+        self._repository = Repository(open_store(settings))
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self._ready: dict[ModelRef, Model] = {}
+        self._flights: dict[Any, Future[Any]] = {}
+        self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def server(self) -> ops.ServerInfo:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms of cold start
+
+        try:
+            number = version("dragoman")
+        except PackageNotFoundError:  # run from a tree that was never installed
+            number = "0"
+        return ops.ServerInfo(self._settings.name, number)
+
+    def ready(self) -> ops.Readiness:
+        try:
+            self._repository.check()
+            missing = [name for name in self._wanted() if not self.readiness(ModelRef(name)).ready]
+        except ServingError as error:
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
+        if not missing:
+            return ops.Readiness(ready=True)
+        reason = "; ".join(f"{name}: {self.readiness(ModelRef(name)).reason}" for name in missing[:8])
+        return ops.Readiness(ready=False, state=State.LOADING, reason=f"models not loaded: {reason}")
+
+    def names(self) -> Sequence[str]:
+        return sorted({*self._repository.models(), *self._loaded_names()})
+
+    def _loaded_names(self) -> set[str]:
+        return {ref.name for ref in list(self._ready)}
+
+    def index(self) -> Sequence[ops.IndexEntry]:
+        return [entry for name in self.names() for entry in self._index_of(name)]
+
+    def _index_of(self, name: str) -> Iterator[ops.IndexEntry]:
+        try:
+            entry = self._entry(name) if name in self._loaded_names() else self._look(name, None)
+        except ServingError as error:
+            yield ops.IndexEntry(name, "", State.UNAVAILABLE, error.message)
+            return
+        for slot in entry.versions.values():
+            yield ops.IndexEntry(name, str(slot.version.number), slot.state, slot.reason)
+
+    def readiness(self, ref: ModelRef) -> ops.Readiness:
+        if ref in self._ready:
+            return ops.Readiness(ready=True)
+        try:
+            slot = self._slot(ref)
+        except (ModelNotFound, VersionNotFound):
+            raise
+        except ServingError as error:
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
+        return ops.Readiness(slot.model is not None, slot.state, slot.reason)
+
+    def describe(self, ref: ModelRef) -> ops.ModelInfo:
+        spec = self.get(ref).spec
+        return ops.ModelInfo(spec, tuple(str(number) for number in self._entry(ref.name).versions))
+
+    def statistics(self, ref: ModelRef | None) -> Sequence[ops.Statistics]:
+        if ref is None:
+            return [slot.statistics for slot in self.known()]
+        if ref.version is not None:
+            return [self._slot(ref).statistics]
+        return [slot.statistics for slot in self._entry(ref.name).versions.values()]
+
+    def known(self) -> Sequence[Slot]:
+        """What this process has looked at so far, without asking the repository."""
+        return [slot for _, entry in sorted(self._entries.items()) for slot in entry.versions.values()]
+
+    def load_seconds(self, name: str, version: str) -> float | None:
+        """How long the last load of a version took, None if it has not been loaded here."""
+        entry = self._entries.get(name)
+        slot = None if entry is None else entry.find(version)
+        return slot.load_seconds if slot is not None and slot.load_seconds else None
+
+    def record(self, ref: ModelRef, durations: Sequence[int], *, success: bool) -> None:
+        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding."""
+        entry = self._entries.get(ref.name)
+        slot = None if entry is None else entry.find(ref.version)
+        if slot is not None:
+            slot.record(durations, success=success)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def _entry(self, name: str) -> Entry:
+        return self._entries.get(name) or self._look(name, None)
+
+    def _look(self, name: str, wanted: int | None) -> Entry:
+        """List a model again; versions whose files are the same keep what is known of them."""
+        try:
+            listing = self._repository.look(name, wanted)
+        except ModelNotFound:
+            self._forget(name)
+            raise
+        with self._lock:
+            entry = self._entries[name] = Entry.of(listing, self._entries.get(name))
+        return entry
+
+    def _forget(self, name: str) -> None:
+        """A model that has left the repository: loaded versions go on serving, the rest is dropped."""
+        if name not in self._loaded_names():
+            self._entries.pop(name, None)
+
+    def _slot(self, ref: ModelRef) -> Slot:
+        entry = self._entry(ref.name)
+        if ref.version is None:
+            return entry.newest
+        if not VERSION.fullmatch(ref.version) or str(int(ref.version)) != ref.version:
+            raise VersionNotFound(f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers")
+        # A version that is not known may have been published since.
+        slot = entry.find(ref.version) or self._look(ref.name, int(ref.version)).find(ref.version)
+        if slot is None:
+            served = ", ".join(map(str, self._entry(ref.name).versions))
+            raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}")
+        return slot
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    def get(self, ref: ModelRef) -> Model:
+        """The loaded model. Raises Pending while it is being loaded elsewhere, ServingError if it cannot be."""
+        model = self._ready.get(ref)
+        if model is None:
+            model = self._now_or_later(ref, lambda: self._obtain(ref), final=False)
+        return model
+
+    def load(self, name: str) -> None:
+        """Look at the repository again and load what it says, whether or not an earlier load failed or succeeded."""
+        self._now_or_later(("load", name), lambda: self._reload(name), final=True)
+
+    def unload(self, name: str) -> None:
+        for slot in self._entry(name).versions.values():
+            slot.empty()
+        self._publish(name)
+
+    def preload(self) -> None:
+        """Start loading what the settings ask for; what fails stands in readiness and index."""
+        try:
+            names = self._wanted()
+        except ServingError as error:
+            log.warning("preload: %s", error.message)
+            return
+        for name in names:
+            try:
+                self.get(ModelRef(name))
+            except Pending:
+                pass
+            except ServingError as error:
+                log.warning("preload of %s: %s", name, error.message)
+
+    def _wanted(self) -> tuple[str, ...]:
+        if self._preloaded is None:
+            self._preloaded = tuple(self._repository.models())
+        return self._preloaded
+
+    def _now_or_later(self, key: Any, work: Callable[[], Any], *, final: bool) -> Any:
+        if self._executor is None:
+            return work()
+        with self._lock:
+            future = self._flights.get(key)
+            if future is None:
+                future = self._flights[key] = self._executor.submit(work)
+                future.add_done_callback(lambda _: self._flights.pop(key, None))
+        raise Pending(future, final=final)
+
+    def _obtain(self, ref: ModelRef) -> Model:
+        model = self._slot(ref).obtain(self._repository, self._settings)
+        self._publish(ref.name)
+        return model
+
+    def _reload(self, name: str) -> None:
+        for slot in self._look(name, None).versions.values():
+            slot.fill(self._repository, self._settings)
+        self._publish(name)
+
+    def _publish(self, name: str) -> None:
+        """Make what is loaded of a model findable without a lock, its newest version without a number."""
+        with self._lock:
+            slots = self._entries[name].versions
+            for ref in [ref for ref in self._ready if ref.name == name]:
+                del self._ready[ref]
+            for number, slot in slots.items():
+                if slot.model is not None:
+                    self._ready[ModelRef(name, str(number))] = slot.model
+            newest = self._entries[name].newest.model
+            if newest is not None:
+                self._ready[ModelRef(name)] = newest

@@ -1,0 +1,110 @@
+"""What a store's files mean: models, their versions, their settings.
+
+<model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
+A version is a folder whose name is a decimal number; versions compare as numbers, and 00000123 is version 123.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
+from handler import model_settings
+from handler.backends import BACKENDS
+from handler.model_settings import ModelSettings
+from handler.stores import File, Folder, Forbidden, Store
+
+NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
+"""No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
+VERSION: Final = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version that the policy serves; `folder` is its directory's name as written."""
+
+    number: int
+    folder: str
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A model as the store has it now. `versions`: served ones, ascending; never empty."""
+
+    name: str
+    versions: tuple[Version, ...]
+    settings: bytes | None
+
+
+class Repository:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def check(self) -> None:
+        self._store.check()
+
+    def models(self) -> Sequence[str]:
+        return [name for name in self._store.models() if NAME.fullmatch(name)]
+
+    def look(self, name: str, wanted: int | None) -> Listing:
+        """What the store has of a model. `wanted`: a version to try where the store may not be listed.
+
+        Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
+        """
+        if not NAME.fullmatch(name):
+            raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
+        try:
+            files = self._store.files(name)
+        except Forbidden:
+            return self._look_blind(name, wanted)
+        if not files:
+            raise ModelNotFound(f"there is no model {shown(name)} in the repository")
+        text = self._read_settings(name, "", files)
+        versions = _versions(files)
+        if not versions:
+            raise ModelNotLoadable(f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx")
+        policy = model_settings.parse(name, text).version_policy
+        served = policy.choose(sorted(versions))
+        if not served:
+            raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
+        return Listing(name, tuple(versions[number] for number in served), text)
+
+    def _look_blind(self, name: str, wanted: int | None) -> Listing:
+        """Without permission to list: versions that the settings or the request name, as ONNX models."""
+        text = self._store.read(name, model_settings.FILE)
+        policy = model_settings.parse(name, text).version_policy
+        numbers = set(policy.specific) or ({wanted} if wanted is not None else set())
+        if not numbers:
+            raise ModelUnavailable(
+                f"model {name!r} is missing or forbidden: the store may not be listed. Grant s3:ListBucket, "
+                "name a version in the request, or set version_policy.specific in its settings"
+            )
+        marker = next(iter(BACKENDS.values())).marker
+        return Listing(
+            name, tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers)), text
+        )
+
+    def settings(self, listing: Listing, version: Version) -> ModelSettings:
+        """The model's settings with the version's own keys over them."""
+        own = self._read_settings(listing.name, f"{version.folder}/", version.files)
+        return model_settings.parse(listing.name, listing.settings, own)
+
+    def fetch(self, listing: Listing, version: Version) -> Folder:
+        return self._store.fetch(listing.name, version.folder, version.files)
+
+    def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
+        path = prefix + model_settings.FILE
+        return self._store.read(name, path) if any(file.path == path for file in files) else None
+
+
+def _versions(files: Sequence[File]) -> dict[int, Version]:
+    folders: dict[str, list[File]] = {}
+    for file in files:
+        folder, separator, _ = file.path.partition("/")
+        if separator and VERSION.fullmatch(folder):
+            folders.setdefault(folder, []).append(file)
+    # Of 1 and 001 the plain one wins: it comes last.
+    ordered = sorted(folders, key=len, reverse=True)
+    return {int(folder): Version(int(folder), folder, tuple(folders[folder])) for folder in ordered}

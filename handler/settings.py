@@ -1,0 +1,148 @@
+"""The configuration: one frozen object from DRAGOMAN_* variables, each checked at start."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+MB_PER_VCPU: Final = 1769
+"""Lambda gives one vCPU for as many MB of memory (AWS documentation, "Configure Lambda function memory")."""
+
+
+class InvalidSettings(Exception):
+    """One line that names the variable, its value and what was expected."""
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _flag(value: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if value.lower() not in known:
+        raise ValueError("true or false")
+    return known[value.lower()]
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
+
+
+def _positive(value: str) -> int:
+    if not value.isdecimal() or not 0 < int(value) < 2**63:
+        raise ValueError("a whole number above 0")
+    return int(value)
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+def _level(value: str) -> str:
+    return _one_of("DEBUG", "INFO", "WARNING", "ERROR")(value.upper())
+
+
+def _base_path(value: str) -> str:
+    return "/" + value.strip("/") if value.strip("/") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table; `default` as one would write it."""
+
+    variable: str
+    field: str
+    parse: Callable[[str], Any]
+    default: str
+    about: str
+
+
+SETTINGS: Final = (
+    Setting("DRAGOMAN_REPOSITORY", "repository", _text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
+    Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
+    Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
+    Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
+    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("string", "null"), "string", 'how NaN and infinities stand in JSON answers: `string` ("NaN", "Infinity") or `null`'),
+    Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
+    Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
+    Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
+    Setting("DRAGOMAN_NAME", "name", _text, "dragoman", "the server's name in its metadata"),
+    Setting("DRAGOMAN_SITE", "site", _flag, "true", "`false`: no status page, no /docs"),
+    Setting("DRAGOMAN_BASE_PATH", "base_path", _base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
+    Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", _one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
+    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", _flag, "false", "`true`: unsigned requests, for public buckets"),
+    Setting("DRAGOMAN_LOG_LEVEL", "log_level", _level, "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See SETTINGS for what each means. `cpus`: what the platform gives this process; not a whole number on Lambda."""
+
+    repository: str
+    preload: tuple[str, ...]
+    allow_code: bool
+    max_body_bytes: int
+    non_finite: str
+    threads: int
+    queue: int
+    cache: Path
+    name: str
+    site: bool
+    base_path: str
+    s3_addressing: str
+    s3_anonymous: bool
+    log_level: str
+    cpus: float
+    platform: str
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
+        """Raises InvalidSettings; also for a DRAGOMAN_* variable that does not exist, which is a typing error."""
+        environ = os.environ if environ is None else environ
+        known = {setting.variable for setting in SETTINGS}
+        for variable in environ:
+            if variable.startswith("DRAGOMAN_") and variable not in known:
+                raise InvalidSettings(f"{variable} is no setting; known are {', '.join(sorted(known))}")
+        values = {setting.field: _value(setting, environ) for setting in SETTINGS}
+        cpus = _cpus(environ)
+        values["threads"] = values["threads"] or max(1, round(cpus))
+        values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
+        return cls(**values, cpus=cpus, platform=_platform(environ))
+
+
+def _value(setting: Setting, environ: Mapping[str, str]) -> Any:
+    text = environ.get(setting.variable, "") or setting.default
+    if not text:
+        return () if setting.parse is _names else ""
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise InvalidSettings(f"{setting.variable} is {text[:256]!r}; expected {error}") from None
+
+
+def _cpus(environ: Mapping[str, str]) -> float:
+    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+    if memory.isdecimal():
+        return int(memory) / MB_PER_VCPU
+    available = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return min(available, _cgroup_cpus(Path("/sys/fs/cgroup/cpu.max")))
+
+
+def _cgroup_cpus(quota_file: Path) -> float:
+    """A container's CPU quota (cgroup v2: "quota period" or "max period"), infinite without one."""
+    try:
+        quota, _, period = quota_file.read_text().partition(" ")
+        return int(quota) / int(period)
+    except (OSError, ValueError):
+        return float("inf")
+
+
+def _platform(environ: Mapping[str, str]) -> str:
+    return "lambda" if "AWS_LAMBDA_FUNCTION_NAME" in environ else "server"

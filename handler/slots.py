@@ -1,0 +1,151 @@
+"""One version of one model in this process: its state, the lock under which it is loaded, its numbers."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.errors import ModelFailed, ServingError
+from core.operations import State, Statistics
+from core.ports import Model
+from handler import backends
+from handler.backends import Source
+from handler.repository import Listing, Repository, Version
+from handler.settings import Settings
+from handler.stores import Folder
+
+log = logging.getLogger(__name__)
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two tries of a load that fails: doubling, so that a broken model costs its callers little."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """At most one thread loads, holding `_lock`; `model` and `state` may be read by anybody at any time."""
+
+    listing: Listing
+    version: Version
+    statistics: Statistics
+    state: State = State.UNAVAILABLE
+    reason: str = "not loaded yet"
+    model: Model | None = None
+    load_seconds: float = 0.0
+    _folder: Folder | None = None
+    _failure: ServingError | None = None
+    _failures: int = 0
+    _retry_at: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def name(self) -> str:
+        return self.listing.name
+
+    def obtain(self, repository: Repository, settings: Settings) -> Model:
+        """The model, loaded if it was not; a recent failure is raised again instead of being tried again."""
+        with self._lock:
+            if self.model is not None:
+                return self.model
+            wait = self._retry_at - time.monotonic()
+            if self._failure is not None and wait > 0:
+                raise type(self._failure)(self._failure.message, retry_after=wait)
+            return self._load(repository, settings)
+
+    def fill(self, repository: Repository, settings: Settings) -> None:
+        """Load anew, whatever was; what was loaded before serves until the new model is there."""
+        with self._lock:
+            self._load(repository, settings)
+
+    def empty(self) -> None:
+        with self._lock:
+            self.model = self._folder = None
+            self.state, self.reason = State.UNAVAILABLE, "unloaded"
+
+    def relist(self, listing: Listing, version: Version) -> None:
+        """The files may have changed: then an earlier failure says nothing any more."""
+        if self.version != version or self.listing.settings != listing.settings:
+            self.listing, self.version = listing, version
+            self._failure, self._retry_at = None, 0.0
+
+    def _load(self, repository: Repository, settings: Settings) -> Model:
+        started = time.monotonic()
+        if self.model is None:
+            self.state, self.reason = State.LOADING, "loading"
+        try:
+            self.model, self._folder = self._fetched(repository, settings)
+        except ServingError as error:
+            self._failed(error)
+            raise
+        except Exception as error:
+            log.exception("loading %s version %s failed", self.name, self.version.number)
+            failure = ModelFailed(f"model {self.name!r} cannot be loaded: {type(error).__name__}")
+            self._failed(failure)
+            raise failure from error
+        self.state, self.reason = State.READY, ""
+        self._failure, self._failures = None, 0
+        self.load_seconds = time.monotonic() - started
+        log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
+        return self.model
+
+    def _fetched(self, repository: Repository, settings: Settings) -> tuple[Model, Folder]:
+        said = repository.settings(self.listing, self.version)
+        files = {file.path.removeprefix(f"{self.version.folder}/") for file in self.version.files}
+        load = backends.choose(self.name, files, said)
+        folder = repository.fetch(self.listing, self.version)
+        return load(Source(self.name, str(self.version.number), folder.path, said), settings), folder
+
+    def _failed(self, error: ServingError) -> None:
+        self._failure = error
+        self.reason = error.message
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
+        self._retry_at = time.monotonic() + pause
+        error.retry_after = pause
+        self._failures = min(self._failures + 1, 10)
+        if self.model is None:
+            self.state = State.UNAVAILABLE
+
+    def record(self, durations: Sequence[int], *, success: bool) -> None:
+        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding."""
+        stats = self.statistics
+        with self._counting:
+            if not success:
+                stats.fail.add(sum(durations))
+                return
+            stats.success.add(sum(durations))
+            stats.inference_count += 1
+            stats.last_inference_ms = time.time_ns() // 1_000_000
+            counts = (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)
+            for count, ns in zip(counts, durations, strict=True):
+                count.add(ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model as its files were last listed. `versions`: by number, ascending; never empty."""
+
+    versions: dict[int, Slot]
+
+    @classmethod
+    def of(cls, listing: Listing, known: "Entry | None") -> "Entry":
+        """Versions that were known keep what is loaded of them."""
+        slots = {}
+        for version in listing.versions:
+            slot = known.versions.get(version.number) if known is not None else None
+            if slot is None:
+                slot = Slot(listing, version, Statistics(listing.name, str(version.number)))
+            slot.relist(listing, version)
+            slots[version.number] = slot
+        return cls(slots)
+
+    @property
+    def newest(self) -> Slot:
+        return next(reversed(self.versions.values()))
+
+    def find(self, version: str | None) -> Slot | None:
+        """A version by the text of its number, the newest for None."""
+        if version is None:
+            return self.newest
+        return self.versions.get(int(version)) if version.isascii() and version.isdecimal() else None

@@ -1,0 +1,71 @@
+"""THE table of model stores by URI scheme, and what a store must offer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from handler import plugins
+from handler.settings import InvalidSettings, Settings
+
+STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3:S3Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """`path`: relative to the model's folder, with slashes. `size` in bytes; None where the store was not asked."""
+
+    path: str
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A version's files on this machine, as long as this object lives. `owner`: what removes them with itself."""
+
+    path: Path
+    owner: Any = None
+
+
+class Forbidden(Exception):
+    """The store may not be listed; single files may still be read."""
+
+
+class Store(Protocol):
+    """Where models are. Names have been validated. Every failure is a ServingError that says what to do."""
+
+    uri: str
+
+    def check(self) -> None:
+        """Whether the store answers. Raises ServingError."""
+        ...
+
+    def models(self) -> Sequence[str]:
+        """Names of the folders, sorted."""
+        ...
+
+    def files(self, model: str) -> Sequence[File]:
+        """Every file of a model; none if there is no such model. Raises Forbidden where only listing is denied."""
+        ...
+
+    def read(self, model: str, path: str) -> bytes | None:
+        """A small file, None if there is none."""
+        ...
+
+    def fetch(self, model: str, version: str, files: Sequence[File], /) -> Folder:
+        """The folder of a version with these files in place."""
+        ...
+
+
+def open_store(settings: Settings) -> Store:
+    """Raises InvalidSettings for a URI that no store knows."""
+    scheme, separator, _ = settings.repository.partition("://")
+    scheme = scheme if separator else "file"
+    store = plugins.find(scheme, STORES, "dragoman.stores")
+    if store is None:
+        raise InvalidSettings(
+            f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; expected a directory or one of "
+            + ", ".join(f"{known}://" for known in STORES)
+        )
+    opened: Store = store(settings)
+    return opened

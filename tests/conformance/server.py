@@ -1,0 +1,97 @@
+"""Starts the product as a stranger would: its own process, uvicorn, a free port on the loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.conformance.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOST: Final = "127.0.0.1"
+ROOT: Final = Path(__file__).parents[2]
+START_SECONDS: Final = 30
+ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def netloc(self) -> str:
+        """Host and port, as tritonclient wants them."""
+        return f"{HOST}:{self.port}"
+
+    def wire(self) -> Wire:
+        """A new connection."""
+        return Wire(HOST, self.port)
+
+    def runs(self) -> bool:
+        """Whether the process still is the one that was started."""
+        return self.process.poll() is None
+
+
+@contextmanager
+def serve(log: Path, **settings: str) -> Iterator[Server]:
+    """Run a server with these DRAGOMAN_* settings only, and end it."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
+    environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
+    server = _started(log, environment)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        server.process.wait(START_SECONDS)
+
+
+def _started(log: Path, environment: dict[str, str]) -> Server:
+    for _ in range(ATTEMPTS):
+        port = _free_port()
+        command = [sys.executable, "-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port)]
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [*command, "--log-level", "warning"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        if _answers(process, port):
+            return Server(port, process, log)
+        process.kill()
+        process.wait()
+    raise RuntimeError("the server did not start:\n" + log.read_text(errors="replace")[-4000:])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            socket.create_connection((HOST, port), 1).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False

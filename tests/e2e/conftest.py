@@ -1,0 +1,53 @@
+"""What the tests share: the artifact as `sam build` makes it, and S3 servers that hold the sample models."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import engine, rie, s3, sam, tools
+
+collect_ignore = ["swift_server.py"]  # a program of Swift's environment
+
+
+@pytest.fixture(scope="session")
+def artifact() -> Path:
+    return sam.build()
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[s3.Store]:
+    with s3.running() as running:
+        running.fill()
+        yield running
+
+
+@pytest.fixture
+def cold(artifact: Path, store: s3.Store) -> Iterator[rie.Rie]:
+    """Offer an instance of its own, that nothing was sent to."""
+    with rie.running(artifact, store.variables()) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="session")
+def warm(artifact: Path, store: s3.Store) -> Iterator[rie.Rie]:
+    """Offer an instance that all tests share."""
+    with rie.running(artifact, store.variables()) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="session")
+def local(artifact: Path) -> Iterator[sam.Local]:
+    """Offer SAM's local Lambda, with a store that its containers can reach."""
+    tools.require("curl")
+    with engine.running() as containers:
+        containers.load_runtime(artifact)
+        with s3.running(engine.ADDRESS) as reachable:
+            yield sam.Local(containers, reachable, reachable.fill())
+
+
+@pytest.fixture(scope="session")
+def api(local: sam.Local) -> Iterator[str]:
+    """Offer `sam local start-api`: host and port."""
+    with local.start_api() as address:
+        yield address

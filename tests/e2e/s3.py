@@ -1,0 +1,84 @@
+"""A real S3 server to keep models in: OpenStack Swift's S3 API, on an address of this machine."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.e2e.tools import HOME, ROOT, daemon, environment, free_port
+
+BUCKET = "example-models"  # the one of events/s3-object-created.json
+PREFIX = "models"
+MEMORY = "/dev/shm"  # noqa: S108
+USER = "test:tester"  # Swift's keys have the form account:user
+SECRET = "testing"  # noqa: S105 - of a server that lives as long as the tests
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Knows what a function needs to read it, and a client for the tests' own use."""
+
+    endpoint: str
+    client: Any
+
+    def variables(self, bucket: str = BUCKET) -> dict[str, str]:
+        """Return the environment of a function whose repository is this bucket's prefix."""
+        return {
+            "DRAGOMAN_REPOSITORY": f"s3://{bucket}/{PREFIX}",
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": USER,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def fill(self, bucket: str = BUCKET) -> str:
+        """Make a bucket of the sample models."""
+        self.client.create_bucket(Bucket=bucket)
+        models = ROOT / "models"
+        for file in sorted([*models.glob("*/*.json"), *models.glob("*/*/model.onnx")]):
+            self.client.upload_file(str(file), bucket, f"{PREFIX}/{file.relative_to(models)}")
+        return bucket
+
+
+def answers(client: Any) -> bool:
+    """Tell whether all of Swift's servers work: reading the account goes through the proxy to those behind it."""
+    with contextlib.suppress(BotoCoreError, ClientError):
+        return bool(client.list_buckets())
+    return False
+
+
+@contextlib.contextmanager
+def running(host: str = "127.0.0.1") -> Iterator[Store]:
+    """Offer an empty store. Its files are in memory if that is possible: Swift waits for the disk at each of them."""
+    port = free_port(host)
+    folder = tempfile.mkdtemp(prefix="dragoman-s3-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+    endpoint = f"http://{host}:{port}"
+    config = Config(
+        connect_timeout=1, read_timeout=10, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}
+    )
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=USER,
+        aws_secret_access_key=SECRET,
+        config=config,
+    )
+    python, script = environment("swift") / "python", Path(__file__).with_name("swift_server.py")
+    try:
+        with daemon(
+            *(python, script, folder, host, str(port), USER, SECRET),
+            ready=lambda: answers(client),
+            log=HOME / "log" / f"s3-{port}.log",
+        ):
+            yield Store(endpoint, client)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

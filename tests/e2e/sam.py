@@ -1,0 +1,76 @@
+"""SAM CLI: validate, build, and the two ways to run a function locally, in the containers of an engine."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.engine import Engine
+from tests.e2e.s3 import Store
+from tests.e2e.tools import ARCHITECTURE, HOME, ROOT, daemon, environment, free_port, listens, run
+
+TEMPLATE = ROOT / "template.yaml"
+BUILD = HOME / "build"
+FUNCTION = "InferenceFunction"
+ALONE = {
+    "SAM_CLI_TELEMETRY": "0",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:9",  # or SAM asks AWS whose keys the local store's are
+    "AWS_MAX_ATTEMPTS": "1",
+}
+
+
+def sam(*arguments: str | Path, env: dict[str, str] | None = None) -> str:
+    return run(environment("sam") / "sam", *arguments, env={**(env or os.environ), **ALONE})
+
+
+def validate() -> str:
+    return sam("validate", "--lint", "--template", TEMPLATE)
+
+
+def build() -> Path:
+    """Return the folder of the function's artifact."""
+    sam("build", "--template", TEMPLATE, "--build-dir", BUILD, env={**os.environ, "ARCHITECTURE": ARCHITECTURE})
+    return BUILD / FUNCTION
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The built function with the models of a store, in an engine that has its runtime's image."""
+
+    engine: Engine
+    store: Store
+    bucket: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Return the environment for SAM, which passes the credentials on to the function."""
+        return {**self.engine.env, **self.store.variables(self.bucket)}
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        parameters = {"Bucket": self.bucket, "S3Endpoint": self.store.endpoint, "Architecture": ARCHITECTURE}
+        overrides = [f"ParameterKey={key},ParameterValue={value}" for key, value in parameters.items()]
+        return ("--template", str(BUILD / "template.yaml"), "--skip-pull-image", "--parameter-overrides", *overrides)
+
+    def invoke(self, event: Path) -> Any:
+        """Return the answer of a new container to the event in a file."""
+        return json.loads(sam("local", "invoke", FUNCTION, "--event", event, *self.options, env=self.env))
+
+    @contextlib.contextmanager
+    def start_api(self) -> Iterator[str]:
+        """Offer the gateway; yields host and port."""
+        port = free_port()
+        serving = ("local", "start-api", "--host", "127.0.0.1", "--port", str(port), "--warm-containers", "EAGER")
+        with daemon(
+            environment("sam") / "sam",
+            *serving,
+            *self.options,
+            ready=lambda: listens(port),
+            log=HOME / "log" / "start-api.log",
+            env={**self.env, **ALONE},
+        ):
+            yield f"127.0.0.1:{port}"

@@ -1,0 +1,42 @@
+"""What `sam build` makes of template.yaml and the Makefile."""
+
+import os
+from pathlib import Path
+
+from tests.e2e import sam, tools
+
+LARGEST = 250 * 1024 * 1024  # bytes that Lambda unpacks
+AARCH64 = 183  # e_machine in the ELF header
+
+
+def test_the_template_is_valid() -> None:
+    """`sam validate --lint` has nothing to say."""
+    assert "is a valid SAM Template" in sam.validate()
+
+
+def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifact: Path) -> None:
+    """Core, handler and what they need; no boto3, which the runtime has; no server, no tests, no tools."""
+    names = {entry.name for entry in artifact.iterdir()}
+    assert {"core", "handler", "numpy", "onnxruntime", "mangum"} <= names
+    assert not names & {"boto3", "botocore", "uvicorn", "pytest", "models", "tests", "bin", "wheel", "requirements.txt"}
+
+
+def test_the_artifact_fits_into_lambda(artifact: Path) -> None:
+    """All files together stay below Lambda's limit for unpacked code."""
+    assert sum(file.stat().st_size for file in artifact.rglob("*")) < LARGEST
+
+
+def test_every_module_is_compiled_and_never_checked_against_its_source(artifact: Path) -> None:
+    """The flags in a .pyc's header say so: hash-based, unchecked."""
+    sources = [source for source in artifact.rglob("*.py") if source.stat().st_size]
+    compiled = [source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc" for source in sources]
+    assert len(sources) > 100
+    assert {file.read_bytes()[4:8] for file in compiled} == {(1).to_bytes(4, "little")}
+
+
+def test_graviton_gets_libraries_of_its_own(tmp_path: Path) -> None:
+    """ARCHITECTURE=arm64 takes arm64's wheels, whatever this machine is."""
+    environment = {**os.environ, "ARCHITECTURE": "arm64"}
+    tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={tmp_path}", env=environment)
+    machines = {int.from_bytes(library.read_bytes()[18:20], "little") for library in tmp_path.rglob("*.so")}
+    assert machines == {AARCH64}

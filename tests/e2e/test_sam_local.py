@@ -1,0 +1,70 @@
+"""template.yaml under SAM's local API Gateway and Lambda: containers, a gateway, clients as they are."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tritonclient import http as triton
+
+from tests.e2e.expected import ANSWERS, EVENTS, HALF_PLUS_THREE, gist
+from tests.e2e.sam import Local
+from tests.e2e.tools import run
+
+# SAM's gateway hands base64 to a client that names no type, and tritonclient names none.
+ANYTHING = {"Accept": "*/*"}
+REQUEST = json.dumps({"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}]})
+
+
+@pytest.fixture
+def client(api: str) -> triton.InferenceServerClient:
+    return triton.InferenceServerClient(api, network_timeout=60, connection_timeout=60)
+
+
+def test_curl_calls_a_model(api: str) -> None:
+    """The README's command, as it stands."""
+    answer = run("curl", "-sS", "-d", REQUEST, f"http://{api}/v2/models/half_plus_three/infer")
+    assert json.loads(answer)["outputs"][0]["data"] == HALF_PLUS_THREE
+
+
+def test_curl_sends_a_compressed_body(api: str, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 reach the function as they were sent."""
+    body = tmp_path / "body.gz"
+    body.write_bytes(gzip.compress(REQUEST.encode()))
+    url = f"http://{api}/v2/models/half_plus_three/infer"
+    answer = run("curl", "-sS", "-H", "Content-Encoding: gzip", "--data-binary", f"@{body}", url)
+    assert json.loads(answer)["outputs"][0]["data"] == HALF_PLUS_THREE
+
+
+def test_an_error_keeps_its_status_and_its_text(api: str) -> None:
+    """The gateway adds nothing to a refusal."""
+    url = f"http://{api}/v2/models/nobody/infer"
+    body, _, status = run("curl", "-sS", "-d", REQUEST, "-w", "\n%{http_code}", url).rpartition("\n")
+    assert (status, "nobody" in json.loads(body)["error"]) == ("404", True)
+
+
+def test_tritonclient_finds_the_server(client: triton.InferenceServerClient) -> None:
+    """Health and metadata."""
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
+    assert client.get_model_metadata("half_plus_three")["versions"] == ["123"]
+
+
+@pytest.mark.parametrize("binary", [False, True], ids=["json", "binary"])
+def test_tritonclient_infers(client: triton.InferenceServerClient, binary: bool) -> None:  # noqa: FBT001 - both ways
+    """Tensors as text and as bytes, there and back."""
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
+    given = triton.InferInput("x", list(x.shape), "FP32")
+    given.set_data_from_numpy(x, binary_data=binary)
+    wanted = triton.InferRequestedOutput("y", binary_data=binary)
+    result = client.infer("half_plus_three", [given], outputs=[wanted], headers=ANYTHING if binary else None)
+    np.testing.assert_array_equal(result.as_numpy("y"), x / 2 + 3)
+    assert client.is_model_ready("half_plus_three", "123")
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.stem)
+def test_every_event_works_with_sam_local_invoke(local: Local, event: Path) -> None:
+    """`sam local invoke --event`, a container for each."""
+    assert gist(local.invoke(event)) == ANSWERS[event.stem]

@@ -1,0 +1,119 @@
+"""Programs that the tests run and the project does not need, in virtual environments that are made on first use."""
+
+import contextlib
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = Path(os.environ.get("E2E_HOME", ROOT / ".e2e")).resolve()
+RUNTIME = "3.13"  # of Python, as in template.yaml and the Makefile
+ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())  # in Lambda's words
+
+# One environment each: SAM and Swift pin their dependencies, and the runtime must hold nothing that Lambda's does not.
+ENVIRONMENTS = {
+    "sam": ("aws-sam-cli==1.170.0",),
+    "swift": ("swift==2.38.3",),
+    "runtime": ("awslambdaric==4.2.2", "boto3"),
+}
+DEBIAN = {"curl": "curl", "dockerd": "docker.io", "ip": "iproute2"}
+
+
+def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
+    """Run to the end and return what was printed; a failure shows it."""
+    done = subprocess.run(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        told = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+        raise RuntimeError(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{told}")
+    return done.stdout
+
+
+@cache
+def runtime_python() -> Path:
+    """Return the interpreter of the function's own version, as the Makefile finds it."""
+    found = run("make", "--silent", "--no-print-directory", "runtime-python").strip()
+    if not found:
+        raise RuntimeError(
+            "these tests need the function's own version of Python, with pip: see RUNTIME in the Makefile"
+        )
+    return Path(found)
+
+
+@cache
+def environment(name: str) -> Path:
+    """Return the bin folder of one of the ENVIRONMENTS."""
+    folder, wanted = HOME / name, "\n".join(ENVIRONMENTS[name])
+    stamp = folder / "installed.txt"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        run(runtime_python(), "-m", "venv", "--clear", folder)
+        python, uv = folder / "bin" / "python", shutil.which("uv", path=str(Path(sys.executable).parent))
+        installer = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
+        run(*installer, "--quiet", *ENVIRONMENTS[name])
+        stamp.write_text(wanted, encoding="utf-8")
+    return folder / "bin"
+
+
+def site_packages(name: str) -> Path:
+    """Return where the packages of one of the ENVIRONMENTS lie."""
+    return next((environment(name).parent / "lib").glob("python3*/site-packages"))
+
+
+def emulator() -> Path:
+    """Return Lambda's Runtime Interface Emulator, which SAM brings along."""
+    path = site_packages("sam") / "samcli" / "local" / "rapid" / f"aws-lambda-rie-{ARCHITECTURE}"
+    path.chmod(0o755)
+    return path
+
+
+def require(*commands: str) -> None:
+    """Install the Debian packages of commands that are missing."""
+    if missing := [DEBIAN[command] for command in commands if not shutil.which(command)]:
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        run("apt-get", "update", "-qq", env=env)
+        run("apt-get", "install", "-qq", "--no-install-recommends", *missing, env=env)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as free:
+        free.bind((host, 0))
+        return int(free.getsockname()[1])
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((host, port)) == 0
+
+
+@contextlib.contextmanager
+def daemon(
+    *command: str | Path, ready: Callable[[], bool], log: Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run beside the tests, from the moment that it is ready until the end of the block."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} does not start:\n{log.read_text(errors='replace')[-8000:]}")
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
