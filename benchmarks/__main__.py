@@ -1,4 +1,4 @@
-"""python -m benchmarks [--quick] [tensors] [requests] [cold-start]: all of them, or those named, and one table at the end."""
+"""python -m benchmarks [--quick] [tensors] [requests] [cold-start]: all, or those named; then what has a bar."""
 
 import argparse
 from collections.abc import Callable

@@ -1,13 +1,11 @@
 """THE datatype table: what each element type is called in every format, one row per type."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
-class DataType:
+class DataType(NamedTuple):
     """One element type of the Open Inference Protocol (spec section "Tensor Data Types")."""
 
     name: str

@@ -30,7 +30,7 @@ def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
     return ops.InferResult(spec.name, spec.version, tuple(outputs))
 
 
-def _raw_input(raw: bytes, spec: ops.ModelSpec) -> Tensor:
+def _raw_input(raw: bytes | memoryview, spec: ops.ModelSpec) -> Tensor:
     """The only input, of a datatype and shape that the model alone tells (the binary extension's raw request)."""
     if spec.inputs is None or len(spec.inputs) != 1:
         has = "does not say its inputs" if spec.inputs is None else f"has {len(spec.inputs)}"
@@ -41,7 +41,7 @@ def _raw_input(raw: bytes, spec: ops.ModelSpec) -> Tensor:
         if only.shape != (1,):
             raise InvalidInput(f"{what} is BYTES {_shape_text(only)}; only BYTES [1] can be one element")
         element = np.empty(1, object)
-        element[0] = raw
+        element[0] = bytes(raw)
         return Tensor(only.name, only.datatype, element)
     if only.shape is None or only.shape.count(-1) > 1:
         raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which its size alone does not tell")

@@ -36,12 +36,14 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     """The value as a message may quote it: one line, at most `limit` characters.
 
     >>> shown("x" * 300, limit=8)
-    "'xxxxx..."
+    "'xxxx..."
     """
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str | bytes | list | tuple):
         value = value[:limit]  # repr of a million elements, to keep 256 characters of it, is work a client could order
-    text = " ".join(repr(value).split())
-    return text if len(text) <= limit else text[: limit - 2].rstrip("'\"") + "..."
+    text = " ".join(repr(value).removeprefix("b").split())  # no client wrote Python's b of bytes
+    return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
 
 
 class ServingError(Exception):

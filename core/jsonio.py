@@ -119,9 +119,10 @@ def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
 
 
 def _members(value: Any, arrays: frozenset[str]) -> Any:
-    # items() would make Python objects of everything below, and each look-up walks the members from the first.
+    # items() would make Python objects of everything below. Each look-up walks the members from the first, and takes a
+    # key for a C string, which ends at a NUL.
     keys = list(value.keys())
-    if len(keys) > FEW_MEMBERS:
+    if len(keys) > FEW_MEMBERS or any("\0" in key for key in keys):
         return value.as_dict()
     members = {key: _plain(value[key], arrays, key) for key in keys}
     if len(members) != len(keys):

@@ -2,10 +2,9 @@
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,9 @@ from core.errors import InvalidInput, shown
 MAX_RANK: Final = 32
 """What every supported numpy can hold."""
 MAX_DIMENSION: Final = 2**63 - 1
+FEW: Final = 128
+"""Elements up to which Python's own comparisons are faster than numpy's calls."""
+LARGEST_HALF: Final = 65504.0
 EXACT_IN_DOUBLE: Final = 2**53
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, None: math.nan}
 """What stands for a float that JSON numbers cannot express (proto3's JSON mapping; null is what MLServer writes)."""
@@ -28,8 +30,7 @@ class Inexact(InvalidInput):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(NamedTuple):
     """What a model says of one input or output. `shape`: -1 is any size, () a scalar, None any rank."""
 
     name: str
@@ -37,11 +38,9 @@ class TensorSpec:
     shape: tuple[int, ...] | None
     labels: tuple[str, ...] = ()
     """Class labels, for an output of scores."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """`array` has the datatype's numpy type: BYTES are objects of `bytes`, BF16 its bits as uint16."""
 
     name: str
@@ -121,11 +120,18 @@ def _from_list(flat: Sequence[Any], datatype: DataType, what: str) -> NDArray[An
     kinds = set(map(type, flat))
     if datatype.is_bytes:
         return _from_strings(flat, kinds, what)
+    if datatype.is_float and kinds == {float} and len(flat) <= FEW and _bounded(flat):
+        return np.array(flat, datatype.numpy)
     if kinds <= {int, float}:
         return _cast(_numbers(flat, kinds, datatype, what), datatype, what)
     if datatype is BOOL and kinds <= {bool}:
         return np.array(flat, BOOL.numpy)
     return _cast(_mixed(flat, datatype, what), datatype, what)
+
+
+def _bounded(flat: Sequence[float]) -> bool:
+    """Whether no element can be out of any float's range; a NaN makes it False or does no harm."""
+    return max(flat) <= LARGEST_HALF and min(flat) >= -LARGEST_HALF
 
 
 def _from_strings(flat: Sequence[Any], kinds: set[type], what: str) -> NDArray[Any]:

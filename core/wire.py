@@ -1,9 +1,8 @@
 """HTTP as the dialects see it: a request, an answer, a table of routes. No sockets, no framework."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from core.compression import WINDOW_BITS, inflate
 from core.errors import Fault, InvalidInput, ServingError, TooLarge, shown
@@ -11,8 +10,11 @@ from core.operations import Operation
 
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
+ALIGNMENT: Final = 16
 JSON: Final[Header] = (b"content-type", b"application/json")
 
+REMEMBERED_PATHS: Final = 1024
+LONGEST_REMEMBERED: Final = 256
 STATUS: Final[dict[Fault, int]] = {
     Fault.INVALID_ARGUMENT: 400,
     Fault.NOT_FOUND: 404,
@@ -66,23 +68,21 @@ def headers_of(error: ServingError) -> list[Header]:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What an operator may choose of the wire. `non_finite_null`: NaN and infinities as null instead of strings."""
 
     max_body_bytes: int = 64 * 1024 * 1024
     non_finite_null: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """`path`: percent-decoded. `headers`: names in lower case."""
 
     method: str
     path: str
     headers: Sequence[Header] = ()
-    body: bytes = b""
-    options: Options = field(default_factory=Options)
+    body: bytes | memoryview = b""
+    options: Options = Options()
 
     def header(self, name: bytes) -> bytes | None:
         for key, value in self.headers:
@@ -90,7 +90,7 @@ class HttpRequest:
                 return value
         return None
 
-    def content(self) -> bytes:
+    def content(self) -> bytes | memoryview:
         """The body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
         limit = self.options.max_body_bytes
         if len(self.body) > limit:
@@ -105,8 +105,7 @@ class HttpRequest:
         return body
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """`parts`: the body in pieces that need not be joined yet."""
 
     status: int
@@ -118,12 +117,11 @@ class HttpResponse:
         return sum(len(part) for part in self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One request on one route; `path`: what stood at the route's {placeholders}."""
 
     request: HttpRequest
-    path: Mapping[str, str] = field(default_factory=dict)
+    path: Mapping[str, str]
 
 
 Reply = Callable[[Any], HttpResponse]
@@ -138,8 +136,7 @@ class Waits(Enum):
     MODEL = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """`pattern`: segments between slashes; {name} takes any one segment."""
 
     method: str
@@ -149,8 +146,7 @@ class Route:
     waits: Waits = Waits.STORE
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there."""
 
     name: str
@@ -165,12 +161,21 @@ class Router:
     def __init__(self, routes: Sequence[Route]) -> None:
         # By number of segments: a handful of candidates each, in the order of the table.
         self._routes: dict[int, list[tuple[list[str], Route]]] = {}
+        self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         for route in routes:
             segments = route.pattern.strip("/").split("/")
             self._routes.setdefault(len(segments), []).append((segments, route))
 
-    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         """Raises RouteNotFound, MethodNotAllowed."""
+        found = self._found.get((method, path))
+        if found is None:
+            found = self._find(method, path)
+            if len(self._found) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
+                self._found[method, path] = found
+        return found
+
+    def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         segments = path.removesuffix("/")[1:].split("/")
         wanted = "GET" if method == "HEAD" else method
         allowed: list[str] = []
@@ -189,11 +194,22 @@ class Router:
 def _match(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
     values = {}
     for expected, segment in zip(pattern, segments, strict=True):
-        if expected[0] == "{":
+        if expected[0] == "{" and segment:
             values[expected[1:-1]] = segment
         elif expected != segment:
             return None
     return values
+
+
+def padding(headers: Sequence[Header]) -> int:
+    """How many bytes to put before a body, so that the numbers that may follow its JSON lie aligned in memory.
+
+    Aligned tensors need no copy. Only V2's binary extension has such bodies, and its header says where the JSON ends.
+    """
+    for name, value in headers:
+        if name == b"inference-header-content-length" and value.isdigit():
+            return -int(value[:9]) % ALIGNMENT
+    return 0
 
 
 def integer_header(request: HttpRequest, name: bytes) -> int | None:

@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final
 
 from core import compression
@@ -16,7 +15,7 @@ from core.dialects import DIALECTS
 from core.engine import execute
 from core.errors import ModelFailed, ServingError, TooLarge
 from core.operations import Infer, InferResult, ModelRef
-from core.wire import Call, Dialect, Header, HttpRequest, HttpResponse, Options, Reply, Route, Router, Waits
+from core.wire import Call, Dialect, Header, HttpRequest, HttpResponse, Options, Reply, Route, Router, Waits, padding
 from handler.registry import Pending, Registry
 from handler.settings import Settings
 from handler.workers import Workers
@@ -34,21 +33,14 @@ COMPRESS_FROM_INLINE: Final = 1024 * 1024
 """On Lambda the gateway compresses (template.yaml) until an answer comes near what a function may return."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
-    dialect: Dialect
-    route: Route
-    path: dict[str, str]
-
-
 class App:
     """`inline`: run everything in the caller's thread, as on Lambda, where an instance has one request at a time."""
 
     def __init__(self, settings: Settings, *, inline: bool = False) -> None:
         self.settings = settings
         self._workers = None if inline else Workers(settings.threads, settings.queue)
-        self._loaders = None if inline else ThreadPoolExecutor(LOADERS, "dragoman-load")
         self._aside = None if inline else ThreadPoolExecutor(ASIDE, "dragoman-aside")
+        self._loaders = None if inline else ThreadPoolExecutor(LOADERS, "dragoman-load")
         self.registry = Registry(settings, self._loaders)
         self._options = Options(settings.max_body_bytes, settings.non_finite == "null")
         self._routers = [(dialect, Router(dialect.routes)) for dialect in DIALECTS]
@@ -64,18 +56,22 @@ class App:
             raise RuntimeError(f"{scope['type']} is not served")
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Threads stay with the application, which test clients start and shut down many times; `close` ends them."""
         await receive()
         self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     def start(self) -> None:
-        """Begin to load the models that the settings name."""
-        self.registry.preload()
+        """Begin to load the models that the settings name; the server listens meanwhile."""
+        if self._aside is None:
+            self.registry.preload()
+        else:
+            self._aside.submit(self.registry.preload)
 
     def close(self) -> None:
+        """End the threads; nothing can be asked afterwards."""
         if self._workers is not None:
             self._workers.close()
         for executor in filter(None, (self._loaders, self._aside)):
@@ -213,7 +209,7 @@ def _path(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
-async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | memoryview | None:
     """The whole body; None if the client went before its end. Raises TooLarge, at once where the size is announced."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
@@ -226,7 +222,7 @@ async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
         size += len(chunk)
         chunks.append(chunk)
         if size > limit:
-            chunks.clear()  # read on all the same, so that the client gets to read the answer instead of a reset
+            del chunks[:]  # read on all the same, so that the client gets to read the answer instead of a reset
         if not message.get("more_body"):
             break
         message = await receive()
@@ -234,7 +230,10 @@ async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
         return None
     if size > limit:
         raise _too_large(size, limit)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    if len(chunks) == 1:
+        return chunks[0]
+    pad = padding(scope["headers"])
+    return memoryview(b"".join((bytes(pad), *chunks)))[pad:] if pad else b"".join(chunks)
 
 
 def _too_large(size: int, limit: int) -> TooLarge:

@@ -3,6 +3,7 @@
 import logging
 
 from handler.app import App
+from handler.memory import keep_large_blocks
 from handler.settings import Settings
 
 
@@ -10,6 +11,7 @@ def create() -> App:
     """Raises InvalidSettings."""
     settings = Settings.from_env()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    keep_large_blocks()
     return App(settings)
 
 

@@ -17,6 +17,7 @@ from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
 from handler.app import App, Receive, Scope, Send
 from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Function:
     """One instance of the function. `app` is None when the settings are wrong."""
 
     def __init__(self) -> None:
+        keep_large_blocks()
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)

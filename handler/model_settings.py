@@ -5,8 +5,8 @@ The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parame
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable, shown
@@ -15,8 +15,7 @@ from core.tensor import TensorSpec
 FILE = "model-settings.json"
 
 
-@dataclass(frozen=True, slots=True)
-class VersionPolicy:
+class VersionPolicy(NamedTuple):
     """Which versions are served: the `latest` n, all (None), or these `specific` ones."""
 
     latest: int | None = 1
@@ -28,8 +27,7 @@ class VersionPolicy:
         return versions if self.latest is None else versions[-self.latest :]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(NamedTuple):
     """`inputs`, `outputs` None: what the model itself says."""
 
     platform: str | None = None
@@ -37,8 +35,8 @@ class ModelSettings:
     max_batch_size: int = 0
     inputs: tuple[TensorSpec, ...] | None = None
     outputs: tuple[TensorSpec, ...] | None = None
-    version_policy: VersionPolicy = field(default_factory=VersionPolicy)
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version_policy: VersionPolicy = VersionPolicy()
+    labels: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """Output tensor -> class labels."""
 
 

@@ -6,8 +6,7 @@ A version is a folder whose name is a decimal number; versions compare as number
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler import model_settings
@@ -20,8 +19,7 @@ NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
 VERSION: Final = re.compile(r"[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """One version that the policy serves; `folder` is its directory's name as written."""
 
     number: int
@@ -29,8 +27,7 @@ class Version:
     files: tuple[File, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """A model as the store has it now. `versions`: served ones, ascending; never empty."""
 
     name: str

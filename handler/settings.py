@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 MB_PER_VCPU: Final = 1769
 """Lambda gives one vCPU for as many MB of memory (AWS documentation, "Configure Lambda function memory")."""
@@ -52,8 +51,7 @@ def _base_path(value: str) -> str:
     return "/" + value.strip("/") if value.strip("/") else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One row of the table; `default` as one would write it."""
 
     variable: str
@@ -81,8 +79,7 @@ SETTINGS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """See SETTINGS for what each means. `cpus`: what the platform gives this process; not a whole number on Lambda."""
 
     repository: str

@@ -8,6 +8,7 @@ none of them loads a model.
 import base64
 import hashlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -42,6 +43,7 @@ HEADERS: Final = {
 LINE: Final = 110
 """Characters of JSON that are shown in one line."""
 IMPORTED: Final = time.monotonic()
+PROC: Final = Path("/proc")
 HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
@@ -71,10 +73,8 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
     return app
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    """Errors as the protocols here have them, not FastAPI's {"detail"}."""
-    if not isinstance(error, HTTPException):
-        raise error
+async def _refuse(request: Request, error: Any) -> Response:
+    """An HTTPException as the protocols here have errors, not FastAPI's {"detail"}."""
     path = shown(request.url.path)
     texts = {404: f"there is nothing at {path}", 405: f"{request.method} is not possible on {path}"}
     return JSONResponse({"error": texts.get(error.status_code, error.detail)}, error.status_code, error.headers)
@@ -105,15 +105,15 @@ def _status(registry: Registry, settings: Settings) -> str:
     try:
         entries = registry.index()
     except ServingError as error:
-        return _facts(registry, settings, "unknown") + f'<h2>Models</h2>\n<p class="bad">{escape(error.message)}</p>'
+        return _facts(settings, "unknown") + f'<h2>Models</h2>\n<p class="bad">{escape(error.message)}</p>'
     ready = f"{sum(entry.state is State.READY for entry in entries)} of {len(entries)}"
-    return _facts(registry, settings, ready) + _models(registry, entries)
+    return _facts(settings, ready) + _models(registry, entries)
 
 
-def _facts(registry: Registry, settings: Settings, ready: str) -> str:
+def _facts(settings: Settings, ready: str) -> str:
     """The instance: what it is, where it runs, since when."""
     rows = {
-        "Up": _duration(time.monotonic() - getattr(registry, "started", IMPORTED)),
+        "Up": _duration(age()),
         "Models ready": ready,
         "Platform": f"{'AWS Lambda' if settings.platform == 'lambda' else platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
@@ -147,6 +147,15 @@ def _model(entry: IndexEntry, load_seconds: float | None) -> str:
         f'<td data-label="Loaded in" class="number">{loaded}</td>'
         f'<td data-label="Reason" class="reason">{escape(entry.reason)}</td></tr>'
     )
+
+
+def age(proc: Path = PROC) -> float:
+    """Seconds since this process began (proc(5): field 22 of stat, in ticks since boot); elsewhere, since import."""
+    try:
+        began = int((proc / "self" / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
+        return float((proc / "uptime").read_text("utf-8").split()[0]) - began / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return time.monotonic() - IMPORTED
 
 
 def _duration(seconds: float) -> str:

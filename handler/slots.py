@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.errors import ModelFailed, ServingError
 from core.operations import State, Statistics
@@ -122,8 +122,7 @@ class Slot:
                 count.add(ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A model as its files were last listed. `versions`: by number, ascending; never empty."""
 
     versions: dict[int, Slot]

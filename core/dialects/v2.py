@@ -37,7 +37,7 @@ def ref(call: Call) -> ops.ModelRef:
 
 def _members(call: Call) -> dict[str, Any]:
     """The body of a repository call: nothing, or an object."""
-    body = call.request.content()
+    body = bytes(call.request.content())
     members = jsonio.loads(body) if body.strip() else {}
     if not isinstance(members, dict):
         raise InvalidInput(f"the body is {shown(members)}; expected an object or nothing")
@@ -107,9 +107,8 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
     # The protocol has no word for "any rank"; the parameter says that [-1] is not to be taken as rank 1.
     shape = [-1] if spec.shape is None else list(spec.shape)
-    parameters = {**spec.parameters, **({"any_rank": True} if spec.shape is None else {})}
     described = {"name": spec.name, "datatype": spec.datatype.name, "shape": shape}
-    return {**described, "parameters": parameters} if parameters else described
+    return {**described, "parameters": {"any_rank": True}} if spec.shape is None else described
 
 
 def _config(call: Call) -> tuple[ops.Operation, Reply]:

@@ -1,9 +1,8 @@
 """THE table of model runtimes, in order of preference: the file each is known by, and what loads it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from core.errors import ModelNotLoadable
 from core.ports import Model
@@ -12,8 +11,7 @@ from handler.model_settings import ModelSettings
 from handler.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(NamedTuple):
     """`marker`: the file in a version's folder that says the model is of this kind."""
 
     marker: str
@@ -26,8 +24,7 @@ BACKENDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One version on this machine, ready to be loaded."""
 
     name: str

@@ -7,9 +7,8 @@ weights are skipped over, so that a mapped file of any size costs a few pages.
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 GRAPH: Final = 7
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
@@ -22,8 +21,7 @@ class MalformedFile(Exception):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """`kind`: see TYPE_NAMES; `element`: onnx.TensorProto.DataType; `shape`: -1 is any size, None any rank."""
 
     name: str
@@ -37,11 +35,12 @@ def signature(path: Path) -> tuple[list[Value], list[Value]]:
     with path.open("rb") as file:
         if not path.stat().st_size:
             raise MalformedFile("the file is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            try:
-                return _graph(view)
-            except (IndexError, UnicodeDecodeError) as error:
-                raise MalformedFile("the file is no ONNX model, or cut short") from error
+        # Unmapped with its last view: closing it by hand would fail while an error's traceback still holds one.
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        return _graph(memoryview(mapped))
+    except (IndexError, UnicodeDecodeError) as error:
+        raise MalformedFile("the file is no ONNX model, or cut short") from error
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:

@@ -119,7 +119,7 @@ class PythonModel:
             return Tensor(name, BYTES, self._strings(name, answered[name]))
         same = found is datatype or (datatype is BF16 and array.dtype == BF16.numpy)
         if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
-            expected = "the protocol's datatypes" if datatype is None else datatype.name
+            expected = "a type that the protocols have" if datatype is None else datatype.name
             raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
         return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
 

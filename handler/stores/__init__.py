@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from handler import plugins
 from handler.settings import InvalidSettings, Settings
@@ -11,20 +11,18 @@ from handler.settings import InvalidSettings, Settings
 STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3:S3Store"}
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """`path`: relative to the model's folder, with slashes. `size` in bytes; None where the store was not asked."""
 
     path: str
     size: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Folder:
-    """A version's files on this machine, as long as this object lives. `owner`: what removes them with itself."""
+    """A version's files on this machine, for as long as this object lives; a store may finalize it."""
 
     path: Path
-    owner: Any = None
 
 
 class Forbidden(Exception):

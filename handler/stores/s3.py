@@ -7,11 +7,11 @@ import logging
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
-from typing import Any, Final, NoReturn
+from tempfile import mkdtemp
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
@@ -37,8 +37,7 @@ CURES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """Where a repository is. `endpoint` None: AWS itself."""
 
     bucket: str
@@ -143,18 +142,18 @@ class S3Store:
         return content
 
     def fetch(self, model: str, version: str, files: Sequence[File]) -> Folder:
-        owner = self._temporary(model, sum(file.size or 0 for file in files))
-        root = Path(owner.name)
+        folder = self._temporary(model, sum(file.size or 0 for file in files))
         for file in files:
-            target = root / PurePosixPath(file.path).relative_to(version)
+            target = folder.path / PurePosixPath(file.path).relative_to(version)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._body(model, file, target)
             except _Absent:
                 raise ModelUnavailable(f"{file.path} of model {model!r} is missing or forbidden") from None
-        return Folder(root, owner)
+        return folder
 
-    def _temporary(self, model: str, size: int) -> TemporaryDirectory[str]:
+    def _temporary(self, model: str, size: int) -> Folder:
+        """A new folder in the cache, which goes with the object."""
         cache = self._settings.cache
         try:
             cache.mkdir(parents=True, exist_ok=True)
@@ -163,9 +162,11 @@ class S3Store:
                 raise ModelNotLoadable(
                     f"model {model!r} has {size} bytes, {free} are free: enlarge DRAGOMAN_CACHE (ephemeral storage)"
                 )
-            return TemporaryDirectory(prefix="model-", dir=cache)
+            folder = Folder(Path(mkdtemp(prefix="model-", dir=cache)))
         except OSError as error:
             raise ModelNotLoadable(f"DRAGOMAN_CACHE cannot be written: {error.strerror}") from error
+        weakref.finalize(folder, shutil.rmtree, folder.path, ignore_errors=True)
+        return folder
 
     def _body(self, model: str, file: File, target: Path | None) -> bytes:
         """One object, whole: into `target`, else returned."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.conformance.bad_requests import Bad, changed
+from tests.conformance.bad_requests import Bad, changed, encoded, good
 from tests.conformance.wire import HEADER_LENGTH, pack
 
 ADD_SUB: Final = "add_sub"
@@ -43,6 +43,12 @@ def text(name: str, part: bytes, shape: list[int], culprit: str = "INPUT0") -> B
 def element(content: bytes) -> bytes:
     """One element of BYTES."""
     return struct.pack("<I", len(content)) + content
+
+
+def json_only(name: str, length: int) -> Bad:
+    """A right request without binary inputs, whose header counts otherwise than its body."""
+    body = encoded(good())
+    return Bad(f"header_of_json_{name}", ADD_SUB, body, "header|json", {HEADER_LENGTH: str(len(body) + length)})
 
 
 RIGHT_LENGTH = len(json.dumps({"inputs": [head("INPUT0"), head("INPUT1")]}))
@@ -108,8 +114,12 @@ BAD_BINARIES: Final = [
     text("nothing_for_one", b"", [1]),
     text("something_for_nothing", element(b"a"), [0]),
     text("shape_huge", element(b"a"), [1, 1 << 40]),
+    json_only("more", 1),
+    json_only("far_more", 1000),
+    json_only("less", -1),
     Bad("raw_two_inputs", ADD_SUB, RAMP * 2, "INPUT|input", {HEADER_LENGTH: "0"}),
     Bad("raw_two_variable_dimensions", "matrix", RAMP, "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
+    Bad("raw_one_element_of_a_matrix", "matrix", RAMP[:4], "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
     Bad("raw_text_of_a_vector", "vector_bytes", b"abc", "INPUT0|BYTES", {HEADER_LENGTH: "0"}),
     Bad("raw_unaligned", "vector_int32", RAMP[:-1], "INPUT0|byte", {HEADER_LENGTH: "0"}),
     Bad("raw_other_size", "fixed", RAMP, "INPUT0|byte", {HEADER_LENGTH: "0"}),

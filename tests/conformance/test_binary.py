@@ -282,8 +282,11 @@ def test_a_boolean_byte_is_right_or_refused(wire: Wire, byte: int) -> None:
     parameters = {"binary_data_size": 2}
     own = {"name": "INPUT0", "datatype": "BOOL", "shape": [2], "parameters": parameters}
     answer = wire.infer_binary("vector_bool", (own, bytes([0, byte])))
+    raw = wire.infer_binary("vector_bool", (own, bytes([0, byte])), parameters=ALL_BINARY)
     if answer.status == 200:
         assert json.dumps(answer.json()["outputs"][0]["data"]) == "[false, true]"
+        assert raw.split()[1] == b"\0\1"
     else:
         assert "INPUT0" in refusal(answer, 400)
+        refusal(raw, 400)
     alive(wire)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 fuzzed = settings(
     max_examples=150,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    suppress_health_check=list(HealthCheck),
     database=None,
 )
 

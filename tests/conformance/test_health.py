@@ -57,6 +57,19 @@ def test_a_configured_model_that_cannot_load_makes_the_server_unready(zoo: Path,
         alive(wire)
 
 
+@pytest.mark.row("R-002")
+def test_a_configured_model_that_does_not_exist_makes_the_server_unready(
+    zoo: Path, launch: Callable[..., Server]
+) -> None:
+    """503 by name, for as long as it is not there."""
+    with launch(REPOSITORY=str(zoo), PRELOAD="unheard_of").wire() as wire:
+        for _ in range(2):
+            answer = wire.get("/v2/health/ready")
+            assert answer.status == 503
+            assert "unheard_of" in answer.json()["error"]
+        alive(wire)
+
+
 @pytest.mark.row("N-02")
 def test_a_model_is_unready_while_it_loads_and_ready_after(tmp_path: Path, launch: Callable[..., Server]) -> None:
     """Readiness never waits and never loads; requests at once load once."""

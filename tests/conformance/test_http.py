@@ -229,7 +229,7 @@ def test_forty_requests_at_once_are_not_mixed_up(server: Server) -> None:
     wrong: list[int] = []
 
     def ask(number: int) -> None:
-        values = np.full(64, number, np.int32)
+        values = np.full(4000, number, np.int32)  # long enough for the reader of long texts
         with server.wire() as own:
             barrier.wait()
             for turn in range(3):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.conformance.checks import LENGTHS, refusal
+from tests.conformance.checks import refusal
 from tests.conformance.wire import json_input
 
 if TYPE_CHECKING:
@@ -149,51 +149,6 @@ def test_several_types_travel_together(wire: Wire) -> None:
     )
     found = {name: values.tolist() for name, values in answer.tensors().items()}
     assert found == {"integers_out": [1, 2, 3], "text_out": ["één".encode()], "flags_out": [True, False]}
-
-
-@pytest.mark.row("R-120", "R-125")
-def test_unknown_members_are_ignored(wire: Wire) -> None:
-    """At the top, in inputs and in outputs; kserve's client sends model_name."""
-    more = {"unheard_of": {"a": [None, 1.5]}, "model_name": "another"}
-    outputs = [{"name": "OUTPUT0", **more}]
-    answer = wire.infer("add_sub", *({**item, **more} for item in INPUTS), outputs=outputs, **more)
-    assert answer.tensor().tolist() == (LEFT + RIGHT).tolist()
-    assert answer.json()["model_name"] == "add_sub"
-    assert b"null" not in answer.content
-
-
-ODD_NAMES = ["", "\0", "a\0b", "inputs\0", "inputs\0x", "id\0", "\n", '"', "\\", "a/b", "🦜", "x" * 3000]
-
-
-@pytest.mark.row("R-120")
-@pytest.mark.parametrize("name", ODD_NAMES, ids=[name[:8].encode().hex() or "empty" for name in ODD_NAMES])
-@pytest.mark.parametrize("blank", LENGTHS)
-def test_an_unknown_member_may_have_any_name(wire: Wire, name: str, blank: str) -> None:
-    """Before the known ones, and in inputs and outputs, too."""
-    inputs = [{name: 1, **item} for item in INPUTS]
-    request = {name: [1], "inputs": inputs, "outputs": [{name: 1, "name": "OUTPUT0"}], "blank": blank}
-    answer = wire.post("/v2/models/add_sub/infer", request)
-    assert answer.tensor().tolist() == (LEFT + RIGHT).tolist()
-    assert "id" not in answer.json()
-
-
-NULLS: dict[str, dict[str, Any]] = {
-    "id": {"id": None},
-    "parameters": {"parameters": None},
-    "outputs": {"outputs": None},
-    "input_parameters": {"inputs": [{**item, "parameters": None} for item in INPUTS]},
-    "output_parameters": {"outputs": [{"name": "OUTPUT0", "parameters": None}, {"name": "OUTPUT1"}]},
-    "parameter": {"parameters": {"binary_data_output": None}},
-}
-
-
-@pytest.mark.row("R-121")
-@pytest.mark.parametrize("members", NULLS.values(), ids=list(NULLS))
-def test_null_is_absence(wire: Wire, members: dict[str, Any]) -> None:
-    """Clients made with pydantic send every optional member."""
-    answer = wire.post("/v2/models/add_sub/infer", {"inputs": INPUTS, **members})
-    assert answer.tensors()["OUTPUT1"].tolist() == (LEFT - RIGHT).tolist()
-    assert "id" not in answer.json()
 
 
 PARAMETERS = {"text": "a", "number": 1, "fraction": 1.5, "yes": True, "no": False}

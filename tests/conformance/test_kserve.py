@@ -30,6 +30,12 @@ LEFT = np.arange(16, dtype=np.int32)
 RIGHT = np.full(16, 3, np.int32)
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's httpx obeys the environment's proxies, on the loopback, too."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
 def run(server: Server, work: Callable[[InferenceRESTClient, str], Awaitable[Any]]) -> Any:
     """Run one coroutine with a client of its own and the server's base URL."""
 

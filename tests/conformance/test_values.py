@@ -51,6 +51,12 @@ def test_every_value_comes_back_exactly(wire: Wire, datatype: str, blank: str) -
     assert same(answer.tensor(), values)
 
 
+def test_a_float_is_written_with_the_digits_of_its_own_width(wire: Wire) -> None:
+    """0.1 is FP32's 0.1, not the double beside it."""
+    answer = wire.infer("vector_fp32", json_input("INPUT0", "FP32", np.array([0.1, 16777216.0], np.float32)))
+    assert b"[0.1,16777216.0]" in answer.content.replace(b" ", b"")
+
+
 @pytest.mark.row("R-112")
 def test_fp16_is_numbers(wire: Wire) -> None:
     """Accepted and answered, though the specification calls it problematic."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import importlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -106,6 +108,17 @@ def test_the_status_page_shows_server_models_versions_and_states(app: App) -> No
     assert re.search(r"<dt>Up</dt><dd>\d+ (s|min|h|d)", answer.text)
     for model, version in (("half_plus_three", "123"), ("iris", "1"), ("strings", "1")):
         assert re.search(rf'class="name">{model}</td><td data-label="Version" class="number">{version}<', answer.text)
+
+
+def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
+    """From /proc where there is one, whatever the command is called; else since the module's import."""
+    site = importlib.import_module("handler.site")  # not above: this file is imported to see what imports it
+    (tmp_path / "self").mkdir()
+    began = 100 * os.sysconf("SC_CLK_TCK")
+    (tmp_path / "self" / "stat").write_text(f"7 (a b) c) S {' '.join('0' * 18)} {began} 0\n")
+    (tmp_path / "uptime").write_text("142.50 80.00\n")
+    assert site.age(tmp_path) == 42.5
+    assert 0 <= site.age(tmp_path / "missing") < site.age() < 3600
 
 
 def test_the_status_page_loads_no_model(app: App) -> None:

@@ -1,0 +1,51 @@
+"""core.errors"""
+
+from __future__ import annotations
+
+import pytest
+
+from core import errors
+from core.errors import Fault, InvalidInput, ServingError, shown
+from core.wire import STATUS
+
+
+def leaves(kind: type[ServingError]) -> list[type[ServingError]]:
+    """Every class below, itself included."""
+    return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
+
+
+def test_every_class_of_the_module_stands_in_its_drawing_with_its_fault() -> None:
+    """The tree in the docstring is the tree."""
+    assert errors.__doc__ is not None
+    drawn = dict(line.replace("|", " ").split()[1:3] for line in errors.__doc__.splitlines() if "--" in line)
+    here = {kind.__name__: kind.fault.name for kind in leaves(ServingError) if kind.__module__ == errors.__name__}
+    del here["ServingError"]
+    assert drawn == here
+
+
+def test_every_fault_has_an_http_status() -> None:
+    """None is left to a default."""
+    assert set(STATUS) == set(Fault)
+
+
+def test_a_message_never_breaks_the_answer_that_carries_it() -> None:
+    """Lone surrogates come from model code and parsed JSON."""
+    assert InvalidInput("a\ud800b").message == "a?b"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("x", "'x'"),
+        ("a\nb", r"'a\nb'"),
+        (b"\xff", r"'\xff'"),
+        ([1] * 10_000, "[" + "1, " * 84 + "..."),
+        ({"a": 1}, "{'a': 1}"),
+        (None, "null"),
+        (True, "true"),
+    ],
+)
+def test_a_value_is_shown_on_one_line_of_bounded_length(value: object, text: str) -> None:
+    """At most 256 characters."""
+    assert shown(value) == text
+    assert len(shown(value)) <= 256

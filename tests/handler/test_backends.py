@@ -1,0 +1,318 @@
+"""handler.backends: what ONNX files say of themselves, and what may go wrong inside a model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from core.dtype import DATATYPES
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
+from core.tensor import Tensor, TensorSpec
+from handler import backends, plugins
+from handler.backends import Source, onnx_file, python
+from handler.backends import onnx as onnx_backend
+from handler.model_settings import ModelSettings
+from handler.settings import Settings
+
+SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
+FP32, BYTES = DATATYPES["FP32"], DATATYPES["BYTES"]
+
+
+def write(folder: Path, *nodes: Any, inputs: Any, outputs: Any, **more: Any) -> Path:
+    """An ONNX file."""
+    graph = helper.make_graph(list(nodes), "g", inputs, outputs, **more)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def value(name: str, shape: Any, element: int = TensorProto.FLOAT) -> Any:
+    """A tensor of a graph."""
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def source(folder: Path, **said: Any) -> Source:
+    """Version 1 of model `m`."""
+    return Source("m", "1", folder, ModelSettings(**said))
+
+
+@pytest.mark.parametrize("shape", [None, [], [2, 3], [None, 3], ["batch", "n"], [0]])
+def test_the_file_tells_shapes_and_unknown_rank_apart(tmp_path: Path, shape: Any) -> None:
+    """Which ONNX Runtime does not."""
+    path = write(
+        tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", shape)], outputs=[value("y", shape)]
+    )
+    expected = None if shape is None else tuple(s if isinstance(s, int) else -1 for s in shape)
+    (x,), (y,) = onnx_file.signature(path)
+    assert (x.name, x.kind, x.element, x.shape) == ("x", "tensor", TensorProto.FLOAT, expected)
+    assert y.shape == expected
+
+
+def test_initializers_are_no_inputs(tmp_path: Path) -> None:
+    """Old exporters list them as both."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [2.0])
+    node = helper.make_node("Mul", ["x", "w"], ["y"])
+    path = write(
+        tmp_path, node, inputs=[value("x", [1]), value("w", [1])], outputs=[value("y", [1])], initializer=[weight]
+    )
+    inputs, _ = onnx_file.signature(path)
+    assert [i.name for i in inputs] == ["x"]
+
+
+@given(st.binary(max_size=200) | st.builds(lambda b: b":" + bytes([len(b)]) + b, st.binary(max_size=100)))
+def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    """Nothing else is raised, whatever the file holds."""
+    path = tmp_path_factory.getbasetemp() / "any.onnx"
+    path.write_bytes(content)
+    try:
+        onnx_file.signature(path)
+    except onnx_file.MalformedFile as error:
+        assert str(error)
+
+
+def test_a_file_cut_anywhere_is_refused_by_the_backend(tmp_path: Path) -> None:
+    """In one line, without this machine's paths."""
+    path = write(
+        tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[value("y", [1])]
+    )
+    whole = path.read_bytes()
+    for length in range(len(whole) - 1):
+        path.write_bytes(whole[:length])
+        try:
+            onnx.load_from_string(whole[:length])
+            loadable = length > 10 and bool(onnx.load_from_string(whole[:length]).graph.output)
+        except Exception:  # noqa: BLE001 - protobuf's own errors
+            loadable = False
+        if loadable:
+            continue
+        with pytest.raises(ModelNotLoadable) as refusal:
+            onnx_backend.load(source(tmp_path), SETTINGS)
+        assert str(tmp_path) not in refusal.value.message
+        assert "\n" not in refusal.value.message
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """It may go at any time."""
+    with pytest.raises(ModelNotLoadable, match="No such file"):
+        onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_onnx_runtime_not_being_installed_names_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ModelNotLoadable, match=r"needs ONNX Runtime: pip install 'dragoman\[onnx\]'"):
+        onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_settings_may_say_more_of_a_shape_and_nothing_of_another_type(tmp_path: Path) -> None:
+    """A scalar against an unknown rank."""
+    write(tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", None)], outputs=[value("y", None)])
+    said = source(tmp_path, inputs=(TensorSpec("x", FP32, (2,)),), platform="mine", labels={"y": ("a",)})
+    spec = onnx_backend.load(said, SETTINGS).spec
+    assert spec.inputs == (TensorSpec("x", FP32, (2,)),)
+    assert spec.outputs == (TensorSpec("y", FP32, None, ("a",)),)
+    assert spec.platform == "mine"
+    for wrong, message in (
+        (TensorSpec("x", DATATYPES["FP64"], (2,)), "'x' is FP32 in model.onnx, FP64 in its settings"),
+        (TensorSpec("q", FP32, (2,)), "describe input 'q', which is not in model.onnx"),
+    ):
+        with pytest.raises(ModelNotLoadable, match=message):
+            onnx_backend.load(source(tmp_path, inputs=(wrong,)), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None), "a sequence, .*zipmap=False"),
+        (value("y", [1], TensorProto.COMPLEX64), "a tensor of ONNX type 14"),
+    ],
+)
+def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: Any, message: str) -> None:
+    """By name and kind."""
+    write(tmp_path, helper.make_node("SequenceConstruct", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[output])
+    with pytest.raises(ModelNotLoadable, match=f"output 'y' is {message}"):
+        onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_a_graph_that_the_runtime_refuses_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """An operator that does not exist."""
+    write(tmp_path, helper.make_node("NoSuchOp", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[value("y", [1])])
+    with pytest.raises(ModelNotLoadable, match="NoSuchOp"):
+        onnx_backend.load(source(tmp_path), SETTINGS)
+
+
+def test_text_reaches_the_runtime_as_text(tmp_path: Path) -> None:
+    """Bytes objects would arrive as their repr; what is no UTF-8 cannot be carried."""
+    write(
+        tmp_path,
+        helper.make_node("Identity", ["x"], ["y"]),
+        inputs=[value("x", None, TensorProto.STRING)],
+        outputs=[value("y", None, TensorProto.STRING)],
+    )
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    array = np.array([[b"a\0b", "é".encode()]], object)
+    (answer,) = model.predict({"x": Tensor("x", BYTES, array)}, ["y"], {})
+    assert answer.array.tolist() == array.tolist()
+    with pytest.raises(InvalidInput, match="input 'x' has the bytes '.xff', which are not UTF-8"):
+        model.predict({"x": Tensor("x", BYTES, np.array([b"\xff"], object))}, ["y"], {})
+
+
+def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> None:
+    """numpy has no such type; a failure inside is the model's."""
+    bf16 = DATATYPES["BF16"]
+    nodes = [helper.make_node("Identity", ["b"], ["c"]), helper.make_node("Gather", ["t", "i"], ["v"])]
+    write(
+        tmp_path,
+        *nodes,
+        inputs=[value("b", None, TensorProto.BFLOAT16), value("t", [2]), value("i", [1], TensorProto.INT64)],
+        outputs=[value("c", None, TensorProto.BFLOAT16), value("v", [1])],
+    )
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    inputs = {
+        "b": Tensor("b", bf16, np.array([[1, 65535]], "<u2").T),
+        "t": Tensor("t", FP32, np.array([3, 4], "f4")),
+        "i": Tensor("i", DATATYPES["INT64"], np.array([1])),
+    }
+    c, v = model.predict(inputs, ["c", "v"], {})
+    assert (c.array.tolist(), v.array.tolist()) == ([[1], [65535]], [4.0])
+    with pytest.raises(ModelFailed, match="model 'm' failed: .*"):
+        model.predict(inputs | {"i": Tensor("i", DATATYPES["INT64"], np.array([9]))}, ["c", "v"], {})
+
+
+def load_python(folder: Path, text: str, **said: Any) -> python.PythonModel:
+    """A model of this text."""
+    (folder / "model.py").write_text(text)
+    return python.load(source(folder, **said), SETTINGS)
+
+
+def test_code_is_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
+    """The refusal names the cure."""
+    (tmp_path / "model.py").write_text("raise SystemExit")
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_ALLOW_CODE=true"):
+        python.load(source(tmp_path), Settings.from_env({}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import nothing_like_it", "raised ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+        ("predict = 1", "has no function predict"),
+        ("def predict(i, p): ...\nmetadata = {'inputs': 1}", "metadata of model 'm': inputs is 1"),
+    ],
+)
+def test_a_python_file_that_is_no_model_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """Nothing it does ends the server."""
+    with pytest.raises(ModelNotLoadable, match=message):
+        load_python(tmp_path, text)
+
+
+def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_path: Path) -> None:
+    """Arrays read from a request are views of it; the model gets its own."""
+    (tmp_path / "helper_of_m.py").write_text("FACTOR = 2")
+    model = load_python(
+        tmp_path,
+        "from helper_of_m import FACTOR\n"
+        "metadata = {'outputs': [{'name': 'y', 'datatype': 'FP32', 'shape': [-1]}]}\n"
+        "def predict(inputs, parameters):\n    inputs['x'] *= FACTOR\n    return {'y': inputs['x'], 'z': inputs['x']}\n",
+        labels={"y": ("a",)},
+    )
+    body = np.array([1.0, 2.0], "f4")
+    body.flags.writeable = False
+    (answer,) = model.predict({"x": Tensor("x", FP32, body)}, ["y"], {})
+    assert answer.array.tolist() == [2.0, 4.0]
+    assert body.tolist() == [1.0, 2.0]
+    assert model.spec.outputs == (TensorSpec("y", FP32, (-1,), ("a",)),)
+    assert model.spec.inputs is None
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        ("1", ModelFailed, "returned int, not a dict of arrays"),
+        ("{}", ModelFailed, r"returned no output 'y'; it returned \[\]"),
+        ("{'y': [[1], [1, 2]]}", ModelFailed, "output 'y' is no array"),
+        ("{'y': 1j}", ModelFailed, "output 'y' is complex128, which is not FP32"),
+        ("{'y': 1.0, 'b': 1}", ModelFailed, "output 'b' has 1 where BYTES needs str or bytes"),
+        ("{'y': 1.0, 'b': '\\ud800'}", ModelFailed, "output 'b' has a lone surrogate"),
+        ("{'y': 1.0, 'b': b'', 'h': 1.0}", ModelFailed, "output 'h' is float64, which is not BF16"),
+    ],
+)
+def test_a_python_model_that_returns_something_else_is_at_fault(
+    tmp_path: Path, returned: str, error: type[Exception], message: str
+) -> None:
+    """By output, with what came and what was said."""
+    outputs = [{"name": n, "datatype": d, "shape": None} for n, d in (("y", "FP32"), ("b", "BYTES"), ("h", "BF16"))]
+    model = load_python(tmp_path, f"metadata = {{'outputs': {outputs}}}\ndef predict(i, p): return {returned}")
+    with pytest.raises(error, match=message):
+        model.predict({}, ["y", "b", "h"], {})
+
+
+def test_a_python_model_that_says_nothing_answers_what_it_has(tmp_path: Path) -> None:
+    """Datatypes follow from the arrays; a name it does not return is the client's mistake."""
+    model = load_python(
+        tmp_path,
+        "import numpy as np\ndef predict(i, p): return {'a': np.ones(2, 'i2'), 's': ['x', b'y'], 'c': np.ones(1, 'c8')}",
+    )
+    a, s = model.predict({}, ["a", "s"], {})
+    assert (a.datatype.name, s.datatype.name, s.array.tolist()) == ("INT16", "BYTES", [b"x", b"y"])
+    with pytest.raises(InvalidInput, match="returned no output 'q'"):
+        model.predict({}, ["q"], {})
+    with pytest.raises(ModelFailed, match="'c' is complex64, which is not a type that the protocols have"):
+        model.predict({}, [], {})
+
+
+def test_bfloat16_of_a_python_model_is_uint16(tmp_path: Path) -> None:
+    """As its input is."""
+    model = load_python(
+        tmp_path,
+        "import numpy as np\nmetadata = {'outputs': [{'name': 'y', 'datatype': 'BF16', 'shape': [1]}]}\n"
+        "def predict(i, p): return {'y': np.array([7], 'u2')}",
+    )
+    assert model.predict({}, [], {})[0].array.tolist() == [7]
+
+
+def test_what_a_model_raises_is_told_in_one_line(tmp_path: Path) -> None:
+    """A refusal that the model chose itself stays one."""
+    model = load_python(
+        tmp_path,
+        "from core.errors import InvalidInput\ndef predict(i, p):\n    raise InvalidInput('no') if p else ValueError('a\\nb')",
+    )
+    with pytest.raises(ModelFailed, match="model 'm' raised ValueError: a b"):
+        model.predict({}, [], {})
+    with pytest.raises(InvalidInput, match="no"):
+        model.predict({}, [], {"refuse": True})
+
+
+class Entry:
+    """An installed package's entry point; none of the tests' packages has one of ours."""
+
+    def load(self) -> Any:
+        """What the package offers."""
+        return lambda source, settings: (source, settings)
+
+
+def test_third_parties_runtimes_are_found_by_the_settings_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where no file of ours is there."""
+    found = {"theirs": [Entry()]}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get(name, []))
+    assert backends.choose("m", {"model.bin"}, ModelSettings(implementation="theirs")) is not None
+    with pytest.raises(ModelNotLoadable, match="has no model.onnx or model.py; its files: model.bin"):
+        backends.choose("m", {"model.bin"}, ModelSettings(implementation="nobodys"))
+    with pytest.raises(ModelNotLoadable, match="its files: none"):
+        backends.choose("m", set(), ModelSettings())
+
+
+def test_a_plugin_of_ours_is_found_without_looking_at_packages() -> None:
+    """By its string."""
+    assert plugins.find("x", {"x": "math:pi"}, "g") == pytest.approx(3.14159, abs=1e-5)

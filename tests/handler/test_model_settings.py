@@ -1,0 +1,126 @@
+"""handler.model_settings"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from core.errors import ModelNotLoadable
+from handler import model_settings
+
+TENSOR = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
+
+
+def parse(*texts: Any) -> model_settings.ModelSettings:
+    """Settings of model `m`."""
+    return model_settings.parse("m", *[None if text is None else json.dumps(text).encode() for text in texts])
+
+
+def test_without_a_file_the_newest_version_is_served_and_the_model_speaks_for_itself() -> None:
+    """latest 1."""
+    settings = parse(None)
+    assert settings.version_policy.choose([1, 2, 10]) == [10]
+    assert settings.inputs is settings.outputs is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "served"),
+    [
+        ({"latest": {}}, [10]),
+        ({"latest": {"num_versions": 2}}, [2, 10]),
+        ({"all": {}}, [1, 2, 10]),
+        ({"specific": {"versions": [1, 10, 11]}}, [1, 10]),
+    ],
+)
+def test_a_policy_chooses_versions(policy: dict[str, Any], served: list[int]) -> None:
+    """As TensorFlow Serving's and Triton's do."""
+    assert parse({"version_policy": policy}).version_policy.choose([1, 2, 10]) == served
+
+
+def test_mlservers_files_stay_readable() -> None:
+    """Unknown members are ignored; an empty list of tensors says nothing."""
+    text = {
+        "name": "m",
+        "implementation": "mlserver_sklearn.SKLearnModel",
+        "platform": "sklearn",
+        "versions": ["scikit-learn/1.5"],
+        "inputs": [],
+        "outputs": [TENSOR | {"parameters": {"content_type": "np"}, "tags": ["x"]}],
+        "max_batch_size": 8,
+        "parallel_workers": 2,
+        "parameters": {"uri": "./model.joblib", "version": "v0.1.0"},
+    }
+    settings = parse(text)
+    assert settings.inputs is None
+    assert settings.outputs is not None
+    assert (settings.outputs[0].name, settings.outputs[0].shape) == ("x", (-1, 4))
+    assert (settings.platform, settings.max_batch_size) == ("sklearn", 8)
+
+
+def test_a_versions_own_keys_go_over_the_models() -> None:
+    """Key by key."""
+    settings = parse({"platform": "a", "max_batch_size": 1}, {"platform": "b"})
+    assert (settings.platform, settings.max_batch_size) == ("b", 1)
+
+
+def test_labels_belong_to_the_tensor_of_the_scores() -> None:
+    """By name, or by a binding; a signature without labels has none."""
+    signatures = {
+        "a": {"outputs": {"scores": "y"}, "class_labels": ["no", "yes"]},
+        "b": {"outputs": {"scores": {"tensor": "z"}}, "class_labels": ["x"]},
+        "c": {"outputs": {"scores": "w"}},
+    }
+    assert parse({"signatures": signatures}).labels == {"y": ("no", "yes"), "z": ("x",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ([], r"the file is \[\]; expected an object"),
+        ({"name": "other"}, "name is 'other'; expected the folder's name 'm'"),
+        ({"name": 1}, "name is 1; expected text"),
+        ({"max_batch_size": -1}, "max_batch_size is -1"),
+        ({"max_batch_size": True}, "max_batch_size is true"),
+        ({"inputs": {}}, "inputs is {}; expected an array of tensors"),
+        ({"inputs": [1]}, r"inputs\[0\] is 1; expected an object"),
+        ({"inputs": [{}]}, r"inputs\[0\].name is null"),
+        ({"inputs": [TENSOR, TENSOR | {"datatype": "FLOAT"}]}, r"inputs\[1\].datatype is 'FLOAT'; expected one of BOOL"),
+        ({"inputs": [TENSOR | {"datatype": 1}]}, r"inputs\[0\].datatype is 1"),
+        ({"outputs": [TENSOR | {"shape": [-2]}]}, r"outputs\[0\].shape is \[-2\]"),
+        ({"outputs": [TENSOR | {"shape": [True]}]}, r"outputs\[0\].shape is \[True\]"),
+        ({"version_policy": []}, r"version_policy is \[\]"),
+        ({"version_policy": {}}, "version_policy is {}; expected one of latest, all, specific"),
+        ({"version_policy": {"newest": {}}}, "version_policy is .*; expected one of latest, all, specific"),
+        ({"version_policy": {"latest": {"num_versions": 0}}}, "version_policy.latest.num_versions is 0"),
+        ({"version_policy": {"specific": {}}}, "version_policy.specific.versions is null"),
+        ({"version_policy": {"specific": {"versions": [1, "2"]}}}, r"version_policy.specific.versions\[1\] is '2'"),
+        ({"signatures": []}, r"signatures is \[\]"),
+        ({"signatures": {"s": 1}}, "signatures.s is 1"),
+        ({"signatures": {"s": {"class_labels": "ab"}}}, "signatures.s.class_labels is 'ab'"),
+        ({"signatures": {"s": {"class_labels": []}}}, "signatures.s.outputs is null"),
+        ({"signatures": {"s": {"class_labels": [], "outputs": {}}}}, "signatures.s.outputs.scores is null"),
+    ],
+)
+def test_a_wrong_key_is_named_by_its_path(text: Any, message: str) -> None:
+    """With its value and what was expected."""
+    with pytest.raises(ModelNotLoadable, match=f"model-settings.json of model 'm': {message}"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_file_that_is_no_json_is_named(text: bytes) -> None:
+    """Whatever is in it."""
+    with pytest.raises(ModelNotLoadable, match="the file is .*; expected JSON"):
+        model_settings.parse("m", text)
+
+
+def test_a_python_models_metadata_is_checked_alike() -> None:
+    """Under its own name."""
+    inputs, outputs = model_settings.described("m", {"inputs": [TENSOR | {"shape": None}]})
+    assert inputs is not None
+    assert inputs[0].shape is None
+    assert outputs is None
+    with pytest.raises(ModelNotLoadable, match=r"metadata of model 'm': inputs is 1"):
+        model_settings.described("m", {"inputs": 1})

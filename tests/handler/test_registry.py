@@ -1,0 +1,377 @@
+"""handler.registry, slots and repository on a directory: what is loaded when, how often, and what is said of it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.errors import ModelFailed, ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
+from core.operations import ModelRef, State
+from handler import backends, slots
+from handler.registry import Pending, Registry
+from handler.settings import InvalidSettings, Settings
+from handler.stores import File, Forbidden
+from handler.stores.directory import DirectoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MODELS = Path(__file__).parents[2] / "models"
+ONNX = MODELS / "half_plus_three" / "123" / "model.onnx"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Model `m`, version 1."""
+    add(tmp_path, "m", "1")
+    return tmp_path
+
+
+def add(repository: Path, model: str, version: str) -> Path:
+    """A version of a model that works."""
+    folder = repository / model / version
+    folder.mkdir(parents=True)
+    shutil.copy(ONNX, folder / "model.onnx")
+    return folder
+
+
+def registry(repository: Path, **settings: str) -> Registry:
+    """Loads on the spot, as on Lambda."""
+    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
+    return Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}))
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The versions loaded so far, in order."""
+    seen: list[str] = []
+    choose = backends.choose
+
+    def counted(name: str, *rest: Any) -> Any:
+        seen.append(name)
+        return choose(name, *rest)
+
+    monkeypatch.setattr(backends, "choose", counted)
+    return seen
+
+
+def states(models: Registry) -> list[tuple[str, str, str, str]]:
+    """The index as plain text."""
+    return [(e.name, e.version, str(e.state), e.reason) for e in models.index()]
+
+
+def test_nothing_is_loaded_before_it_is_asked_for(repository: Path, loads: list[str]) -> None:
+    """Readiness and index look, and never load."""
+    models = registry(repository)
+    assert states(models) == [("m", "1", "UNAVAILABLE", "not loaded yet")]
+    assert not models.readiness(ModelRef("m")).ready
+    assert models.readiness(ModelRef("m")).reason == "not loaded yet"
+    assert loads == []
+    models.get(ModelRef("m"))
+    models.get(ModelRef("m", "1"))
+    assert loads == ["m"]
+    assert models.readiness(ModelRef("m")).ready
+    assert states(models) == [("m", "1", "READY", "")]
+    assert models.load_seconds("m", "1")
+    assert models.load_seconds("m", "2") is None
+    assert models.load_seconds("q", "1") is None
+
+
+def test_many_first_requests_load_once(repository: Path, loads: list[str]) -> None:
+    """Whether they load on the spot or wait for one flight."""
+    models = registry(repository)
+    with ThreadPoolExecutor(16) as crowd:
+        got = list(crowd.map(lambda _: models.get(ModelRef("m")), range(64)))
+    assert len(set(map(id, got))) == 1
+    assert loads == ["m"]
+
+
+def test_with_an_executor_getting_a_model_never_blocks(repository: Path, loads: list[str]) -> None:
+    """Everybody who asks meanwhile is handed the same future."""
+    with ThreadPoolExecutor(1) as executor:
+        gate = threading.Event()
+        executor.submit(gate.wait)
+        models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}), executor)
+        futures = set()
+        for _ in range(64):
+            with pytest.raises(Pending) as pending:
+                models.get(ModelRef("m"))
+            futures.add(pending.value.future)
+        assert len(futures) == 1
+        gate.set()
+        assert models.get is not None
+        model = futures.pop().result(10)
+        assert models.get(ModelRef("m")) is model
+    assert loads == ["m"]
+
+
+def test_versions_compare_as_numbers_and_may_have_leading_zeros(repository: Path) -> None:
+    """10 is newer than 9 and 00000007 is 7."""
+    for version in ("9", "10", "00000007", "draft", "v11"):
+        add(repository, "m", version)
+    (repository / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    models = registry(repository)
+    assert models.get(ModelRef("m")).spec.version == "10"
+    assert models.get(ModelRef("m", "7")).spec.version == "7"
+    assert models.describe(ModelRef("m")).versions == ("1", "7", "9", "10")
+    assert [s.version for s in models.statistics(ModelRef("m"))] == ["1", "7", "9", "10"]
+    assert [s.version for s in models.statistics(ModelRef("m", "9"))] == ["9"]
+    assert len(models.statistics(None)) == 4
+    for odd in ("07", "11", "v10", "-1", "1.0", "", "\u0661", "9" * 30):
+        with pytest.raises(VersionNotFound, match="has no version"):
+            models.get(ModelRef("m", odd))
+
+
+def test_a_version_that_the_policy_leaves_out_is_not_found(repository: Path) -> None:
+    """With those that are served."""
+    add(repository, "m", "2")
+    models = registry(repository)
+    with pytest.raises(VersionNotFound, match="has no version 1; it serves 2"):
+        models.get(ModelRef("m", "1"))
+    with pytest.raises(VersionNotFound):
+        models.readiness(ModelRef("m", "1"))
+
+
+def test_a_version_published_since_is_found_when_it_is_asked_for(repository: Path) -> None:
+    """The newest stays what it was until somebody loads or asks."""
+    models = registry(repository)
+    assert models.get(ModelRef("m")).spec.version == "1"
+    add(repository, "m", "2")
+    assert models.get(ModelRef("m")).spec.version == "1"
+    assert models.get(ModelRef("m", "2")).spec.version == "2"
+    assert models.get(ModelRef("m")).spec.version == "2"
+
+
+@pytest.mark.parametrize("name", ["q", "..", ".", "", ".git", "a/b", "a\\b", "a\0", "x" * 300, "a\nb"])
+def test_an_unknown_or_hostile_name_is_not_found(repository: Path, name: str) -> None:
+    """And nothing is looked up for the latter."""
+    models = registry(repository)
+    for call in (models.get, models.readiness, models.describe, models.statistics):
+        with pytest.raises(ModelNotFound, match="there is no model"):
+            call(ModelRef(name))
+    with pytest.raises(ModelNotFound):
+        models.load(name)
+
+
+def test_a_failure_is_remembered_for_a_while_and_then_tried_again(
+    repository: Path, loads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands in readiness and index; mending the model mends the answer."""
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    file = repository / "m" / "1" / "model.onnx"
+    file.write_bytes(b"")
+    models = registry(repository)
+    for _ in range(3):
+        with pytest.raises(ModelNotLoadable, match="the file is empty") as refusal:
+            models.get(ModelRef("m"))
+        assert refusal.value.retry_after == slots.FIRST_PAUSE
+    assert loads == ["m"]
+    assert "the file is empty" in models.readiness(ModelRef("m")).reason
+    assert "the file is empty" in states(models)[0][3]
+    clock[0] += 1.01
+    with pytest.raises(ModelNotLoadable) as refusal:
+        models.get(ModelRef("m"))
+    assert refusal.value.retry_after == 2 * slots.FIRST_PAUSE
+    shutil.copy(ONNX, file)
+    with pytest.raises(ModelNotLoadable):
+        models.get(ModelRef("m"))
+    clock[0] += 2.01
+    assert models.get(ModelRef("m")).spec.version == "1"
+    assert states(models) == [("m", "1", "READY", "")]
+
+
+def test_loading_by_call_does_not_wait_and_a_failure_leaves_the_old_model_serving(repository: Path) -> None:
+    """The index says what went wrong."""
+    models = registry(repository)
+    serving = models.get(ModelRef("m"))
+    (repository / "m" / "1" / "model.onnx").write_bytes(b"nonsense")
+    with pytest.raises(ModelNotLoadable):
+        models.load("m")
+    assert models.get(ModelRef("m")) is serving
+    assert states(models)[0][2] == "READY"
+    assert "cannot be loaded" in states(models)[0][3]
+    shutil.copy(ONNX, repository / "m" / "1" / "model.onnx")
+    models.load("m")
+    assert models.get(ModelRef("m")) is not serving
+
+
+def test_an_unloaded_model_says_so_and_is_loaded_when_it_is_needed(repository: Path, loads: list[str]) -> None:
+    """A request never hears that a model is not ready."""
+    models = registry(repository)
+    models.get(ModelRef("m"))
+    models.unload("m")
+    assert states(models) == [("m", "1", "UNAVAILABLE", "unloaded")]
+    models.get(ModelRef("m"))
+    assert loads == ["m", "m"]
+
+
+def test_a_model_deleted_while_it_serves_goes_on_until_it_is_unloaded(repository: Path) -> None:
+    """What is in memory needs no repository."""
+    models = registry(repository)
+    models.get(ModelRef("m"))
+    shutil.rmtree(repository / "m")
+    assert models.get(ModelRef("m")).spec.version == "1"
+    assert states(models) == [("m", "1", "READY", "")]
+    with pytest.raises(ModelNotFound):
+        models.load("m")
+    models.unload("m")
+    with pytest.raises(ModelNotFound):
+        models.load("m")
+    with pytest.raises(ModelNotFound):
+        models.get(ModelRef("m"))
+
+
+def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(repository: Path) -> None:
+    """The old one stays reachable by its number where the policy serves it."""
+    add(repository, "m", "2").joinpath("model.onnx").write_bytes(b"\x08\x08")
+    (repository / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    models = registry(repository)
+    with pytest.raises(ModelNotLoadable, match="'m' cannot be loaded"):
+        models.get(ModelRef("m"))
+    assert models.get(ModelRef("m", "1")).spec.version == "1"
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
+        ({"1/weights.bin": b""}, "has no model.onnx or model.py; its files: weights.bin"),
+        ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
+        ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
+        ({"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'}, "none of which"),
+    ],
+)  # fmt: skip
+def test_a_model_that_makes_no_sense_is_there_and_says_why(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+    """In its answer, its readiness and the index."""
+    for path, content in files.items():
+        file = tmp_path / "m" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    models = registry(tmp_path)
+    with pytest.raises(ModelNotLoadable, match=message):
+        models.get(ModelRef("m"))
+    readiness = models.readiness(ModelRef("m"))
+    assert not readiness.ready
+    assert message in readiness.reason
+    assert message in states(models)[0][3]
+
+
+def test_an_unforeseen_error_while_loading_is_told_without_its_text(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the rest."""
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("/secret/path")
+
+    monkeypatch.setattr(backends, "choose", broken)
+    with pytest.raises(ModelFailed, match="^model 'm' cannot be loaded: RuntimeError$"):
+        registry(repository).get(ModelRef("m"))
+
+
+def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_is_loaded(tmp_path: Path) -> None:
+    """And says what is missing."""
+    empty = registry(tmp_path)
+    assert empty.ready().ready
+    assert empty.names() == []
+    gone = registry(tmp_path / "gone")
+    assert "no directory" in gone.ready().reason
+    with pytest.raises(ModelUnavailable):
+        gone.names()
+    add(tmp_path, "a", "1")
+    add(tmp_path, "b", "1").joinpath("model.onnx").write_bytes(b"")
+    for wanted in ("a,b", "*"):
+        models = registry(tmp_path, PRELOAD=wanted)
+        models.preload()
+        assert models.readiness(ModelRef("a")).ready
+        told = models.ready()
+        assert (told.ready, told.state) == (False, State.LOADING)
+        assert "b: model 'b' cannot be loaded" in told.reason
+    ready = registry(tmp_path, PRELOAD="a")
+    ready.preload()
+    assert ready.ready().ready
+
+
+def test_preloading_survives_a_repository_that_does_not_answer(tmp_path: Path) -> None:
+    """It is asked again with the next question."""
+    models = registry(tmp_path / "later", PRELOAD="*")
+    models.preload()
+    assert not models.ready().ready
+    add(tmp_path / "later", "m", "1")
+    assert "m: not loaded yet" in models.ready().reason
+
+
+def test_numbers_are_kept_by_version(repository: Path) -> None:
+    """Failures count apart; nobody's numbers are nobody's."""
+    models = registry(repository)
+    models.get(ModelRef("m"))
+    models.record(ModelRef("m", "1"), (1, 2, 3, 4), success=True)
+    models.record(ModelRef("m"), (5, 6), success=False)
+    models.record(ModelRef("q"), (5, 6), success=False)
+    stats = models.statistics(ModelRef("m"))[0]
+    assert (stats.success.count, stats.success.ns, stats.fail.count, stats.fail.ns) == (1, 10, 1, 11)
+    assert [c.ns for c in (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)] == [1, 2, 3, 4]
+
+
+class Unlisted(DirectoryStore):
+    """A stand-in for a bucket that may be read and not listed; a real one is in test_s3."""
+
+    def files(self, _: str) -> list[File]:
+        """Denied."""
+        raise Forbidden
+
+
+@pytest.fixture
+def unlisted(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Registry]:
+    """A registry of a store that may not be listed."""
+    monkeypatch.setattr("handler.stores.directory.DirectoryStore", Unlisted)
+    return lambda: registry(repository)
+
+
+def test_without_permission_to_list_a_version_must_be_named(repository: Path, unlisted: Callable[[], Registry]) -> None:
+    """By the request or by the settings."""
+    with pytest.raises(ModelUnavailable, match="'m' is missing or forbidden.*s3:ListBucket"):
+        unlisted().get(ModelRef("m"))
+    (repository / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [1]}}}')
+    assert unlisted().get(ModelRef("m")).spec.version == "1"
+    assert unlisted().get(ModelRef("m", "1")).spec.version == "1"
+
+
+def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
+    """With those that are known."""
+    with pytest.raises(InvalidSettings, match="expected a directory or one of file://, s3://"):
+        Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": "gopher://x"}))
+
+
+def test_links_are_followed_and_loops_are_not(repository: Path) -> None:
+    """Kubernetes mounts volumes through links."""
+    (repository / "linked").symlink_to(repository / "m")
+    (repository / "m" / "loop").symlink_to(repository / "m")
+    (repository / ".hidden").mkdir()
+    models = registry(repository)
+    assert list(models.names()) == ["linked", "m"]
+    assert models.get(ModelRef("linked")).spec.name == "linked"
+
+
+def test_a_version_that_goes_while_it_is_being_loaded_is_an_error(repository: Path) -> None:
+    """Between listing and loading."""
+    models = registry(repository)
+    models.index()
+    shutil.rmtree(repository / "m" / "1")
+    with pytest.raises(ModelUnavailable, match="version 1 of model 'm' has gone"):
+        models.get(ModelRef("m"))
+
+
+def test_file_uris_are_directories(repository: Path) -> None:
+    """Percent-encoded as URIs are."""
+    spaced = repository / "a b"
+    add(spaced, "m", "1")
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": f"file://{repository}/a%20b"}))
+    assert list(models.names()) == ["m"]

@@ -1,0 +1,90 @@
+"""handler.settings"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handler.settings import MB_PER_VCPU, SETTINGS, InvalidSettings, Settings, _cgroup_cpus
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_any_variable_every_setting_has_its_default() -> None:
+    """A first start needs no configuration."""
+    settings = Settings.from_env({})
+    assert settings.repository == "models"
+    assert settings.preload == ()
+    assert settings.threads >= 1
+    assert settings.cache == Path("/tmp/dragoman")  # noqa: S108 - the default
+    assert settings.platform == "server"
+    assert {setting.field for setting in SETTINGS} == set(Settings._fields) - {"cpus", "platform"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "field", "value"),
+    [
+        ("DRAGOMAN_PRELOAD", " a, b,,a ", "preload", ("a", "b")),
+        ("DRAGOMAN_ALLOW_CODE", "TRUE", "allow_code", True),
+        ("DRAGOMAN_ALLOW_CODE", "off", "allow_code", False),
+        ("DRAGOMAN_ALLOW_CODE", "", "allow_code", False),
+        ("DRAGOMAN_BASE_PATH", "api/", "base_path", "/api"),
+        ("DRAGOMAN_BASE_PATH", "/", "base_path", ""),
+        ("DRAGOMAN_LOG_LEVEL", "debug", "log_level", "DEBUG"),
+        ("DRAGOMAN_THREADS", "3", "threads", 3),
+        ("DRAGOMAN_CACHE", "/c", "cache", Path("/c")),
+        ("TMPDIR", "/t", "cache", Path("/t/dragoman")),
+    ],
+)
+def test_a_variable_sets_its_setting(variable: str, text: str, field: str, value: object) -> None:
+    """Written as people write it."""
+    assert getattr(Settings.from_env({variable: text}), field) == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("DRAGOMAN_ALLOW_CODE", "maybe", "true or false"),
+        ("DRAGOMAN_THREADS", "0", "a whole number above 0"),
+        ("DRAGOMAN_QUEUE", "-1", "a whole number above 0"),
+        ("DRAGOMAN_MAX_BODY_BYTES", "64MB", "a whole number above 0"),
+        ("DRAGOMAN_NON_FINITE", "token", "one of string, null"),
+        ("DRAGOMAN_LOG_LEVEL", "LOUD", "one of DEBUG, INFO, WARNING, ERROR"),
+        ("DRAGOMAN_S3_ADDRESSING", "x", "one of auto, path, virtual"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(variable: str, text: str, expected: str) -> None:
+    """At start, not at the first request."""
+    with pytest.raises(InvalidSettings, match=f"{variable} is '{text}'; expected {expected}"):
+        Settings.from_env({variable: text})
+
+
+def test_a_variable_that_does_not_exist_is_a_typing_error() -> None:
+    """It would have been ignored in silence."""
+    with pytest.raises(InvalidSettings, match="DRAGOMAN_PRELAOD is no setting; known are DRAGOMAN_ALLOW_CODE"):
+        Settings.from_env({"DRAGOMAN_PRELAOD": "x"})
+
+
+def test_lambda_gives_cpus_by_memory() -> None:
+    """1769 MB are one."""
+    settings = Settings.from_env({"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "3538"})
+    assert (settings.cpus, settings.platform) == (2.0, "lambda")
+    assert Settings.from_env({"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128"}).cpus == 128 / MB_PER_VCPU
+
+
+@pytest.mark.parametrize(("text", "cpus"), [("50000 100000\n", 0.5), ("max 100000\n", float("inf")), (None, float("inf"))])
+def test_a_containers_quota_counts(tmp_path: Path, text: str | None, cpus: float) -> None:
+    """Linux's cgroup v2, as Docker and Kubernetes set it."""
+    file = tmp_path / "cpu.max"
+    if text is not None:
+        file.write_text(text)
+    assert _cgroup_cpus(file) == cpus
+
+
+def test_the_readme_has_every_setting_with_its_default() -> None:
+    """One table in the code, the same in the README."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for setting in SETTINGS:
+        default = f"`{setting.default}`" if setting.default else ""
+        assert f"| `{setting.variable}` | {default} | {setting.about} |" in readme
