@@ -7,6 +7,8 @@ at import (Lambda's init phase), or once per invocation.
 import asyncio
 import json
 import logging
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import orjson
@@ -53,14 +55,15 @@ class Misconfigured:
 class Function:
     """One instance of the function. `app` is None when the settings are wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        """`settings`: those of the environment if there are none."""
         keep_large_blocks()
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._root = ""
         try:
-            settings = Settings.from_env()
+            settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
             self._base_path = settings.base_path
             self.app = App(settings, inline=True)
@@ -71,6 +74,11 @@ class Function:
             self._base_path = ""
             self._asgi = Misconfigured(str(error))
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT)
+
+    def close(self) -> None:
+        """End what an instance keeps for its whole life."""
+        self._loop.close()
+        asyncio.set_event_loop(None)
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["root_path"] = self._root  # Mangum always says ""
@@ -123,9 +131,7 @@ class Function:
 
     def _checked(self, app: App, event: dict[str, Any]) -> dict[str, Any]:
         """Objects have been created: load the models they belong to as they now are, and say how that went."""
-        prefix = app.settings.repository.removeprefix("s3://").partition("/")[2].strip("/")
-        keys = [key.removeprefix(f"{prefix}/" if prefix else "") for _, key in s3_objects(event)]
-        models = dict.fromkeys(key.partition("/")[0] for key in keys if "/" in key)
+        models = dict.fromkeys(_models(app.settings.repository, s3_objects(event)))
         checked = []
         for model in models:
             try:
@@ -140,6 +146,19 @@ class Function:
         ready = app.registry.ready()
         states = {slot.name: slot.state for slot in app.registry.known()}
         return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
+
+
+def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """The models whose files are among the objects; those of other buckets and prefixes are none of ours."""
+    from handler.stores.s3 import locate  # noqa: PLC0415 - for events that hardly any function gets
+
+    if not repository.startswith("s3://"):
+        return
+    place = locate(repository, os.environ)
+    for bucket, key in objects:
+        name, slash, _ = key.removeprefix(place.prefix).partition("/")
+        if bucket == place.bucket and key.startswith(place.prefix) and slash:
+            yield name
 
 
 def _plain(response: HttpResponse) -> dict[str, Any]:

@@ -64,11 +64,12 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
     body is bytes, and what Mangum would trip over is gone: headers that are null, hosts and ports that are no such.
     Raises InvalidInput for a body that is not the base64 it says it is.
     """
-    copy = {**event, "body": _body(event), "isBase64Encoded": False}
+    body = _body(event)
+    copy = {**event, "body": body, "isBase64Encoded": False}
     context = copy["requestContext"] = dict(event["requestContext"])
     for name in ("headers", "multiValueHeaders"):
         if name in event:
-            copy[name] = _headers(event[name])
+            copy[name] = _headers(event[name], body)
     if "http" in context:
         http = context["http"] = {"sourceIp": "", **context["http"]}
         root, http["path"] = _split(http.get("path") or "/", base_path or _stage(context))
@@ -106,13 +107,24 @@ def _body(event: Mapping[str, Any]) -> bytes:
         raise InvalidInput(f"the event's body is not the base64 that it says it is: {error}") from None
 
 
-def _headers(headers: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (headers or {}).items() if value is not None and not _trips(name, value)}
+def _headers(headers: Mapping[str, Any] | None, body: bytes) -> dict[str, Any]:
+    return {name: value for name, value in (headers or {}).items() if not _trips(name.lower(), value, body)}
 
 
-def _trips(name: str, value: Any) -> bool:
-    text = value[0] if isinstance(value, list) and value else str(value)
-    if name.lower() == "host":
+def _trips(name: str, value: Any, body: bytes) -> bool:
+    """Whether a header, of one value or a list of them, would mislead what comes after."""
+    text = value[0] if isinstance(value, list) and value else value
+    if not isinstance(text, str):
+        return True
+    if name == "host":
         port = text.partition(":")[2]
         return bool(port) and not port.isdecimal()  # [::1]:3000
-    return name.lower() == "x-forwarded-port" and not text.isdecimal()
+    if name == "content-encoding":
+        # A REST API that compresses inflates request bodies, too, and leaves the header.
+        return text in ("gzip", "deflate") and not _is_compressed(body)
+    return name == "x-forwarded-port" and not text.isdecimal()
+
+
+def _is_compressed(body: bytes) -> bool:
+    """Whether it begins as gzip (RFC 1952 2.3.1) or zlib (RFC 1950 2.2) does, as no JSON does."""
+    return body[:2] == b"\x1f\x8b" or (body[:1] in (b"\x78", b"\x58", b"\x38") and int.from_bytes(body[:2]) % 31 == 0)

@@ -40,7 +40,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-LINE: Final = 110
+LINE: Final = 140
 """Characters of JSON that are shown in one line."""
 IMPORTED: Final = time.monotonic()
 PROC: Final = Path("/proc")
@@ -198,7 +198,7 @@ def _group(tag: Mapping[str, str], base: str) -> str:
 def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) -> str:
     parameters = [_resolved(parameter) for parameter in operation.get("parameters", ())]
     responses = ((status, _resolved(response)) for status, response in operation["responses"].items())
-    commands = _commands(method, base + _filled(path, parameters), operation)
+    commands = _commands(base, path, operation)
     summary = (
         f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code><span>{_text(operation["summary"])}</span>'
     )
@@ -214,25 +214,21 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) 
     return "\n".join(lines)
 
 
-def _commands(method: str, url: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Labels and shell commands: one for each example of the request's body."""
+def _commands(base: str, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Labels and shell commands: one for each example of the request's body, to the model that the example is for."""
+    values = {p["name"]: p.get("example", "") for p in map(_resolved, operation.get("parameters", ()))}
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    examples = body.get("examples") or (
-        {"": {"summary": "Try it", "value": body["example"]}} if "example" in body else {}
-    )
+    examples = body.get("examples") or ({"": {"value": body["example"]}} if "example" in body else {})
     if not examples:
-        yield (
-            "Try it",
-            f"curl {shlex.quote(url)}" if method == "get" else f"curl -X {method.upper()} {shlex.quote(url)}",
-        )
+        yield "Try it", f"curl {shlex.quote(base + _filled(path, values))}"
     for example in examples.values():
-        yield example["summary"], f"curl {shlex.quote(url)} -d {shlex.quote(json.dumps(example['value']))}"
+        url = shlex.quote(base + _filled(path, values | example.get("x-path", {})))
+        data = shlex.quote(json.dumps(example["value"], ensure_ascii=False))
+        yield example.get("summary", "Try it"), f"curl {url} -d {data}"
 
 
-def _filled(path: str, parameters: Sequence[Mapping[str, Any]]) -> str:
-    for parameter in parameters:
-        path = path.replace(f"{{{parameter['name']}}}", str(parameter.get("example", "")))
-    return path
+def _filled(path: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"{(\w+)}", lambda match: values[match[1]], path)
 
 
 def _example(response: Mapping[str, Any]) -> str:

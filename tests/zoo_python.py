@@ -170,6 +170,19 @@ def predict(inputs, parameters):
     return {"y": inputs["x"] * 2}
 '''
 
+_IN_PLACE = '''
+"""x -> x + 1, calculated in the very array that came."""
+metadata = {
+    "inputs": [{"name": "x", "datatype": "INT32", "shape": [-1]}],
+    "outputs": [{"name": "y", "datatype": "INT32", "shape": [-1]}],
+}
+
+def predict(inputs, parameters):
+    inputs["x"] += 1
+    parameters["own"] = True
+    return {"y": inputs["x"]}
+'''
+
 _NO_PREDICT = '''
 """Has nothing to call."""
 answer = 42
@@ -201,6 +214,7 @@ PYTHON_MODELS: Final = {
     "py_returns": _RETURNS,
     "py_waits": _WAITS,
     "py_no_metadata": _NO_METADATA,
+    "py_in_place": _IN_PLACE,
     "py_broken_no_predict": _NO_PREDICT,
     "py_broken_import": _BAD_IMPORT,
     "py_broken_exit": _EXIT,

@@ -28,7 +28,7 @@ CURES: Final = {
     "NoSuchBucket": "bucket {bucket!r} does not exist: check DRAGOMAN_REPOSITORY and the region or endpoint",
     "InvalidBucketName": "{bucket!r} is no bucket name: check DRAGOMAN_REPOSITORY",
     "InvalidAccessKeyId": "the store does not know the access key: check AWS_ACCESS_KEY_ID",
-    "SignatureDoesNotMatch": "the store refuses the signature: check AWS_SECRET_ACCESS_KEY",
+    "SignatureDoesNotMatch": "the store refuses the keys: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the credentials have expired: renew them",
     "InvalidToken": "the session token is refused: check AWS_SESSION_TOKEN",
     "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
@@ -208,13 +208,13 @@ class S3Store:
         log.warning("%s on %s: %s", method, self.uri, error)
         if code in CURES:
             raise ModelNotLoadable(CURES[code].format(bucket=self._place.bucket)) from error
-        if code in ABSENT:
+        if code in ABSENT and method == "get_object":
             raise _Absent from error
         if code in DENIED:
             # Without ListBucket, S3 answers 403 for an object that does not exist, too.
             raise (Forbidden if method == "list_objects_v2" else _Absent) from error
         kind = ModelUnavailable if status >= 500 or code in ("SlowDown", "RequestTimeout") else ModelNotLoadable  # noqa: PLR2004 - server errors
-        raise kind(f"the store answered {status} {code} for {self.uri}") from error
+        raise kind(f"the store answered {status} {code} for {self.uri}: check AWS_ENDPOINT_URL_S3") from error
 
     def _unanswered(self, error: Exception) -> ServingError:
         log.warning("%s: %s", self.uri, error)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.conformance.checks import alive, refusal
-from tests.conformance.wire import json_input
+from tests.conformance.wire import binary_input, json_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +86,15 @@ def test_any_layout_of_an_array_is_answered_right(
     """Strides and byte order are the model's business."""
     answer = wire.infer("py_returns", text_input("kind", kind), parameters={"binary_data_output": binary})
     assert answer.tensor().tolist() == expected
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_python_model_may_write_into_its_inputs(wire: Wire, *, binary: bool) -> None:
+    """In whatever form they came, and also if there are 10,000 of them."""
+    for count in (3, 10_000):
+        values = np.arange(count, dtype=np.int32)
+        own = binary_input("x", "INT32", values) if binary else json_input("x", "INT32", values)
+        assert np.array_equal(wire.infer_binary("py_in_place", own).tensor(), values + 1)
 
 
 def test_a_python_model_without_metadata_answers(wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""core.compression"""
+"""Tests of core.compression."""
 
 from __future__ import annotations
 

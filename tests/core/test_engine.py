@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,16 @@ from core.errors import InvalidInput
 from core.operations import Infer, ModelRef, ModelSpec, RequestedOutput
 from core.tensor import Tensor, TensorSpec
 
+if typing.TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 FP32, INT32, BYTES = DATATYPES["FP32"], DATATYPES["INT32"], DATATYPES["BYTES"]
 REF = ModelRef("m")
 
 
-def spec(name: str, shape: tuple[int, ...] | None = (-1, 2), datatype: Any = FP32, labels: Sequence[str] = ()) -> TensorSpec:
+def spec(
+    name: str, shape: tuple[int, ...] | None = (-1, 2), datatype: Any = FP32, labels: Sequence[str] = ()
+) -> TensorSpec:
     """An input or output."""
     return TensorSpec(name, datatype, shape, tuple(labels))
 
@@ -117,9 +121,17 @@ def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> 
 
 @pytest.mark.parametrize(
     ("shape", "raw", "expected"),
-    [((-1, 2), b"\0" * 16, (2, 2)), ((2, 2), b"\0" * 16, (2, 2)), ((), b"\0" * 4, ()), ((-1,), b"", (0,)), ((-1, 0), b"", (0, 0))],
-)  # fmt: skip
-def test_a_raw_request_takes_its_shape_from_the_model(shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]) -> None:
+    [
+        ((-1, 2), b"\0" * 16, (2, 2)),
+        ((2, 2), b"\0" * 16, (2, 2)),
+        ((), b"\0" * 4, ()),
+        ((-1,), b"", (0,)),
+        ((-1, 0), b"", (0, 0)),
+    ],
+)
+def test_a_raw_request_takes_its_shape_from_the_model(
+    shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]
+) -> None:
     """One variable dimension follows from the size."""
     result = run(Infer(REF, (), raw=raw), Echo((spec("a", shape),), (spec("y"),)))
     assert result.outputs[0].array.shape == expected

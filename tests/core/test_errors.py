@@ -1,4 +1,4 @@
-"""core.errors"""
+"""Tests of core.errors."""
 
 from __future__ import annotations
 

@@ -28,10 +28,14 @@ def plain(value: Any) -> Any:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=20) | st.dictionaries(st.text() | st.just("inputs"), inner, max_size=20),
     max_leaves=30,
-)  # fmt: skip
+)
 
 
 @given(JSON)

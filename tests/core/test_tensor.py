@@ -159,7 +159,7 @@ def test_floats_take_what_stands_for_numbers_that_json_cannot_write(datatype: Da
 
 @pytest.mark.parametrize("value", ["1.5", "nan", True, {}])
 def test_floats_take_no_other_text_and_no_booleans(value: Any) -> None:
-    """numpy would read "1.5" and True."""
+    """Numpy would read "1.5" and True."""
     with pytest.raises(InvalidInput, match="FP32 needs numbers"):
         from_values("x", DATATYPES["FP32"], (2,), [1.0, value])
 
@@ -215,7 +215,7 @@ def test_the_count_must_fit_the_shape_whatever_its_size(shape: tuple[int, ...], 
 
 
 def test_an_empty_tensor_must_still_be_addressable() -> None:
-    """numpy refuses what would overflow its strides."""
+    """Numpy refuses what would overflow its strides."""
     with pytest.raises(InvalidInput, match="too large to address"):
         from_values("x", DATATYPES["FP32"], (0, 2**62), [])
 

@@ -1,15 +1,15 @@
-"""core.wire"""
+"""Tests of core.wire."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from typing import TYPE_CHECKING
 
 import pytest
 
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelNotFound, ModelUnavailable, TooLarge
-from core.operations import ServerLive
 from core.wire import (
     STATUS,
     Call,
@@ -26,6 +26,9 @@ from core.wire import (
     integer_header,
     status_of,
 )
+
+if TYPE_CHECKING:
+    from core.operations import ServerLive
 
 
 def nothing(_: Call) -> tuple[ServerLive, object]:
@@ -56,6 +59,15 @@ def test_a_path_finds_its_route(method: str, path: str, pattern: str, values: di
     """With or without a slash at its end; HEAD as GET."""
     found, path_values = ROUTER.find(method, path)
     assert (found.pattern, path_values) == (pattern, values)
+
+
+def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What clients make up must not fill the memory."""
+    router = Router([route("GET", "/a/{x}")])
+    monkeypatch.setattr("core.wire.REMEMBERED_PATHS", 2)
+    for name in ("1", "2", "3", "x" * 300):
+        assert router.find("GET", f"/a/{name}")[1] == {"x": name}
+    assert len(router._found) == 2
 
 
 @pytest.mark.parametrize("path", ["/", "/b", "/a//", "//a", "/a/b/c", "/a/1/d/2"])

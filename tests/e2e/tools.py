@@ -54,7 +54,9 @@ def environment(name: str) -> Path:
     folder, wanted = HOME / name, "\n".join(ENVIRONMENTS[name])
     stamp = folder / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        run(runtime_python(), "-m", "venv", "--clear", folder)
+        # Swift is a server of its own, which the tests without Lambda use, too: any Python will do.
+        python = sys.executable if name == "swift" else runtime_python()
+        run(python, "-m", "venv", "--clear", folder)
         python, uv = folder / "bin" / "python", shutil.which("uv", path=str(Path(sys.executable).parent))
         installer = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")
         run(*installer, "--quiet", *ENVIRONMENTS[name])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -21,6 +21,9 @@ from handler.backends import Source, onnx_file, python
 from handler.backends import onnx as onnx_backend
 from handler.model_settings import ModelSettings
 from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
 FP32, BYTES = DATATYPES["FP32"], DATATYPES["BYTES"]
@@ -73,10 +76,8 @@ def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.Temp
     """Nothing else is raised, whatever the file holds."""
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(content)
-    try:
+    with contextlib.suppress(onnx_file.MalformedFile):
         onnx_file.signature(path)
-    except onnx_file.MalformedFile as error:
-        assert str(error)
 
 
 def test_a_file_cut_anywhere_is_refused_by_the_backend(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_text_reaches_the_runtime_as_text(tmp_path: Path) -> None:
 
 
 def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> None:
-    """numpy has no such type; a failure inside is the model's."""
+    """Numpy has no such type; a failure inside is the model's."""
     bf16 = DATATYPES["BF16"]
     nodes = [helper.make_node("Identity", ["b"], ["c"]), helper.make_node("Gather", ["t", "i"], ["v"])]
     write(
@@ -223,7 +224,7 @@ def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_
         tmp_path,
         "from helper_of_m import FACTOR\n"
         "metadata = {'outputs': [{'name': 'y', 'datatype': 'FP32', 'shape': [-1]}]}\n"
-        "def predict(inputs, parameters):\n    inputs['x'] *= FACTOR\n    return {'y': inputs['x'], 'z': inputs['x']}\n",
+        "def predict(inputs, parameters):\n    inputs['x'] *= FACTOR\n    return {'y': inputs['x'], 'z': 1}\n",
         labels={"y": ("a",)},
     )
     body = np.array([1.0, 2.0], "f4")
@@ -262,7 +263,8 @@ def test_a_python_model_that_says_nothing_answers_what_it_has(tmp_path: Path) ->
     """Datatypes follow from the arrays; a name it does not return is the client's mistake."""
     model = load_python(
         tmp_path,
-        "import numpy as np\ndef predict(i, p): return {'a': np.ones(2, 'i2'), 's': ['x', b'y'], 'c': np.ones(1, 'c8')}",
+        "import numpy as np\n"
+        "def predict(i, p): return {'a': np.ones(2, 'i2'), 's': ['x', b'y'], 'c': np.ones(1, 'c8')}",
     )
     a, s = model.predict({}, ["a", "s"], {})
     assert (a.datatype.name, s.datatype.name, s.array.tolist()) == ("INT16", "BYTES", [b"x", b"y"])
@@ -286,7 +288,8 @@ def test_what_a_model_raises_is_told_in_one_line(tmp_path: Path) -> None:
     """A refusal that the model chose itself stays one."""
     model = load_python(
         tmp_path,
-        "from core.errors import InvalidInput\ndef predict(i, p):\n    raise InvalidInput('no') if p else ValueError('a\\nb')",
+        "from core.errors import InvalidInput\n"
+        "def predict(i, p):\n    raise InvalidInput('no') if p else ValueError('a\\nb')",
     )
     with pytest.raises(ModelFailed, match="model 'm' raised ValueError: a b"):
         model.predict({}, [], {})

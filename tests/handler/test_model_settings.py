@@ -1,4 +1,4 @@
-"""handler.model_settings"""
+"""Tests of handler.model_settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parse(*texts: Any) -> model_settings.ModelSettings:
 
 
 def test_without_a_file_the_newest_version_is_served_and_the_model_speaks_for_itself() -> None:
-    """latest 1."""
+    """Latest 1."""
     settings = parse(None)
     assert settings.version_policy.choose([1, 2, 10]) == [10]
     assert settings.inputs is settings.outputs is None
@@ -86,7 +86,10 @@ def test_labels_belong_to_the_tensor_of_the_scores() -> None:
         ({"inputs": {}}, "inputs is {}; expected an array of tensors"),
         ({"inputs": [1]}, r"inputs\[0\] is 1; expected an object"),
         ({"inputs": [{}]}, r"inputs\[0\].name is null"),
-        ({"inputs": [TENSOR, TENSOR | {"datatype": "FLOAT"}]}, r"inputs\[1\].datatype is 'FLOAT'; expected one of BOOL"),
+        (
+            {"inputs": [TENSOR, TENSOR | {"datatype": "FLOAT"}]},
+            r"inputs\[1\].datatype is 'FLOAT'; expected one of BOOL",
+        ),
         ({"inputs": [TENSOR | {"datatype": 1}]}, r"inputs\[0\].datatype is 1"),
         ({"outputs": [TENSOR | {"shape": [-2]}]}, r"outputs\[0\].shape is \[-2\]"),
         ({"outputs": [TENSOR | {"shape": [True]}]}, r"outputs\[0\].shape is \[True\]"),

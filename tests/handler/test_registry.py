@@ -245,10 +245,15 @@ def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(
         ({"1/weights.bin": b""}, "has no model.onnx or model.py; its files: weights.bin"),
         ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
         ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
-        ({"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'}, "none of which"),
+        (
+            {"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'},
+            "none of which",
+        ),
     ],
-)  # fmt: skip
-def test_a_model_that_makes_no_sense_is_there_and_says_why(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+)
+def test_a_model_that_makes_no_sense_is_there_and_says_why(
+    tmp_path: Path, files: dict[str, bytes], message: str
+) -> None:
     """In its answer, its readiness and the index."""
     for path, content in files.items():
         file = tmp_path / "m" / path

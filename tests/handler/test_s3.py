@@ -5,14 +5,17 @@ What no real server here can be made to answer, a loopback server of canned answ
 
 from __future__ import annotations
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError
 from core.operations import ModelRef
+from handler.aws import Function
 from handler.registry import Registry
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, Forbidden
@@ -23,8 +26,8 @@ from tests.e2e.tools import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 BUCKET, PREFIX = servers.BUCKET, servers.PREFIX
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
 
@@ -115,13 +118,17 @@ def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env
 @pytest.mark.parametrize(
     ("wrong", "kind", "message"),
     [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, ModelNotLoadable, "check AWS_SECRET_ACCESS_KEY"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, ModelNotLoadable, "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
         ({"AWS_ACCESS_KEY_ID": "no:body"}, ModelNotLoadable, "AWS_ACCESS_KEY_ID|AWS_SECRET_ACCESS_KEY"),
         ({"DRAGOMAN_REPOSITORY": "s3://no-such-bucket/m"}, ModelNotLoadable, "bucket 'no-such-bucket' does not exist"),
-        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, ModelUnavailable, "127.0.0.1 does not answer .EndpointConnectionError.: check AWS_ENDPOINT_URL_S3"),
+        (
+            {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
+            ModelUnavailable,
+            "127.0.0.1 does not answer .EndpointConnectionError.: check AWS_ENDPOINT_URL_S3",
+        ),
         ({"AWS_ENDPOINT_URL_S3": "http://"}, ServingError, "does not answer"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_store_is_said_with_its_cure(
     server: servers.Store, env: Env, wrong: dict[str, str], kind: type[ServingError], message: str
 ) -> None:
@@ -176,7 +183,11 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
     [
         ("s3://b", {}, Location("b", "", None)),
         ("s3://b/p/q/", {}, Location("b", "p/q/", None)),
-        ("s3://b/p", {"AWS_ENDPOINT_URL_S3": "http://a:1", "AWS_ENDPOINT_URL": "http://b"}, Location("b", "p/", "http://a:1")),
+        (
+            "s3://b/p",
+            {"AWS_ENDPOINT_URL_S3": "http://a:1", "AWS_ENDPOINT_URL": "http://b"},
+            Location("b", "p/", "http://a:1"),
+        ),
         ("s3://b/p", {"AWS_ENDPOINT_URL": "https://e"}, Location("b", "p/", "https://e")),
         ("s3://b/p", {"S3_ENDPOINT": "e:9"}, Location("b", "p/", "https://e:9")),
         ("s3://b/p", {"S3_ENDPOINT": "e:9", "S3_USE_HTTPS": "0"}, Location("b", "p/", "http://e:9")),
@@ -184,7 +195,7 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
         ("s3://https://h:9000/b/p", {"AWS_ENDPOINT_URL_S3": "http://a"}, Location("b", "p/", "https://h:9000")),
         ("s3://http://h/b", {}, Location("b", "", "http://h")),
     ],
-)  # fmt: skip
+)
 def test_a_repository_is_located(uri: str, environ: dict[str, str], place: Location) -> None:
     """AWS's form, Triton's, and every variable that names an endpoint."""
     assert locate(uri, environ) == place
@@ -195,6 +206,27 @@ def test_a_repository_without_a_bucket_is_a_wrong_setting(uri: str) -> None:
     """At start."""
     with pytest.raises(InvalidSettings, match="expected s3://bucket/prefix"):
         locate(uri, {})
+
+
+def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
+    """S3's notification."""
+    record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+    return {"Records": [record | {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}} for key in keys]}
+
+
+def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: servers.Store, env: Env) -> None:
+    """Each once, what is wrong is said, and other buckets' and prefixes' objects are none of ours."""
+    function = Function(env.settings(server.variables()))
+    sample = json.loads((ROOT / "events" / "s3-object-created.json").read_text(encoding="utf-8"))
+    assert function(sample, None) == {"checked": [{"model": "half_plus_three", "ready": True}]}
+    keys = (f"{PREFIX}/iris/1/model.onnx", f"{PREFIX}/iris/model-settings.json", f"{PREFIX}/nobody/1/model.onnx")
+    iris, nobody = function(created(*keys, f"{PREFIX}/readme.txt", "other/m/1/model.onnx"), None)["checked"]
+    assert iris == {"model": "iris", "ready": True}
+    assert nobody["model"] == "nobody"
+    assert "no model 'nobody'" in nobody["error"]
+    assert function(created(keys[0], bucket="elsewhere"), None) == {"checked": []}
+    assert function({}, None)["models"] == {"half_plus_three": "READY", "iris": "READY"}
+    function.close()
 
 
 class Canned(BaseHTTPRequestHandler):
@@ -256,9 +288,10 @@ def error(code: str, status: int) -> tuple[int, bytes, int]:
         ("PermanentRedirect", 301, ModelNotLoadable, "another region: set AWS_REGION"),
         ("SlowDown", 503, ModelUnavailable, "answered 503 SlowDown"),
         ("Strange", 418, ModelNotLoadable, "answered 418 Strange"),
+        ("404", 404, ModelNotLoadable, "answered 404 404 for s3://b/p: check AWS_ENDPOINT_URL_S3"),
     ],
 )
-def test_every_refusal_of_a_store_has_its_message(  # noqa: PLR0913 - a table
+def test_every_refusal_of_a_store_has_its_message(
     canned: Any, env: Env, code: str, status: int, kind: type[ServingError], message: str
 ) -> None:
     """A canned server: no real one here can be made to refuse so."""
@@ -268,7 +301,7 @@ def test_every_refusal_of_a_store_has_its_message(  # noqa: PLR0913 - a table
 
 
 def test_a_bucket_that_may_not_be_listed_still_answers(canned: Any, env: Env) -> None:
-    """A canned server: Swift has no such right apart. The models cannot be named then, and files are read all the same."""
+    """A canned server: Swift has no such right apart. Models cannot be named then; files are read all the same."""
     canned.answers.append(error("AccessDenied", 403))
     store = store_at(env, canned)
     store.check()

@@ -1,4 +1,4 @@
-"""handler.settings"""
+"""Tests of handler.settings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_lambda_gives_cpus_by_memory() -> None:
     assert Settings.from_env({"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128"}).cpus == 128 / MB_PER_VCPU
 
 
-@pytest.mark.parametrize(("text", "cpus"), [("50000 100000\n", 0.5), ("max 100000\n", float("inf")), (None, float("inf"))])
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("50000 100000\n", 0.5), ("max 100000\n", float("inf")), (None, float("inf"))]
+)
 def test_a_containers_quota_counts(tmp_path: Path, text: str | None, cpus: float) -> None:
     """Linux's cgroup v2, as Docker and Kubernetes set it."""
     file = tmp_path / "cpu.max"

@@ -1,0 +1,250 @@
+"""handler.aws and lambda_events: the events that platforms send; tests/e2e sends them through the real runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.errors import InvalidInput
+from handler.aws import LARGEST_RESPONSE, Function
+from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from tests.e2e.expected import ANSWERS, EVENTS, gist
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What Lambda sets, and the sample models; the root logger's level is put back."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1769")
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
+@pytest.fixture
+def function() -> Iterator[Function]:
+    """One instance; its event loop ends with it."""
+    made = Function()
+    yield made
+    made.close()
+
+
+def http(method: str, path: str, body: str = "", **more: Any) -> dict[str, Any]:
+    """An HTTP API event, version 2.0."""
+    context = {"http": {"method": method, "path": path, "sourceIp": "203.0.113.9"}, "stage": "$default"}
+    return {"version": "2.0", "requestContext": context, "headers": {}, "body": body, **more}
+
+
+def infer(path: str = "/v2/models/half_plus_three/infer", size: int = 1) -> dict[str, Any]:
+    """An inference of so many elements."""
+    x = {"name": "x", "shape": [size], "datatype": "FP32", "data": [1.0] * size}
+    return http("POST", path, json.dumps({"inputs": [x]}))
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in EVENTS if not path.stem.startswith("s3")], ids=lambda path: path.stem
+)
+def test_every_sample_event_is_answered(function: Function, path: Path) -> None:
+    """As `sam local invoke -e` and the real runtime answer it; that of S3 is in test_s3."""
+    answer = function(json.loads(path.read_text(encoding="utf-8")), None)
+    json.dumps(answer)
+    assert gist(answer) == ANSWERS[path.stem]
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ({}, Kind.WARM_UP),
+        ({"warmer": True, "concurrency": 3}, Kind.WARM_UP),
+        ({"source": "aws.scheduler"}, Kind.WARM_UP),
+        ({"model_name": "m", "inputs": []}, Kind.DIRECT),
+        (
+            {
+                "source": "aws.s3",
+                "detail-type": "Object Created",
+                "detail": {"bucket": {"name": "b"}, "object": {"key": "k"}},
+            },
+            Kind.S3,
+        ),
+        ({"requestContext": {"elb": {}}, "httpMethod": "GET"}, Kind.HTTP),
+    ],
+)
+def test_events_are_told_apart(event: Any, kind: Kind) -> None:
+    """By what only they have."""
+    assert kind_of(event) is kind
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        [],
+        "text",
+        5,
+        {"Records": [{"eventSource": "aws:sqs", "body": "{}"}]},
+        {"Records": [{"eventSource": "aws:s3", "eventName": "ObjectRemoved:Delete"}]},
+        {"Records": [{"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}]},
+        {"Records": 5},
+        {"requestContext": {"routeKey": "$connect"}},
+        {"requestContext": 1},
+        {"source": "aws.s3", "detail-type": "Object Created"},
+    ],
+)
+def test_an_event_that_is_not_understood_is_refused_with_what_is(function: Function, event: Any) -> None:
+    """Raised, so that a queue does not take it for done."""
+    with pytest.raises(UnsupportedEvent, match="not understood; supported are API Gateway"):
+        function(event, None)
+
+
+def test_keys_of_s3_events_are_decoded() -> None:
+    """S3 sends them as forms are encoded."""
+    record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+    event = {"Records": [record | {"s3": {"bucket": {"name": "b"}, "object": {"key": "a+b/%C3%A9"}}}]}
+    assert s3_objects(event) == [("b", "a b/é")]
+
+
+@pytest.mark.parametrize(
+    ("path", "stage", "base", "rest", "root"),
+    [
+        ("/prod/v2", "prod", "", "/v2", "/prod"),
+        ("/prod", "prod", "", "/", "/prod"),
+        ("/production/v2", "prod", "", "/production/v2", ""),
+        ("/v2/x", "$default", "", "/v2/x", ""),
+        ("/api/v2", "prod", "/api", "/v2", "/api"),
+        ("/v2x/v2", "prod", "/v2", "/v2x/v2", ""),
+        ("/v2/models", "v2", "/api", "/v2/models", ""),
+        (None, "$default", "", "/", ""),
+    ],
+)
+def test_stage_or_base_path_is_cut_off_at_a_segments_end(
+    path: Any, stage: str, base: str, rest: str, root: str
+) -> None:
+    """HTTP APIs leave it in the path; a mapping's path stands there instead of the stage."""
+    event, found = normalised({"requestContext": {"http": {"path": path}, "stage": stage}}, base)
+    assert (event["requestContext"]["http"]["path"], found) == (rest, root)
+
+
+@pytest.mark.parametrize(
+    ("event", "rest", "root"),
+    [
+        ({"path": "/v2", "requestContext": {"path": "/Prod/v2", "stage": "Prod"}}, "/v2", "/Prod"),
+        ({"path": "/v2", "requestContext": {}}, "/v2", ""),
+        ({"version": "1.0", "path": "/dev/v2", "requestContext": {"stage": "dev"}}, "/v2", "/dev"),
+        ({"path": None, "requestContext": {"elb": {}}}, "/", ""),
+    ],
+)
+def test_a_rest_api_names_its_stage_beside_the_path(event: dict[str, Any], rest: str, root: str) -> None:
+    """Payload 1.0 of an HTTP API has it in the path."""
+    found, found_root = normalised(event, "")
+    assert (found["path"], found_root) == (rest, root)
+
+
+def test_the_site_knows_the_stage_in_front_of_it(function: Function) -> None:
+    """Its links would break otherwise."""
+    event = http("GET", "/stage/")
+    event["requestContext"]["stage"] = "stage"
+    assert function(event, None)["statusCode"] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        None,
+        {"Host": "[::1]:3000"},
+        {"host": "a:b"},
+        {"X-Forwarded-Port": "x"},
+        {"x": None},
+        {"host": "a:80", "x-forwarded-port": "443"},
+    ],
+)
+def test_odd_headers_do_not_keep_a_request_from_its_answer(function: Function, headers: Any) -> None:
+    """Mangum raises on each of these."""
+    assert function(http("GET", "/v2/health/live", headers=headers), None)["statusCode"] == 200
+    multi = None if headers is None else {name: [value] for name, value in headers.items()}
+    event = {"resource": "/", "path": "/v2/health/live", "httpMethod": "GET", "requestContext": {}, "body": None}
+    assert function({**event, "headers": headers, "multiValueHeaders": multi}, None)["statusCode"] == 200
+
+
+def test_a_body_that_is_not_the_base64_it_says_is_400(function: Function) -> None:
+    """In the protocol's own shape."""
+    answer = function(http("POST", "/v2/models/half_plus_three/infer", "no base64!", isBase64Encoded=True), None)
+    assert answer["statusCode"] == 400
+    assert "base64" in json.loads(answer["body"])["error"]
+    with pytest.raises(InvalidInput):
+        normalised(http("POST", "/", "x", isBase64Encoded=True), "")
+
+
+def test_binary_answers_are_base64_and_text_is_text(function: Function) -> None:
+    """By content type."""
+    event = infer()
+    event["body"] = json.dumps(json.loads(event["body"]) | {"parameters": {"binary_data_output": True}})
+    answer = function(event, None)
+    assert answer["isBase64Encoded"]
+    assert base64.b64decode(answer["body"]).endswith(b"\x00\x00\x60\x40")
+    assert not function(infer(), None)["isBase64Encoded"]
+
+
+def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remedy(
+    function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime would end the instance."""
+    monkeypatch.setattr("handler.aws.WORTH_MEASURING", 1000)
+    assert function(infer(size=1000), None)["statusCode"] == 200
+    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5000)
+    answer = function(infer(size=1000), None)
+    assert answer["statusCode"] == 413
+    error = json.loads(answer["body"])["error"]
+    assert "5000 are possible" in error
+    assert "ask for fewer outputs" in error
+    assert LARGEST_RESPONSE == 6_291_556
+
+
+def test_a_direct_invocation_is_answered_with_the_protocols_object(function: Function) -> None:
+    """Also when it fails."""
+    x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
+    asked = {"model_name": "half_plus_three", "inputs": [x]}
+    assert function(asked, None)["outputs"][0]["data"] == [3.5]
+    assert function(asked | {"model_version": "123"}, None)["model_version"] == "123"
+    assert "no version 7" in function(asked | {"model_version": "7"}, None)["error"]
+    binary = function(asked | {"parameters": {"binary_data_output": True}}, None)
+    assert binary == {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
+
+
+def test_wrong_settings_are_told_to_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception at import would be a 502 without a reason, and another start at each request."""
+    monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "maybe")
+    function = Function()
+    answer = function(http("GET", "/v2/health/ready"), None)
+    assert answer["statusCode"] == 503
+    assert "DRAGOMAN_ALLOW_CODE is 'maybe'" in json.loads(answer["body"])["error"]
+    with pytest.raises(UnsupportedEvent, match="not configured"):
+        function({}, None)
+    function.close()
+
+
+def test_model_code_may_take_the_event_loop_away(function: Function) -> None:
+    """asyncio.run() leaves the thread without one; a closed loop is replaced."""
+    asyncio.run(asyncio.sleep(0))
+    assert function(http("GET", "/v2/health/live"), None)["statusCode"] == 200
+    function._loop.close()
+    assert function(http("GET", "/v2/health/live"), None)["statusCode"] == 200
+
+
+def test_preloaded_models_are_loaded_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the init phase, which has the whole CPU."""
+    monkeypatch.setenv("DRAGOMAN_PRELOAD", "*")
+    function = Function()
+    assert function(http("GET", "/v2/models/iris/ready"), None)["statusCode"] == 200
+    function.close()
