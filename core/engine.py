@@ -80,13 +80,14 @@ def _twice(names: Sequence[str]) -> str:
 
 
 def _check_input(tensor: Tensor, expected: TensorSpec) -> None:
-    what = f"input {shown(tensor.name)}"
     if tensor.datatype is not expected.datatype:
+        what = f"input {shown(tensor.name)}"
         raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
     shape = tensor.array.shape
     if expected.shape is None or shape == expected.shape:
         return
     if len(shape) != len(expected.shape) or any(e not in (-1, s) for s, e in zip(shape, expected.shape, strict=True)):
+        what = f"input {shown(tensor.name)}"
         raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape)}")
 
 

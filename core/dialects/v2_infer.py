@@ -6,18 +6,32 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from core import jsonio
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
-from core.tensor import Inexact, Tensor, checked_shape, from_raw, from_values, to_raw
+from core.tensor import Tensor, checked_shape, from_raw, to_raw
+from core.values import Inexact, from_values
 from core.wire import JSON, Call, Header, HttpResponse, Part, Reply, integer_header
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 ARRAYS: Final = frozenset({"data"})
+
+
+class _What(NamedTuple):
+    """What a message is about; put into words only where one is raised."""
+
+    role: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {shown(self.name)}" if self.name else self.role
+
+
+REQUEST: Final = _What("the request", "")
 
 
 def decode(call: Call) -> tuple[Infer, Reply]:
@@ -45,15 +59,15 @@ def _from_members(body: Any, binary: memoryview, model: ModelRef, *, null: bool)
     request_id = body.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
-    parameters = _parameters(body, "the request")
+    parameters = _parameters(body, REQUEST)
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = _outputs(body)
-    all_binary = _flag(parameters, "binary_data_output", "the request")
+    all_binary = _flag(parameters, "binary_data_output", REQUEST)
     phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), null=null)
     return Infer(model, inputs, outputs, parameters), phrasing.phrase
 
 
-def _parameters(owner: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+def _parameters(owner: Mapping[str, Any], what: "_What") -> Mapping[str, Any]:
     parameters = owner.get("parameters")
     if parameters is None:  # absent; pydantic clients send null
         return {}
@@ -64,7 +78,7 @@ def _parameters(owner: Mapping[str, Any], what: str) -> Mapping[str, Any]:
     return parameters
 
 
-def _flag(parameters: Mapping[str, Any], name: str, what: str) -> bool | None:
+def _flag(parameters: Mapping[str, Any], name: str, what: "_What") -> bool | None:
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidInput(f"parameter '{name}' of {what} is {shown(value)}; expected true or false")
@@ -85,10 +99,10 @@ def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
 
 def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[Tensor, int]:
     """One input, and where the next one's binary part begins."""
-    name = _name(member, f"inputs[{index}]")
-    what = f"input {shown(name)}"
+    name = _name(member, "inputs", index)
+    what = _What("input", name)
     datatype = _datatype(member.get("datatype"), what)
-    shape = checked_shape(member.get("shape"), what)
+    shape = checked_shape(member.get("shape"), name)
     data = member.get("data")
     size = _binary_size(member, what)
     if size is None:
@@ -108,30 +122,30 @@ def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[
     return from_raw(name, datatype, shape, binary[position:end]), end
 
 
-def _name(member: Any, what: str) -> str:
+def _name(member: Any, role: str, index: int) -> str:
     if not isinstance(member, dict):
-        raise InvalidInput(f"{what} is {shown(member)}; expected an object")
+        raise InvalidInput(f"{role}[{index}] is {shown(member)}; expected an object")
     name = member.get("name")
     if not isinstance(name, str):
-        raise InvalidInput(f"'name' of {what} is {shown(name)}; expected a string")
+        raise InvalidInput(f"'name' of {role}[{index}] is {shown(name)}; expected a string")
     return name
 
 
-def _datatype(name: Any, what: str) -> DataType:
+def _datatype(name: Any, what: "_What") -> DataType:
     datatype = DATATYPES.get(name) if isinstance(name, str) else None
     if datatype is None:
         raise InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
     return datatype
 
 
-def _binary_size(member: Mapping[str, Any], what: str) -> int | None:
+def _binary_size(member: Mapping[str, Any], what: "_What") -> int | None:
     size = _parameters(member, what).get("binary_data_size") if "parameters" in member else None
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidInput(f"'binary_data_size' of {what} is {shown(size)}; expected a number of bytes")
     return size
 
 
-def _implied_size(datatype: DataType, shape: tuple[int, ...], what: str) -> int:
+def _implied_size(datatype: DataType, shape: tuple[int, ...], what: "_What") -> int:
     """The size of a binary part that does not say it (OVMS's binary inputs): the shape's."""
     if datatype is BYTES:
         raise InvalidInput(f"{what} is BYTES and needs 'binary_data_size': its shape does not tell its size")
@@ -150,8 +164,8 @@ def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedO
         raise InvalidInput(f"'outputs' is {shown(members)}; expected an array of names")
     wishes, requested = {}, []
     for index, member in enumerate(members):
-        name = _name(member, f"outputs[{index}]")
-        what = f"output {shown(name)}"
+        name = _name(member, "outputs", index)
+        what = _What("output", name)
         parameters = _parameters(member, what)
         binary = _flag(parameters, "binary_data", what)
         if binary is not None:
@@ -160,7 +174,7 @@ def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedO
     return wishes, tuple(requested)
 
 
-def _classes(parameters: Mapping[str, Any], what: str) -> int:
+def _classes(parameters: Mapping[str, Any], what: "_What") -> int:
     classes = parameters.get("classification")
     if classes is None:
         return 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]
 START_SECONDS: Final = 30
+STOP_SECONDS: Final = 20
 ATTEMPTS: Final = 3
 
 
@@ -55,7 +56,12 @@ def serve(log: Path, **settings: str) -> Iterator[Server]:
         yield server
     finally:
         server.process.terminate()
-        server.process.wait(START_SECONDS)
+        try:
+            server.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:  # uvicorn waits for requests that never end
+            server.process.kill()
+            server.process.wait()
+            raise
 
 
 def _started(log: Path, environment: dict[str, str]) -> Server:

@@ -1,0 +1,211 @@
+"""The only conversion of parsed JSON to tensors: which values a datatype takes, and what is said of those it does not.
+
+A value is exact, or rounded to the nearest float of its width, or refused: never wrapped, cut, guessed or infinite.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BOOL, DataType
+from core.errors import InvalidInput, shown
+from core.tensor import Tensor, check_count, named, shaped
+
+FEW: Final = 128
+"""Elements up to which Python's own comparisons are faster than numpy's calls."""
+LARGEST_HALF: Final = 65504.0
+EXACT_IN_DOUBLE: Final = 2**53
+NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, None: math.nan}
+"""What stands for a float that JSON numbers cannot express (proto3's JSON mapping; null is what MLServer writes)."""
+
+
+class Inexact(InvalidInput):
+    """The numbers came as doubles and the datatype needs more digits: parse the text again, exactly.
+
+    From the exact parser it means what it says to a client.
+    """
+
+
+def flatten(data: Sequence[Any]) -> Sequence[Any]:
+    """The elements of nested lists in row-major order, however they are nested; in time that grows with their text."""
+    while True:
+        kinds = set(map(type, data))
+        if list not in kinds:
+            return data
+        if len(kinds) > 1:
+            return list(_walk(data))
+        data = list(chain.from_iterable(data))
+
+
+def _walk(data: Sequence[Any]) -> Iterator[Any]:
+    """Lists and elements side by side: one by one, because rebuilding a level per depth would be quadratic."""
+    stack = [iter(data)]
+    while stack:
+        for value in stack[-1]:
+            if type(value) is list:
+                stack.append(iter(value))
+                break
+            yield value
+        else:
+            stack.pop()
+
+
+def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Tensor:
+    """A tensor from parsed JSON: nested or flat lists, or an array of int64, uint64 or double that a parser made.
+
+    The number of elements must fit the shape; how they are nested does not matter (as in every peer).
+    Raises InvalidInput for a value that the datatype cannot hold exactly, floats rounded to nearest apart;
+    Inexact where an array of doubles may already have lost digits.
+    """
+    if isinstance(data, list):
+        flat = flatten(data)
+        check_count(len(flat), shape, name)
+        array = _from_list(flat, datatype, name)
+    elif isinstance(data, np.ndarray):
+        array = _cast(data, datatype, name)
+    else:
+        raise InvalidInput(f"{named(name)} needs 'data': an array, not {shown(data)}")
+    return Tensor(name, datatype, shaped(array, shape, name))
+
+
+def _from_list(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    kinds = set(map(type, flat))
+    if datatype.is_bytes:
+        return _from_strings(flat, kinds, name)
+    if datatype.is_float and kinds == {float} and len(flat) <= FEW and _bounded(flat):
+        return np.array(flat, datatype.numpy)
+    if kinds <= {int, float}:
+        return _cast(_numbers(flat, kinds, datatype, name), datatype, name)
+    if datatype is BOOL and kinds <= {bool}:
+        return np.array(flat, BOOL.numpy)
+    return _cast(_mixed(flat, datatype, name), datatype, name)
+
+
+def _bounded(flat: Sequence[float]) -> bool:
+    """Whether no element can be out of any float's range; a NaN makes it False or does no harm."""
+    return max(flat) <= LARGEST_HALF and min(flat) >= -LARGEST_HALF
+
+
+def _from_strings(flat: Sequence[Any], kinds: set[type], name: str) -> NDArray[Any]:
+    if not kinds <= {str}:
+        odd = next(x for x in flat if type(x) is not str)
+        raise InvalidInput(f"{named(name)} has {shown(odd)} where BYTES needs strings")
+    array = np.empty(len(flat), object)
+    try:
+        array[:] = [x.encode() for x in flat]
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{named(name)} has a string with a lone surrogate, which is no Unicode text") from None
+    return array
+
+
+def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
+    """Integers stay exact for as long as 64 bits hold them; floats are doubles."""
+    if datatype.is_float and float in kinds:
+        return _doubles(flat, datatype, name)
+    if float in kinds:
+        flat = [_integral(x, datatype, name) for x in flat]
+    for dtype in (np.int64, np.uint64):
+        try:
+            return np.array(flat, dtype)
+        except OverflowError:
+            continue
+    if datatype.is_float:
+        return _doubles(flat, datatype, name)
+    odd = next((x for x in flat if not -(2**63) <= x < 2**64), min(flat))
+    raise _out_of_range(odd, datatype, name)
+
+
+def _doubles(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    try:
+        return np.array(flat, np.float64)
+    except OverflowError:
+        raise _out_of_range(max(flat, key=abs), datatype, name) from None
+
+
+def _integral(value: float, datatype: DataType, name: str) -> int:
+    """An integer, or one with a fraction of zero (1.0) as far as doubles are exact."""
+    if type(value) is int:
+        return value
+    kind = Inexact if abs(value) >= EXACT_IN_DOUBLE else InvalidInput
+    if not value.is_integer() or kind is Inexact:
+        raise kind(f"{named(name)} has {shown(value)} where {datatype.name} needs integers")
+    return int(value)
+
+
+def _mixed(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    """The exact, slow path: one element at a time, because some are no plain numbers."""
+    if datatype.is_float:
+        return np.array([_float(x, datatype, name) for x in flat])
+    allowed = (bool, int) if datatype is BOOL else (int,)
+    for value in flat:
+        if type(value) not in allowed:
+            kind = "booleans" if datatype is BOOL else "integers"
+            raise InvalidInput(f"{named(name)} has {shown(value)} where {datatype.name} needs {kind}")
+    return np.array([int(x) for x in flat], np.int64)
+
+
+def _float(value: Any, datatype: DataType, name: str) -> float:
+    if type(value) in (int, float):
+        try:
+            return float(value)
+        except OverflowError:
+            raise _out_of_range(value, datatype, name) from None
+    if (value is None or type(value) is str) and value in NON_FINITE:
+        return NON_FINITE[value]
+    raise InvalidInput(f"{named(name)} has {shown(value)} where {datatype.name} needs numbers")
+
+
+def _out_of_range(value: Any, datatype: DataType, name: str) -> InvalidInput:
+    digits = math.log10(abs(value)) if isinstance(value, int) and value else 0
+    text = shown(value) if digits < 64 else f"an integer of {int(digits) + 1} digits"  # noqa: PLR2004 - readable width
+    return InvalidInput(f"{named(name)} has {text}, which is out of range for {datatype.name}")
+
+
+def _cast(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    """int64, uint64 or double elements as the datatype's own, or InvalidInput for the first that does not fit."""
+    if datatype.is_float:
+        return _cast_float(numbers, datatype, name)
+    if datatype.is_bytes:
+        if numbers.size:
+            raise InvalidInput(f"{named(name)} has {shown(numbers.flat[0].item())} where BYTES needs strings")
+        return np.empty(0, object)
+    if numbers.dtype.kind == "f":
+        numbers = _integers(numbers, datatype, name)
+    low, high = _range(datatype)
+    if numbers.size:
+        for extreme in (numbers.min().item(), numbers.max().item()):
+            if not low <= extreme <= high:
+                raise _out_of_range(extreme, datatype, name)
+    return numbers.astype(datatype.numpy, copy=False)
+
+
+def _range(datatype: DataType) -> tuple[int, int]:
+    if datatype is BOOL:
+        return 0, 1
+    bits = 8 * datatype.numpy.itemsize
+    return (0, 2**bits - 1) if datatype.numpy.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _cast_float(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        array: NDArray[Any] = numbers.astype(datatype.numpy, copy=False)
+    if array is not numbers and not np.isfinite(array).all():
+        grown = np.isinf(array) & np.isfinite(numbers)
+        if grown.any():
+            raise _out_of_range(numbers[grown][0].item(), datatype, name)
+    return array
+
+
+def _integers(doubles: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    beyond = doubles[np.abs(doubles) >= EXACT_IN_DOUBLE]
+    if beyond.size:
+        raise Inexact(f"{named(name)} has {shown(beyond[0].item())} where {datatype.name} needs integers")
+    whole = doubles.astype(np.int64)
+    odd = doubles[whole != doubles]
+    if odd.size:
+        raise InvalidInput(f"{named(name)} has {shown(odd[0].item())} where {datatype.name} needs integers")
+    return whole
