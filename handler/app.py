@@ -6,7 +6,7 @@ Requests that no protocol knows go to the site, which is imported then and not b
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ LOADERS: Final = 4
 """Models loaded at the same time; each load waits mostly for the network."""
 ASIDE: Final = 4
 """Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
+GATHERED_IN_PLACE: Final = 8 * 1024 * 1024
+"""The largest body for which memory is taken on the word of a Content-Length."""
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
 """On Lambda the gateway compresses (template.yaml) until an answer comes near what a function may return."""
@@ -211,29 +213,63 @@ def _path(scope: Scope) -> str:
 
 async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | memoryview | None:
     """The whole body; None if the client went before its end. Raises TooLarge, at once where the size is announced."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
-            raise _too_large(int(value[:20]), limit)
+    announced = _announced(scope["headers"])
+    if announced > limit:
+        raise _too_large(announced, limit)
     message = await receive()
-    chunks: list[bytes] = []
-    size = 0
-    while message["type"] == "http.request":
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        chunks.append(chunk)
-        if size > limit:
-            del chunks[:]  # read on all the same, so that the client gets to read the answer instead of a reset
+    if message["type"] != "http.request":
+        return None
+    first: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        gather = _gather_announced if len(first) < announced <= GATHERED_IN_PLACE else _gather
+        return await gather(first, scope["headers"], receive, announced or limit)
+    if len(first) > limit:
+        raise _too_large(len(first), limit)
+    return first
+
+
+def _announced(headers: Sequence[Header]) -> int:
+    """Content-Length, 0 for none."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0
+
+
+async def _gather_announced(first: bytes, headers: Sequence[Header], receive: Receive, size: int) -> memoryview | None:
+    """A body of known size: each piece goes to its place while the next one is still on its way."""
+    pad = padding(headers)
+    body = memoryview(bytearray(pad + size))[pad:]
+    position = len(first)
+    body[:position] = first
+    while position < size:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        chunk = message.get("body", b"")[: size - position]
+        body[position : position + len(chunk)] = chunk
+        position += len(chunk)
         if not message.get("more_body"):
             break
+    return body[:position]
+
+
+async def _gather(first: bytes, headers: Sequence[Header], receive: Receive, limit: int) -> bytes | memoryview | None:
+    """A body of unknown size, read to its end even beyond the limit, so that the client gets to read the answer."""
+    chunks, size, more = [first], len(first), True
+    while more:
         message = await receive()
-    else:
-        return None
+        if message["type"] != "http.request":
+            return None
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        more = message.get("more_body", False)
+        if size > limit:
+            del chunks[:]
     if size > limit:
         raise _too_large(size, limit)
-    if len(chunks) == 1:
-        return chunks[0]
-    pad = padding(scope["headers"])
-    return memoryview(b"".join((bytes(pad), *chunks)))[pad:] if pad else b"".join(chunks)
+    pad = padding(headers)
+    return memoryview(b"".join((bytes(pad), *chunks)))[pad:]
 
 
 def _too_large(size: int, limit: int) -> TooLarge:

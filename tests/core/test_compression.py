@@ -30,7 +30,7 @@ def test_a_bomb_is_stopped_at_the_limit() -> None:
     [
         (b"nonsense", "no gzip data"),
         (gzip.compress(b"abc")[:-3], "cut short"),
-        (gzip.compress(b"abc") + b"x", "followed by 1 stray bytes"),
+        (gzip.compress(b"abc") + b"nonsense", "no gzip data"),
         (b"", "cut short"),
     ],
 )
@@ -38,6 +38,22 @@ def test_what_is_not_one_whole_stream_is_refused(body: bytes, message: str) -> N
     """Half a body must not pass for a small one."""
     with pytest.raises(InvalidInput, match=message):
         inflate(body, b"gzip", 1000)
+
+
+def test_bytes_after_a_zlib_stream_are_refused() -> None:
+    """That format has no members."""
+    with pytest.raises(InvalidInput, match="followed by 1 stray bytes"):
+        inflate(zlib.compress(b"abc") + b"x", b"deflate", 1000)
+
+
+def test_a_gzip_body_may_have_members_which_share_the_limit() -> None:
+    """As files that were put together have."""
+    body = gzip.compress(b"abc") + gzip.compress(b"") + gzip.compress(b"defg")
+    assert inflate(body, b"gzip", 7) == b"abcdefg"
+    with pytest.raises(TooLarge):
+        inflate(body, b"gzip", 6)
+    with pytest.raises(InvalidInput, match="more than 16 members"):
+        inflate(gzip.compress(b"") * 17, b"gzip", 1)
 
 
 @pytest.mark.parametrize(

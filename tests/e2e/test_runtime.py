@@ -127,6 +127,7 @@ def test_a_corrupt_model_is_reported_and_loads_after_its_repair(artifact: Path, 
     created = json.loads(
         next(event for event in EVENTS if event.stem == "s3-object-created").read_text(encoding="utf-8")
     )
+    created["Records"][0]["s3"]["bucket"]["name"] = bucket
     with rie.running(artifact, store.variables(bucket)) as instance:
         status, answer = instance.http("POST", f"{MODEL}/infer", REQUEST)
         assert (status, "half_plus_three" in answer["error"]) == (503, True)
