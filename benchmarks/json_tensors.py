@@ -32,7 +32,7 @@ def request(image: Array, *, flat: bool) -> bytes:
 
 
 def ours_in(body: bytes) -> tuple[Infer, Reply]:
-    return INFER.decode(Call(HttpRequest("POST", "/v2/models/m/infer", (), body, Options()), {"model": "m"}))  # type: ignore[return-value]
+    return INFER.decode(Call(HttpRequest("POST", "/v2/models/m/infer", {}, body, Options()), {"model": "m"}))  # type: ignore[return-value]
 
 
 def control_in(body: bytes) -> Array:

@@ -13,6 +13,11 @@ class Model(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether like requests take like times, and `predict` may be called in any thread, an event loop's too."""
+        ...
+
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any], /
     ) -> Sequence[Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from core.compression import WINDOW_BITS, inflate
@@ -76,19 +77,13 @@ class Options(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """`path`: percent-decoded. `headers`: names in lower case."""
+    """`path`: percent-decoded. `headers`: by name in lower case."""
 
     method: str
     path: str
-    headers: Sequence[Header] = ()
+    headers: Mapping[bytes, bytes] = MappingProxyType({})
     body: bytes | memoryview = b""
     options: Options = Options()
-
-    def header(self, name: bytes) -> bytes | None:
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
 
     def content(self) -> bytes | memoryview:
         """The body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
@@ -96,8 +91,10 @@ class HttpRequest(NamedTuple):
         if len(self.body) > limit:
             raise TooLarge(f"the body has {len(self.body)} bytes; at most {limit} are accepted")
         body = self.body
-        coding = self.header(b"content-encoding")
-        for name in reversed((coding or b"").lower().split(b",")):
+        coding = self.headers.get(b"content-encoding")
+        if not coding:
+            return body
+        for name in reversed(coding.lower().split(b",")):
             if (stripped := name.strip()) and stripped != b"identity":
                 if stripped not in WINDOW_BITS:
                     raise UnsupportedEncoding(f"content-encoding {shown(coding)} is not known; send gzip or deflate")
@@ -114,7 +111,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def length(self) -> int:
-        return sum(len(part) for part in self.parts)
+        return sum(map(len, self.parts))
 
 
 class Call(NamedTuple):
@@ -201,20 +198,18 @@ def _match(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
     return values
 
 
-def padding(headers: Sequence[Header]) -> int:
+def padding(headers: Mapping[bytes, bytes]) -> int:
     """How many bytes to put before a body, so that the numbers that may follow its JSON lie aligned in memory.
 
     Aligned tensors need no copy. Only V2's binary extension has such bodies, and its header says where the JSON ends.
     """
-    for name, value in headers:
-        if name == b"inference-header-content-length" and value.isdigit():
-            return -int(value[:9]) % ALIGNMENT
-    return 0
+    length = headers.get(b"inference-header-content-length", b"")
+    return -int(length[:9]) % ALIGNMENT if length.isdigit() else 0
 
 
 def integer_header(request: HttpRequest, name: bytes) -> int | None:
     """A header that holds a decimal number, None without it. Raises InvalidInput."""
-    text = request.header(name)
+    text = request.headers.get(name)
     if text is None:
         return None
     if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits

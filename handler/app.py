@@ -6,9 +6,11 @@ Requests that no protocol knows go to the site, which is imported then and not b
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
+
+import numpy as np
 
 from core import compression
 from core.dialects import DIALECTS
@@ -21,6 +23,7 @@ from handler.settings import Settings
 from handler.workers import Workers
 
 log = logging.getLogger(__name__)
+Headers = Mapping[bytes, bytes]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -113,11 +116,12 @@ class App:
     ) -> HttpResponse | None:
         """The answer, None if the client has gone."""
         try:
-            body = await _body(scope, receive, self._options.max_body_bytes)
+            headers = dict(scope["headers"])
+            body = await _body(headers, receive, self._options.max_body_bytes)
             if body is None:
                 return None
             route, values = router.find(scope["method"], path)
-            request = HttpRequest(scope["method"], path, scope["headers"], body, self._options)
+            request = HttpRequest(scope["method"], path, headers, body, self._options)
             return await self._answer(route, Call(request, values))
         except ServingError as error:
             return dialect.refuse(error)
@@ -139,7 +143,7 @@ class App:
             return response
 
     async def _run(self, route: Route, job: "Job") -> HttpResponse:
-        if self._workers is None or route.waits is Waits.NOTHING:
+        if self._workers is None or route.waits is Waits.NOTHING or (route.waits is Waits.MODEL and job.is_quick()):
             return job.run()
         if route.waits is Waits.MODEL:
             response: HttpResponse = await self._workers.run(job.run)
@@ -160,6 +164,11 @@ class Job:
         self._decoded: tuple[Any, Reply] | None = None
         self._started = time.perf_counter_ns()
 
+    def is_quick(self) -> bool:
+        """Whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of its time."""
+        path = self._call.path
+        return self._registry.is_quick(ModelRef(path["model"], path.get("version")), len(self._call.request.body))
+
     def run(self) -> HttpResponse:
         """Raises ServingError, Pending."""
         begun = time.perf_counter_ns()
@@ -178,6 +187,7 @@ class Job:
     def _infer(self, operation: Infer, begun: int) -> HttpResponse:
         decoded = time.perf_counter_ns()
         queued = begun - self._started
+        size = len(self._call.request.body)
         try:
             result: InferResult = execute(operation, self._registry)
             inferred = time.perf_counter_ns()
@@ -185,16 +195,16 @@ class Job:
             # and decodes it here alone.
             response = compressed(self.phrase(result), self._call.request, self._compress_from)
         except ServingError:
-            self._registry.record(operation.ref, (queued, time.perf_counter_ns() - begun), success=False)
+            self._registry.record(operation.ref, (queued, time.perf_counter_ns() - begun), size, success=False)
             raise
         durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
-        self._registry.record(ModelRef(result.model_name, result.model_version), durations, success=True)
+        self._registry.record(operation.ref, durations, size, success=True)
         return response
 
 
 def compressed(response: HttpResponse, request: HttpRequest, least: int) -> HttpResponse:
     """The answer, from `least` bytes on in a coding that the client accepts."""
-    wanted = request.header(b"accept-encoding")
+    wanted = request.headers.get(b"accept-encoding")
     if wanted is None or response.length < least:
         return response
     coding = compression.accepted(wanted)
@@ -211,9 +221,10 @@ def _path(scope: Scope) -> str:
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
-async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | memoryview | None:
+async def _body(headers: Headers, receive: Receive, limit: int) -> bytes | memoryview | None:
     """The whole body; None if the client went before its end. Raises TooLarge, at once where the size is announced."""
-    announced = _announced(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    announced = int(length[:20]) if length.isdigit() else 0
     if announced > limit:
         raise _too_large(announced, limit)
     message = await receive()
@@ -222,24 +233,18 @@ async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | memoryvie
     first: bytes = message.get("body", b"")
     if message.get("more_body"):
         gather = _gather_announced if len(first) < announced <= GATHERED_IN_PLACE else _gather
-        return await gather(first, scope["headers"], receive, announced or limit)
+        return await gather(first, headers, receive, announced or limit)
     if len(first) > limit:
         raise _too_large(len(first), limit)
     return first
 
 
-def _announced(headers: Sequence[Header]) -> int:
-    """Content-Length, 0 for none."""
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:20])
-    return 0
-
-
-async def _gather_announced(first: bytes, headers: Sequence[Header], receive: Receive, size: int) -> memoryview | None:
+async def _gather_announced(
+    first: bytes, headers: Mapping[bytes, bytes], receive: Receive, size: int
+) -> memoryview | None:
     """A body of known size: each piece goes to its place while the next one is still on its way."""
     pad = padding(headers)
-    body = memoryview(bytearray(pad + size))[pad:]
+    body = np.empty(pad + size, np.uint8).data[pad:]  # not a bytearray: that would be zeroed first
     position = len(first)
     body[:position] = first
     while position < size:
@@ -254,7 +259,9 @@ async def _gather_announced(first: bytes, headers: Sequence[Header], receive: Re
     return body[:position]
 
 
-async def _gather(first: bytes, headers: Sequence[Header], receive: Receive, limit: int) -> bytes | memoryview | None:
+async def _gather(
+    first: bytes, headers: Mapping[bytes, bytes], receive: Receive, limit: int
+) -> bytes | memoryview | None:
     """A body of unknown size, read to its end even beyond the limit, so that the client gets to read the answer."""
     chunks, size, more = [first], len(first), True
     while more:

@@ -78,9 +78,9 @@ def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any]
     path = event.get("path") or "/"
     in_path = _stage(context) if event.get("version") == "1.0" else ""
     root, copy["path"] = _split(path, base_path or in_path)
-    outer = context.get("path") or ""
-    if not root and outer.endswith(copy["path"]):  # a REST API names its stage here only
-        root = outer.removesuffix(copy["path"]).rstrip("/")
+    outer, inner = (context.get("path") or "").rstrip("/"), copy["path"].rstrip("/")
+    if not root and outer.endswith(inner):  # a REST API names its stage here only
+        root = outer.removesuffix(inner)
     return copy, root
 
 

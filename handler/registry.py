@@ -41,7 +41,7 @@ class Registry:
         self._executor = executor
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        self._ready: dict[ModelRef, Model] = {}
+        self._ready: dict[ModelRef, Slot] = {}
         self._flights: dict[Any, Future[Any]] = {}
         self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
 
@@ -117,12 +117,16 @@ class Registry:
         slot = None if entry is None else entry.find(version)
         return slot.load_seconds if slot is not None and slot.load_seconds else None
 
-    def record(self, ref: ModelRef, durations: Sequence[int], *, success: bool) -> None:
-        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding."""
-        entry = self._entries.get(ref.name)
-        slot = None if entry is None else entry.find(ref.version)
+    def record(self, ref: ModelRef, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding; `size` of its body."""
+        slot = self._ready.get(ref)
         if slot is not None:
-            slot.record(durations, success=success)
+            slot.record(durations, size, success=success)
+
+    def is_quick(self, ref: ModelRef, size: int) -> bool:
+        """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
+        slot = self._ready.get(ref)
+        return slot is not None and slot.is_quick(size)
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
@@ -162,10 +166,9 @@ class Registry:
 
     def get(self, ref: ModelRef) -> Model:
         """The loaded model. Raises Pending while it is being loaded elsewhere, ServingError if it cannot be."""
-        model = self._ready.get(ref)
-        if model is None:
-            model = self._now_or_later(ref, lambda: self._obtain(ref), final=False)
-        return model
+        slot = self._ready.get(ref)
+        model = None if slot is None else slot.model  # another thread may just be unloading it
+        return model or self._now_or_later(ref, lambda: self._obtain(ref), final=False)
 
     def load(self, name: str) -> None:
         """Look at the repository again and load what it says, whether or not an earlier load failed or succeeded."""
@@ -224,7 +227,7 @@ class Registry:
                 del self._ready[ref]
             for number, slot in slots.items():
                 if slot.model is not None:
-                    self._ready[ModelRef(name, str(number))] = slot.model
-            newest = self._entries[name].newest.model
-            if newest is not None:
+                    self._ready[ModelRef(name, str(number))] = slot
+            newest = self._entries[name].newest
+            if newest.model is not None:
                 self._ready[ModelRef(name)] = newest

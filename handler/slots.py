@@ -17,6 +17,13 @@ from handler.settings import Settings
 from handler.stores import Folder
 
 log = logging.getLogger(__name__)
+QUICK_RUNS: Final = 16
+QUICK_NS: Final = 500_000
+"""A model is quick once so many requests in a row took less than so many nanoseconds each, from body to answer."""
+MOST_QUICK_RUNS: Final = 64
+"""Runs that count. A request that takes longer halves them: one hiccup of the machine is forgiven, a habit is not."""
+SLOW_NS: Final = 50_000_000
+"""One request of so many nanoseconds, and it is never called quick again."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two tries of a load that fails: doubling, so that a broken model costs its callers little."""
@@ -39,6 +46,9 @@ class Slot:
     _retry_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _counting: threading.Lock = field(default_factory=threading.Lock)
+    _quick_runs: int = 0
+    _quick_bytes: int = 0
+    _was_slow: bool = False
 
     @property
     def name(self) -> str:
@@ -107,19 +117,34 @@ class Slot:
         if self.model is None:
             self.state = State.UNAVAILABLE
 
-    def record(self, durations: Sequence[int], *, success: bool) -> None:
-        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding."""
+    def is_quick(self, size: int) -> bool:
+        """Whether a request with a body of `size` bytes is so sure to be short that it need not change threads."""
+        return size <= self._quick_bytes and self._quick_runs >= QUICK_RUNS
+
+    def _time(self, ns: int, size: int) -> None:
+        if ns < QUICK_NS and not self._was_slow and self.model is not None and self.model.steady:
+            self._quick_runs = min(MOST_QUICK_RUNS, self._quick_runs + 1)
+            self._quick_bytes = max(self._quick_bytes, size)
+        else:
+            self._was_slow = self._was_slow or ns > SLOW_NS
+            self._quick_runs = 0 if self._was_slow else self._quick_runs // 2
+
+    def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding; `size` of its body."""
         stats = self.statistics
         with self._counting:
+            self._time(sum(durations[1:]), size)
             if not success:
                 stats.fail.add(sum(durations))
                 return
-            stats.success.add(sum(durations))
+            queue, decode, infer, encode = durations
+            stats.success.add(queue + decode + infer + encode)
+            stats.queue.add(queue)
+            stats.compute_input.add(decode)
+            stats.compute_infer.add(infer)
+            stats.compute_output.add(encode)
             stats.inference_count += 1
             stats.last_inference_ms = time.time_ns() // 1_000_000
-            counts = (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)
-            for count, ns in zip(counts, durations, strict=True):
-                count.add(ns)
 
 
 class Entry(NamedTuple):

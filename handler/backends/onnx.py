@@ -100,6 +100,8 @@ def _tensors(
 
 
 class OnnxModel:
+    steady = True
+
     def __init__(self, spec: ModelSpec, session: Any, runtime: Any) -> None:
         self.spec = spec
         inputs, outputs = spec.inputs or (), spec.outputs or ()

@@ -7,9 +7,11 @@ stand in its settings' `inputs` and `outputs`, or in a module variable `metadata
 against what is said there, and metadata shows it.
 """
 
+import asyncio
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any
@@ -79,7 +81,19 @@ def _import(source: Source) -> ModuleType:
     return module
 
 
+def _beside_any_loop(call: Callable[[], Any]) -> Any:
+    """The result, from another thread where this one runs an event loop (Lambda): a model may run one of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(call).result()
+
+
 class PythonModel:
+    steady = False  # it may do anything, asyncio.run() too
+
     def __init__(self, spec: ModelSpec, module: ModuleType) -> None:
         self.spec = spec
         self.module = module
@@ -94,7 +108,7 @@ class PythonModel:
             for name, tensor in inputs.items()
         }
         try:
-            answered = self.module.predict(arrays, dict(parameters))
+            answered = _beside_any_loop(lambda: self.module.predict(arrays, dict(parameters)))
         except ServingError:
             raise
         except BaseException as error:

@@ -29,7 +29,7 @@ RAW = np.array([1, 2], "<f4").tobytes()
 def post(body: Any, *, tail: bytes = b"", **options: bool) -> Call:
     """An inference request of an object, and of binary parts behind it."""
     head = json.dumps(body).encode()
-    headers = ((HEADER, b"%d" % len(head)),) if tail else ()
+    headers = {HEADER: b"%d" % len(head)} if tail else {}
     return Call(HttpRequest("POST", "/v2/models/m/infer", headers, head + tail, Options(**options)), PATH)  # type: ignore[arg-type] # a bool
 
 
@@ -49,7 +49,7 @@ def told(response: HttpResponse) -> Any:
 def ask(method: str, path: str, body: bytes = b"") -> tuple[Any, Any]:
     """The operation and the reply of a route."""
     route, values = Router(V2.routes).find(method, path)
-    return route.decode(Call(HttpRequest(method, path, (), body), values))
+    return route.decode(Call(HttpRequest(method, path, {}, body), values))
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_binary_part_without_a_size_has_the_shapes() -> None:
 
 def test_a_header_length_beyond_the_body_is_refused() -> None:
     """With both numbers."""
-    call = Call(HttpRequest("POST", "/", ((HEADER, b"3"),), b"{}"), PATH)
+    call = Call(HttpRequest("POST", "/", {HEADER: b"3"}, b"{}"), PATH)
     with pytest.raises(InvalidInput, match="is 3, but the body has 2 bytes"):
         v2_infer.decode(call)
 
 
 def test_a_raw_request_is_answered_in_binary() -> None:
     """The body is the input, whatever it is."""
-    operation, reply = v2_infer.decode(Call(HttpRequest("POST", "/", ((HEADER, b"0"),), b"abc"), PATH))
+    operation, reply = v2_infer.decode(Call(HttpRequest("POST", "/", {HEADER: b"0"}, b"abc"), PATH))
     assert operation.raw == b"abc"
     assert dict(reply(result("FP32", [1, 2])).headers)[b"content-type"] == b"application/octet-stream"
 

@@ -88,7 +88,7 @@ def test_a_wrong_method_is_told_which_are_right() -> None:
 
 def request(body: bytes = b"", *headers: Header, limit: int = 1000) -> HttpRequest:
     """A POST."""
-    return HttpRequest("POST", "/", headers, body, Options(limit))
+    return HttpRequest("POST", "/", dict(headers), body, Options(limit))
 
 
 @pytest.mark.parametrize(

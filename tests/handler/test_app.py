@@ -22,6 +22,7 @@ from core.wire import Options
 from handler import asgi, cli
 from handler.app import App
 from handler.settings import Settings
+from handler.slots import QUICK_RUNS
 from handler.workers import Workers
 
 if TYPE_CHECKING:
@@ -90,6 +91,25 @@ def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
     assert {answer[0] for answer in asyncio.run(crowd())} == {200}
     assert app.registry.statistics(None)[0].success.count == 64
     app.close()
+
+
+def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger body does."""
+    monkeypatch.setattr("handler.slots.QUICK_NS", 10**12)
+    for _ in range(QUICK_RUNS + 1):
+        assert ask(app, "POST", INFER, BODY)[0] == 200
+    changed: list[Any] = []
+    run = app._workers.run  # type: ignore[union-attr] # it has workers
+
+    async def watched(work: Any) -> Any:
+        changed.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(app._workers, "run", watched)
+    assert ask(app, "POST", INFER, BODY)[0] == 200
+    assert changed == []
+    assert ask(app, "POST", INFER, BODY + b" " * 20_000)[0] == 200
+    assert len(changed) == 1
 
 
 def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:

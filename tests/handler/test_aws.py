@@ -140,6 +140,9 @@ def test_stage_or_base_path_is_cut_off_at_a_segments_end(
     ("event", "rest", "root"),
     [
         ({"path": "/v2", "requestContext": {"path": "/Prod/v2", "stage": "Prod"}}, "/v2", "/Prod"),
+        ({"path": "/", "requestContext": {"path": "/Prod", "stage": "Prod"}}, "/", "/Prod"),
+        ({"path": "/", "requestContext": {"path": "/Prod/", "stage": "Prod"}}, "/", "/Prod"),
+        ({"path": "/v2", "requestContext": {"path": "/other", "stage": "Prod"}}, "/v2", ""),
         ({"path": "/v2", "requestContext": {}}, "/v2", ""),
         ({"version": "1.0", "path": "/dev/v2", "requestContext": {"stage": "dev"}}, "/v2", "/dev"),
         ({"path": None, "requestContext": {"elb": {}}}, "/", ""),

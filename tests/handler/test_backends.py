@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
@@ -272,6 +273,19 @@ def test_a_python_model_that_says_nothing_answers_what_it_has(tmp_path: Path) ->
         model.predict({}, ["q"], {})
     with pytest.raises(ModelFailed, match="'c' is complex64, which is not a type that the protocols have"):
         model.predict({}, [], {})
+
+
+def test_a_python_model_may_run_an_event_loop_of_its_own(tmp_path: Path) -> None:
+    """Whether or not one runs already in the thread that asks."""
+    model = load_python(
+        tmp_path, "import asyncio\ndef predict(i, p): return {'y': asyncio.run(asyncio.sleep(0, [1.0, 2.0]))}"
+    )
+
+    async def ask() -> Any:
+        return model.predict({}, [], {})
+
+    assert model.predict({}, [], {})[0].array.tolist() == [1.0, 2.0]
+    assert asyncio.run(ask())[0].array.tolist() == [1.0, 2.0]
 
 
 def test_bfloat16_of_a_python_model_is_uint16(tmp_path: Path) -> None:

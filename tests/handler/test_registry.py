@@ -317,12 +317,47 @@ def test_numbers_are_kept_by_version(repository: Path) -> None:
     """Failures count apart; nobody's numbers are nobody's."""
     models = registry(repository)
     models.get(ModelRef("m"))
-    models.record(ModelRef("m", "1"), (1, 2, 3, 4), success=True)
-    models.record(ModelRef("m"), (5, 6), success=False)
-    models.record(ModelRef("q"), (5, 6), success=False)
+    models.record(ModelRef("m", "1"), (1, 2, 3, 4), 9, success=True)
+    models.record(ModelRef("m"), (5, 6), 9, success=False)
+    models.record(ModelRef("q"), (5, 6), 9, success=False)
     stats = models.statistics(ModelRef("m"))[0]
     assert (stats.success.count, stats.success.ns, stats.fail.count, stats.fail.ns) == (1, 10, 1, 11)
     assert [c.ns for c in (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)] == [1, 2, 3, 4]
+
+
+def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(repository: Path) -> None:
+    """A longer body is not proven; answers that take longer take the word away, a very slow one for good."""
+    models, ref = registry(repository), ModelRef("m")
+    assert not models.is_quick(ref, 0)
+    models.get(ref)
+
+    def run(times: int, ns: int = 1000, size: int = 100) -> bool:
+        for _ in range(times):
+            models.record(ref, (10**9, 0, ns, 0), size, success=True)
+        return models.is_quick(ref, 100)
+
+    assert not run(slots.QUICK_RUNS - 1)
+    assert run(1)
+    assert not models.is_quick(ref, 101)
+    assert not run(1, ns=slots.QUICK_NS)
+    assert run(slots.MOST_QUICK_RUNS * 2)
+    assert run(1, ns=slots.QUICK_NS)
+    assert not run(2, ns=slots.QUICK_NS)
+    assert run(slots.QUICK_RUNS)
+    assert not run(1, ns=slots.SLOW_NS + 1)
+    assert not run(slots.QUICK_RUNS)
+
+
+def test_a_python_model_is_never_quick(repository: Path) -> None:
+    """Its code may do anything at any time."""
+    folder = repository / "p" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text("def predict(inputs, parameters): return {}")
+    models, ref = registry(repository, ALLOW_CODE="true"), ModelRef("p")
+    models.get(ref)
+    for _ in range(slots.QUICK_RUNS):
+        models.record(ref, (0, 0, 1, 0), 1, success=True)
+    assert not models.is_quick(ref, 1)
 
 
 class Unlisted(DirectoryStore):
