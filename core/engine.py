@@ -60,13 +60,13 @@ def _checked_inputs(tensors: Sequence[Tensor], spec: ops.ModelSpec) -> dict[str,
         raise InvalidInput(f"input {shown(_twice([tensor.name for tensor in tensors]))} is given twice")
     if spec.inputs is None:
         return given
+    if len(given) != len(spec.inputs):
+        raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
     for expected in spec.inputs:
         tensor = given.get(expected.name)
         if tensor is None:
             raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
         _check_input(tensor, expected)
-    if len(given) != len(spec.inputs):
-        raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
     return given
 
 

@@ -91,7 +91,9 @@ class Slot:
             raise
         except Exception as error:
             log.exception("loading %s version %s failed", self.name, self.version.number)
-            failure = ModelFailed(f"model {self.name!r} cannot be loaded: {type(error).__name__}")
+            failure = ModelFailed(
+                f"model {self.name!r} version {self.version.number} cannot be loaded: {type(error).__name__}"
+            )
             self._failed(failure)
             raise failure from error
         self.state, self.reason = State.READY, ""

@@ -30,13 +30,19 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
         spec = _spec(source, inputs, outputs)
         session = runtime.InferenceSession(path, _options(runtime, settings), providers=["CPUExecutionProvider"])
     except MalformedFile as error:
-        raise ModelNotLoadable(f"model {source.name!r} cannot be loaded: model.onnx: {error}") from error
+        raise ModelNotLoadable(
+            f"model {source.name!r} version {source.version} cannot be loaded: model.onnx: {error}"
+        ) from error
     except OSError as error:
-        raise ModelNotLoadable(f"model {source.name!r} cannot be loaded: model.onnx: {error.strerror}") from error
+        raise ModelNotLoadable(
+            f"model {source.name!r} version {source.version} cannot be loaded: model.onnx: {error.strerror}"
+        ) from error
     except ModelNotLoadable:
         raise
     except Exception as error:  # ONNX Runtime's own classes have no common base
-        raise ModelNotLoadable(f"model {source.name!r} cannot be loaded: {_reason(error, source)}") from error
+        raise ModelNotLoadable(
+            f"model {source.name!r} version {source.version} cannot be loaded: {_reason(error, source)}"
+        ) from error
     return OnnxModel(spec, session, runtime)
 
 

@@ -233,7 +233,7 @@ def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(
     add(repository, "m", "2").joinpath("model.onnx").write_bytes(b"\x08\x08")
     (repository / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
     models = registry(repository)
-    with pytest.raises(ModelNotLoadable, match="'m' cannot be loaded"):
+    with pytest.raises(ModelNotLoadable, match="'m' version 2 cannot be loaded"):
         models.get(ModelRef("m"))
     assert models.get(ModelRef("m", "1")).spec.version == "1"
 
@@ -277,7 +277,7 @@ def test_an_unforeseen_error_while_loading_is_told_without_its_text(
         raise RuntimeError("/secret/path")
 
     monkeypatch.setattr(backends, "choose", broken)
-    with pytest.raises(ModelFailed, match="^model 'm' cannot be loaded: RuntimeError$"):
+    with pytest.raises(ModelFailed, match="^model 'm' version 1 cannot be loaded: RuntimeError$"):
         registry(repository).get(ModelRef("m"))
 
 
@@ -298,7 +298,7 @@ def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_i
         assert models.readiness(ModelRef("a")).ready
         told = models.ready()
         assert (told.ready, told.state) == (False, State.LOADING)
-        assert "b: model 'b' cannot be loaded" in told.reason
+        assert "b: model 'b' version 1 cannot be loaded" in told.reason
     ready = registry(tmp_path, PRELOAD="a")
     ready.preload()
     assert ready.ready().ready
