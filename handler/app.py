@@ -93,8 +93,7 @@ class App:
         if self.settings.site:
             await self._site_app()(scope, receive, send)
         else:
-            response = self.handle_unrouted(scope["method"], path)
-            await _send(response, scope, send)
+            await _send(self._unrouted(scope["method"], path), scope, send)
 
     def _site_app(self) -> Any:
         if self._site is None:
@@ -103,7 +102,7 @@ class App:
             self._site = site.create(self.registry, self.settings)
         return self._site
 
-    def handle_unrouted(self, method: str, path: str) -> HttpResponse:
+    def _unrouted(self, method: str, path: str) -> HttpResponse:
         dialect, router = self._routers[0]
         try:
             router.find(method, path)
@@ -135,8 +134,8 @@ class App:
             try:
                 response = await self._run(route, job)
             except Pending as pending:
-                # Nobody occupies a thread while a model is being loaded.
-                result = await asyncio.wrap_future(pending.future)
+                # Nobody occupies a thread while a model is being loaded, and nobody who goes takes the load along.
+                result = await asyncio.shield(asyncio.wrap_future(pending.future))
                 if not pending.final:
                     continue
                 response = job.phrase(result)

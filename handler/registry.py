@@ -59,13 +59,18 @@ class Registry:
     def ready(self) -> ops.Readiness:
         try:
             self._repository.check()
-            missing = [name for name in self._wanted() if not self.readiness(ModelRef(name)).ready]
+            if self._missing():
+                self.preload()  # what failed is due again after its pause; no request may come before we are ready
+            missing = self._missing()
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
         if not missing:
             return ops.Readiness(ready=True)
         reason = "; ".join(f"{name}: {self.readiness(ModelRef(name)).reason}" for name in missing[:8])
         return ops.Readiness(ready=False, state=State.LOADING, reason=f"models not loaded: {reason}")
+
+    def _missing(self) -> list[str]:
+        return [name for name in self._wanted() if not self.readiness(ModelRef(name)).ready]
 
     def names(self) -> Sequence[str]:
         return sorted({*self._repository.models(), *self._loaded_names()})
