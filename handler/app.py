@@ -166,6 +166,8 @@ class Job:
     def is_quick(self) -> bool:
         """Whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of its time."""
         path = self._call.path
+        if b"content-encoding" in self._call.request.headers:  # its size says nothing of what it inflates to
+            return False
         return self._registry.is_quick(ModelRef(path["model"], path.get("version")), len(self._call.request.body))
 
     def run(self) -> HttpResponse:

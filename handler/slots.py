@@ -123,7 +123,9 @@ class Slot:
         """Whether a request with a body of `size` bytes is so sure to be short that it need not change threads."""
         return size <= self._quick_bytes and self._quick_runs >= QUICK_RUNS
 
-    def _time(self, ns: int, size: int) -> None:
+    def _time(self, ns: int, size: int, *, success: bool) -> None:
+        if ns < QUICK_NS and not success:
+            return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and not self._was_slow and self.model is not None and self.model.steady:
             self._quick_runs = min(MOST_QUICK_RUNS, self._quick_runs + 1)
             self._quick_bytes = max(self._quick_bytes, size)
@@ -135,7 +137,7 @@ class Slot:
         """One inference: nanoseconds in the queue, for decoding, for the model, for encoding; `size` of its body."""
         stats = self.statistics
         with self._counting:
-            self._time(sum(durations[1:]), size)
+            self._time(sum(durations[1:]), size, success=success)
             if not success:
                 stats.fail.add(sum(durations))
                 return

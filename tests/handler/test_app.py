@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import json
 import logging
 import subprocess
@@ -94,7 +95,7 @@ def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
 
 
 def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A larger body does."""
+    """A larger body does, and a compressed one, whose size says nothing."""
     monkeypatch.setattr("handler.slots.QUICK_NS", 10**12)
     for _ in range(QUICK_RUNS + 1):
         assert ask(app, "POST", INFER, BODY)[0] == 200
@@ -110,6 +111,8 @@ def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pyt
     assert changed == []
     assert ask(app, "POST", INFER, BODY + b" " * 20_000)[0] == 200
     assert len(changed) == 1
+    assert ask(app, "POST", INFER, gzip.compress(BODY), headers=[(b"content-encoding", b"gzip")])[0] == 200
+    assert len(changed) == 2
 
 
 def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:

@@ -330,6 +330,9 @@ def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(repository:
     models, ref = registry(repository), ModelRef("m")
     assert not models.is_quick(ref, 0)
     models.get(ref)
+    for _ in range(slots.QUICK_RUNS):  # refusals prove nothing
+        models.record(ref, (0, 1000), 100, success=False)
+    assert not models.is_quick(ref, 100)
 
     def run(times: int, ns: int = 1000, size: int = 100) -> bool:
         for _ in range(times):
