@@ -49,9 +49,13 @@ class Store:
 
 
 def answers(client: Any) -> bool:
-    """Tell whether all of Swift's servers work: reading the account goes through the proxy to those behind it."""
+    """Tell whether all of Swift's servers work: a bucket and an object need each, and they start side by side."""
     with contextlib.suppress(BotoCoreError, ClientError):
-        return bool(client.list_buckets())
+        client.create_bucket(Bucket="probe")
+        client.put_object(Bucket="probe", Key="probe", Body=b"")
+        client.delete_object(Bucket="probe", Key="probe")
+        client.delete_bucket(Bucket="probe")
+        return True
     return False
 
 
