@@ -5,7 +5,8 @@ for JSON tensors orjson and numpy, in this process (no HTTP, no validation) and 
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ STEADY = {"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "33554
 
 @dataclass(frozen=True)
 class Case:
-    """One request. `columns`: of the answer, for the control that computes one."""
+    """One request. `columns`: of the answer, for the control that computes one; `path`: with {} for the model."""
 
     name: str
     model: str
@@ -37,6 +38,7 @@ class Case:
     times: int
     header_length: int = 0
     bar: float | None = None
+    path: str = "/v2/models/{}/infer"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -44,7 +46,7 @@ class Case:
 
     @property
     def wire(self) -> bytes:
-        return client.request(f"/v2/models/{self.model}/infer", self.body, self.headers)
+        return client.request(self.path.format(self.model), self.body, self.headers)
 
 
 def json_case(model: str, shape: tuple[int, ...], columns: int, times: int, bar: float | None = None) -> Case:
@@ -132,19 +134,26 @@ def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> 
     return row(f"{case.name}, 8 connections", taken["ours"], taken["control"], "ms/answer")
 
 
-def main(*, quick: bool = False) -> list[Row]:
-    rounds, duration = (3, 0.3) if quick else (9, 1.0)
-    rows: list[Row] = []
+@contextmanager
+def servers() -> Iterator[tuple[int, int]]:
+    """The ports of ours, with the models of `repository` loaded, and of the control."""
     with tempfile.TemporaryDirectory() as folder:
         repository.make(Path(folder))
         environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
         with uvicorn("handler.asgi:app", environ) as ours, uvicorn("benchmarks.control:app", STEADY) as bare:
-            rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY)]
-            for case in JSON_CASES:
-                rows += against_orjson(case, ours, bare, rounds)
-            rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
-            for case in (TINY, IMAGE_BINARY, *JSON_CASES):
-                rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
+            yield ours, bare
+
+
+def main(*, quick: bool = False) -> list[Row]:
+    rounds, duration = (3, 0.3) if quick else (9, 1.0)
+    rows: list[Row] = []
+    with servers() as (ours, bare):
+        rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY)]
+        for case in JSON_CASES:
+            rows += against_orjson(case, ours, bare, rounds)
+        rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
+        for case in (TINY, IMAGE_BINARY, *JSON_CASES):
+            rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
     print(table("Requests on uvicorn: ours against a bare echo of the same bytes, and against orjson + numpy", rows))
     return rows
 

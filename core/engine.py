@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from core import operations as ops
 from core.classification import classify
 from core.errors import InvalidInput, shown
-from core.ports import Models
+from core.explanation import explain as explanations_of
+from core.ports import Model, Models
 from core.tensor import Tensor, TensorSpec, from_raw
 
 
@@ -19,11 +20,36 @@ def execute(operation: ops.Operation, models: Models) -> Any:
     return MEANINGS[type(operation)](operation, models)
 
 
+def settled(operation: ops.Deferred, models: Models) -> tuple[ops.Infer | ops.Explain, Callable[[Any], Any]]:
+    """The operation in tensors, of the very version that told how, and the way to phrase its result."""
+    return operation.decode(models.get(operation.ref).spec)
+
+
 def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
     model = models.get(operation.ref)
-    spec = model.spec
+    return _inferred(operation, model, _inputs(operation, model.spec))
+
+
+def _explain(operation: ops.Explain, models: Models) -> ops.ExplainResult:
+    question = operation.infer
+    model = models.get(question.ref)
+    inputs = _inputs(question, model.spec)
+    explanations = explanations_of(model, inputs, question.parameters)
+    return ops.ExplainResult(_inferred(question, model, inputs), explanations)
+
+
+def _deferred(operation: ops.Deferred, models: Models) -> Any:
+    decoded, phrase = settled(operation, models)
+    return phrase(execute(decoded, models))
+
+
+def _inputs(operation: ops.Infer, spec: ops.ModelSpec) -> dict[str, Tensor]:
     tensors = operation.inputs if operation.raw is None else (_raw_input(operation.raw, spec),)
-    inputs = _checked_inputs(tensors, spec)
+    return _checked_inputs(tensors, spec, operation.outputs)
+
+
+def _inferred(operation: ops.Infer, model: Model, inputs: dict[str, Tensor]) -> ops.InferResult:
+    spec = model.spec
     outputs = model.predict(inputs, _checked_outputs(operation.outputs, spec), operation.parameters)
     if any(output.classes for output in operation.outputs):
         outputs = _classified(outputs, operation.outputs, spec)
@@ -54,20 +80,39 @@ def _shape_text(spec: TensorSpec) -> str:
     return "of any rank" if spec.shape is None else str(list(spec.shape))
 
 
-def _checked_inputs(tensors: Sequence[Tensor], spec: ops.ModelSpec) -> dict[str, Tensor]:
+def _checked_inputs(
+    tensors: Sequence[Tensor], spec: ops.ModelSpec, wanted: Sequence[ops.RequestedOutput]
+) -> dict[str, Tensor]:
     given = {tensor.name: tensor for tensor in tensors}
     if len(given) != len(tensors):
         raise InvalidInput(f"input {shown(_twice([tensor.name for tensor in tensors]))} is given twice")
     if spec.inputs is None:
         return given
-    if len(given) != len(spec.inputs):
+    missing = [expected for expected in spec.inputs if expected.name not in given]
+    if len(given) + len(missing) != len(spec.inputs) or (missing and not _dispensable(missing, given, wanted, spec)):
         raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
     for expected in spec.inputs:
         tensor = given.get(expected.name)
-        if tensor is None:
-            raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
-        _check_input(tensor, expected)
+        if tensor is not None:
+            _check_input(tensor, expected)
     return given
+
+
+def _dispensable(
+    missing: Iterable[TensorSpec],
+    given: Mapping[str, Tensor],
+    wanted: Sequence[ops.RequestedOutput],
+    spec: ops.ModelSpec,
+) -> bool:
+    """Whether one of the signatures makes what is wanted of what is given: anything else would be made of nothing."""
+    if not all(expected.optional for expected in missing):
+        return False
+    names = [output.name for output in wanted or spec.outputs or ()]
+    return any(
+        {binding.spec.name for binding in (signature.inputs or {}).values()} <= given.keys()
+        and {binding.spec.name for binding in signature.outputs.values()}.issuperset(names)
+        for signature in spec.signatures.values()
+    )
 
 
 def _wrong_names(given: Iterable[str], known: Sequence[str], spec: ops.ModelSpec) -> InvalidInput:
@@ -138,8 +183,11 @@ MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
     ops.RepositoryIndex: _index,
     ops.ModelReady: lambda operation, models: models.readiness(operation.ref),
     ops.ModelMetadata: lambda operation, models: models.describe(operation.ref),
+    ops.ModelStatus: lambda operation, models: models.status(operation.ref),
     ops.ModelStatistics: lambda operation, models: models.statistics(operation.ref),
     ops.Load: _load,
     ops.Unload: _unload,
     ops.Infer: infer,
+    ops.Explain: _explain,
+    ops.Deferred: _deferred,
 }

@@ -2,6 +2,7 @@
 
     ServingError
     |-- InvalidInput        INVALID_ARGUMENT     the client's mistake
+    |   `-- UnknownLabel    INVALID_ARGUMENT     a version's label that the model's settings do not have
     |-- TooLarge            RESOURCE_EXHAUSTED   more bytes than this server or its platform carries
     |-- ModelNotFound       NOT_FOUND
     |-- VersionNotFound     NOT_FOUND
@@ -42,7 +43,11 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str | bytes | list | tuple):
         value = value[:limit]  # repr of a million elements, to keep 256 characters of it, is work a client could order
-    text = " ".join(repr(value).removeprefix("b").split())  # no client wrote Python's b of bytes
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"{type(value).__name__} nested too deeply to be shown"
+    text = " ".join(text.removeprefix("b").split())  # no client wrote Python's b of bytes
     return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
 
 
@@ -63,6 +68,10 @@ class InvalidInput(ServingError):
     fault = Fault.INVALID_ARGUMENT
 
 
+class UnknownLabel(InvalidInput):
+    pass
+
+
 class TooLarge(ServingError):
     fault = Fault.RESOURCE_EXHAUSTED
 
@@ -72,7 +81,13 @@ class ModelNotFound(ServingError):
 
 
 class VersionNotFound(ServingError):
+    """`version`: the number that is not there, which a label may have stood for."""
+
     fault = Fault.NOT_FOUND
+
+    def __init__(self, message: str, version: str = "") -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class ModelNotLoadable(ServingError):

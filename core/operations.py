@@ -4,12 +4,16 @@ Whatever travels is a NamedTuple: a frozen dataclass takes ten times as long to 
 half of what this project adds to a cold start.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
+from core.errors import Fault
+from core.signature import NONE, Signatures
 from core.tensor import Tensor, TensorSpec
 
 
@@ -22,10 +26,16 @@ class State(StrEnum):
 
 
 class ModelRef(NamedTuple):
-    """`version`: as the client wrote it; None is the server's choice (the highest number)."""
+    """`version`: as the client wrote it; None is the server's choice (the highest number).
+
+    `label`: instead of a version, what the model's settings call one. `zero_is_newest`: version 0 means the highest
+    number, unless there is a version 0.
+    """
 
     name: str
     version: str | None = None
+    label: str | None = None
+    zero_is_newest: bool = False
 
 
 class ServerLive(NamedTuple):
@@ -53,6 +63,12 @@ class ModelReady(NamedTuple):
 
 
 class ModelMetadata(NamedTuple):
+    ref: ModelRef
+
+
+class ModelStatus(NamedTuple):
+    """How it stands with the versions that `ref` names: all without a version and a label."""
+
     ref: ModelRef
 
 
@@ -87,6 +103,22 @@ class Infer(NamedTuple):
     raw: bytes | memoryview | None = None
 
 
+class Explain(NamedTuple):
+    """The inference of `infer`, and how much each element of its inputs weighed in it."""
+
+    infer: Infer
+
+
+class Deferred(NamedTuple):
+    """A question in words that only the model's spec makes tensors of.
+
+    `decode`: the operation, which is no Deferred, and the way to phrase its result.
+    """
+
+    ref: ModelRef
+    decode: "Callable[[ModelSpec], tuple[Infer | Explain, Callable[[Any], Any]]]"
+
+
 Operation = (
     ServerLive
     | ServerReady
@@ -95,10 +127,13 @@ Operation = (
     | RepositoryIndex
     | ModelReady
     | ModelMetadata
+    | ModelStatus
     | ModelStatistics
     | Load
     | Unload
     | Infer
+    | Explain
+    | Deferred
 )
 
 
@@ -113,6 +148,21 @@ class ServerInfo(NamedTuple):
     version: str
 
 
+class Explainer(NamedTuple):
+    """Shapley values, against a background: input name -> its rows, [rows, ...], of the input's own type.
+
+    `budget`: coalitions of features to evaluate for an example. `output`, `target`: what is explained, None for the
+    rule that core.explanation states. `feature_names`: input name -> a name for each of its elements, or nothing.
+    """
+
+    background: Mapping[str, NDArray[Any]]
+    budget: int = 2048
+    seed: int = 0
+    output: str | None = None
+    target: int | None = None
+    feature_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
 class ModelSpec(NamedTuple):
     """What is known of one loaded version. `inputs`, `outputs` None: it does not say, and anything goes."""
 
@@ -122,6 +172,12 @@ class ModelSpec(NamedTuple):
     inputs: tuple[TensorSpec, ...] | None
     outputs: tuple[TensorSpec, ...] | None
     max_batch_size: int = 0
+    signatures: Signatures = NONE
+    """Of TensorFlow Serving's clients; none where the model does not say its inputs and outputs."""
+    v1_dialect: str | None = None
+    """What the settings pin for /v1: see core.dialects.v1_union."""
+    explainer: Explainer | None = None
+    """What explains its answers, unless it does so itself."""
 
 
 class ModelInfo(NamedTuple):
@@ -132,10 +188,23 @@ class ModelInfo(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
+    """`fault`: why it is not loaded, where it was tried. `fresh`: it was not tried yet."""
+
     name: str
     version: str
     state: State
     reason: str = ""
+    fault: Fault | None = None
+    fresh: bool = False
+
+
+class StatusResult(NamedTuple):
+    """`versions`: ascending; none if there is no such model, or no version `missing`. `ready`: what would answer is."""
+
+    versions: tuple[IndexEntry, ...]
+    ready: bool = False
+    missing: str = ""
+    v1_dialect: str | None = None
 
 
 @dataclass(slots=True)
@@ -170,3 +239,10 @@ class InferResult(NamedTuple):
     model_name: str
     model_version: str
     outputs: tuple[Tensor, ...]
+
+
+class ExplainResult(NamedTuple):
+    """`explanations`: one per example, members as JSON takes them (numpy arrays among them)."""
+
+    inferred: InferResult
+    explanations: Sequence[Mapping[str, Any]]

@@ -1,9 +1,18 @@
 """What the core needs from outside."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from core.operations import IndexEntry, ModelInfo, ModelRef, ModelSpec, Readiness, ServerInfo, Statistics
+from core.operations import (
+    IndexEntry,
+    ModelInfo,
+    ModelRef,
+    ModelSpec,
+    Readiness,
+    ServerInfo,
+    Statistics,
+    StatusResult,
+)
 from core.tensor import Tensor
 
 
@@ -16,6 +25,11 @@ class Model(Protocol):
     @property
     def steady(self) -> bool:
         """Whether like requests take like times, and `predict` may be called in any thread, an event loop's too."""
+        ...
+
+    @property
+    def explain(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None:
+        """The model's own explanation of each example, None where it has none. Raises as `predict` does."""
         ...
 
     def predict(
@@ -47,6 +61,10 @@ class Models(Protocol):
         ...
 
     def describe(self, ref: ModelRef) -> ModelInfo: ...
+
+    def status(self, ref: ModelRef) -> StatusResult:
+        """Without loading. Raises UnknownLabel."""
+        ...
 
     def statistics(self, ref: ModelRef | None) -> Sequence[Statistics]: ...
 

@@ -23,6 +23,8 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...] | None
     labels: tuple[str, ...] = ()
     """Class labels, for an output of scores."""
+    optional: bool = False
+    """An input that some of the model's signatures do without."""
 
 
 class Tensor(NamedTuple):

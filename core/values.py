@@ -115,15 +115,15 @@ def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: st
             continue
     if datatype.is_float:
         return _doubles(flat, datatype, name)
-    odd = next((x for x in flat if not -(2**63) <= x < 2**64), min(flat))
-    raise _out_of_range(odd, datatype, name)
+    low, high = _range(datatype)
+    raise _out_of_range(next(x for x in flat if not low <= x <= high), datatype, name)
 
 
 def _doubles(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     try:
         return np.array(flat, np.float64)
     except OverflowError:
-        raise _out_of_range(max(flat, key=abs), datatype, name) from None
+        raise _out_of_range(max((x for x in flat if type(x) is int), key=abs), datatype, name) from None
 
 
 def _integral(value: float, datatype: DataType, name: str) -> int:

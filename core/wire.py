@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from core.compression import WINDOW_BITS, inflate
 from core.errors import Fault, InvalidInput, ServingError, TooLarge, shown
+from core.jsonio import NonFinite
 from core.operations import Operation
 
 Header = tuple[bytes, bytes]
@@ -70,10 +71,21 @@ def headers_of(error: ServingError) -> list[Header]:
 
 
 class Options(NamedTuple):
-    """What an operator may choose of the wire. `non_finite_null`: NaN and infinities as null instead of strings."""
+    """What an operator may choose of the wire.
+
+    `non_finite`: NaN and infinities in JSON answers: "token" as the protocol has them, "null", or "error".
+    `v1_dialect`: whose answer under /v1 where KServe's and TensorFlow Serving's differ: "auto", "tfs", "kserve".
+    """
 
     max_body_bytes: int = 64 * 1024 * 1024
-    non_finite_null: bool = False
+    non_finite: str = "token"
+    v1_dialect: str = "auto"
+
+    def tokens(self, own: NonFinite) -> NonFinite | None:
+        """How to write what JSON has no number for; `own`: the protocol's way. None: not at all."""
+        if self.non_finite == "token":
+            return own
+        return NonFinite.NULL if self.non_finite == "null" else None
 
 
 class HttpRequest(NamedTuple):
@@ -131,10 +143,12 @@ class Waits(Enum):
     NOTHING = auto()
     STORE = auto()
     MODEL = auto()
+    LONG = auto()
+    """For a model, and never as short as its inferences."""
 
 
 class Route(NamedTuple):
-    """`pattern`: segments between slashes; {name} takes any one segment."""
+    """`pattern`: segments between slashes; {name} takes any one segment, {name}:verb one that ends in :verb."""
 
     method: str
     pattern: str
@@ -144,22 +158,35 @@ class Route(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there."""
+    """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there.
+
+    `refuse`: takes the error, and the method and path of the request that it answers. `any_case`: fixed segments match
+    in lower and upper case. `root`: what GET / answers to clients that do not want HTML.
+    """
 
     name: str
     prefix: str
     routes: tuple[Route, ...]
-    refuse: Callable[[ServingError], HttpResponse]
+    refuse: Callable[[ServingError, str, str], HttpResponse]
+    any_case: bool = False
+    root: HttpResponse | None = None
+
+    def owns(self, path: str) -> bool:
+        start = path[: len(self.prefix) + 1]
+        return (start.lower() if self.any_case else start) in (self.prefix, self.prefix + "/")
 
 
 class Router:
     """Finds a dialect's route for a path. One trailing slash is as good as none; HEAD is as good as GET."""
 
-    def __init__(self, routes: Sequence[Route]) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         # By number of segments: a handful of candidates each, in the order of the table.
         self._routes: dict[int, list[tuple[list[str], Route]]] = {}
         self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
-        for route in routes:
+        self._any_case = dialect.any_case
+        # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
+        self._verbs = any("}:" in route.pattern for route in dialect.routes)
+        for route in dialect.routes:
             segments = route.pattern.strip("/").split("/")
             self._routes.setdefault(len(segments), []).append((segments, route))
 
@@ -173,11 +200,12 @@ class Router:
         return found
 
     def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        segments = path.removesuffix("/")[1:].split("/")
+        with_verb = self._verbs and ":" in path
+        segments = (path if with_verb else path.removesuffix("/"))[1:].split("/")
         wanted = "GET" if method == "HEAD" else method
         allowed: list[str] = []
         for pattern, route in self._routes.get(len(segments), ()):
-            values = _match(pattern, segments)
+            values = self._match(pattern, segments)
             if values is None:
                 continue
             if route.method == wanted:
@@ -187,15 +215,19 @@ class Router:
             raise RouteNotFound(f"there is nothing at {shown(path)}")
         raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
 
-
-def _match(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-    values = {}
-    for expected, segment in zip(pattern, segments, strict=True):
-        if expected[0] == "{" and segment:
-            values[expected[1:-1]] = segment
-        elif expected != segment:
-            return None
-    return values
+    def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+        values = {}
+        for expected, segment in zip(pattern, segments, strict=True):
+            if expected[0] != "{":
+                if expected != (segment.lower() if self._any_case else segment):
+                    return None
+                continue
+            name, _, verb = expected[1:].partition("}")
+            value = segment.removesuffix(verb)
+            if not value or (verb and value == segment) or (self._verbs and ":" in value):
+                return None
+            values[name] = value
+        return values
 
 
 def padding(headers: Mapping[bytes, bytes]) -> int:

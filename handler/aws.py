@@ -17,7 +17,8 @@ from mangum import Mangum
 from core.dialects import DIALECTS
 from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
-from handler.app import App, Receive, Scope, Send
+from handler.app import App, Scope, Send
+from handler.bodies import Receive
 from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from handler.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings
@@ -45,7 +46,7 @@ class Misconfigured:
     """Stands in for the application when the settings are wrong, and says so to every request in a protocol's shape."""
 
     def __init__(self, reason: str) -> None:
-        self._response = DIALECTS[0].refuse(ModelNotLoadable(f"this server is not configured: {reason}"))
+        self._response = DIALECTS[0].refuse(ModelNotLoadable(f"this server is not configured: {reason}"), "", "")
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 503, "headers": [*self._response.headers]})
@@ -103,7 +104,7 @@ class Function:
         try:
             normal, self._root = normalised(event, self._base_path)
         except ServingError as error:
-            return _plain(DIALECTS[0].refuse(error))
+            return _plain(DIALECTS[0].refuse(error, "", ""))
         response = self._mangum(normal, context)
         size = _document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
@@ -113,7 +114,9 @@ class Function:
                 TooLarge(
                     f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
                     "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
-                )
+                ),
+                "",
+                "",
             )
         )
 

@@ -6,13 +6,18 @@ The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parame
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from core.dtype import DATATYPES
-from core.errors import ModelNotLoadable, shown
+from core.errors import ModelNotLoadable
 from core.tensor import TensorSpec
+from handler import explainer_settings, signature_settings
+from handler.checked import Wrong, an_object, is_shape, number
+from handler.explainer_settings import ExplainerSettings
+from handler.signature_settings import SaidSignatures
 
-FILE = "model-settings.json"
+FILE: Final = "model-settings.json"
+V1_DIALECTS: Final = ("auto", "tfs", "kserve")
 
 
 class VersionPolicy(NamedTuple):
@@ -36,13 +41,16 @@ class ModelSettings(NamedTuple):
     inputs: tuple[TensorSpec, ...] | None = None
     outputs: tuple[TensorSpec, ...] | None = None
     version_policy: VersionPolicy = VersionPolicy()
-    labels: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """Output tensor -> class labels."""
+    version_labels: Mapping[str, int] = MappingProxyType({})
+    signatures: SaidSignatures | None = None
+    v1_dialect: str | None = None
+    explainer: ExplainerSettings | None = None
 
-
-class _Wrong(Exception):
-    def __init__(self, path: str, value: Any, expected: str) -> None:
-        super().__init__(f"{path} is {shown(value)}; expected {expected}")
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """Class labels of the signatures that have them, under the tensor that their scores come from."""
+        signatures = (self.signatures or {}).values()
+        return {said.outputs["scores"].tensor: said.class_labels for said in signatures if said.class_labels}
 
 
 def parse(model: str, *texts: bytes | None) -> ModelSettings:
@@ -50,9 +58,9 @@ def parse(model: str, *texts: bytes | None) -> ModelSettings:
     merged: dict[str, Any] = {}
     try:
         for text in texts:
-            merged |= {} if text is None else _object(_json(text), "the file")
+            merged |= {} if text is None else an_object(_json(text), "the file")
         return _settings(merged, model)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
 
 
@@ -60,16 +68,16 @@ def _json(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _Wrong("the file", text[:40], f"JSON ({str(error)[:80]})") from None
+        raise Wrong("the file", text[:40], f"JSON ({str(error)[:80]})") from None
 
 
 def _settings(members: dict[str, Any], model: str) -> ModelSettings:
     name = _optional(members, "name", str, "text")
     if name is not None and name != model:
-        raise _Wrong("name", name, f"the folder's name {model!r}, or nothing")
+        raise Wrong("name", name, f"the folder's name {model!r}, or nothing")
     batch = _optional(members, "max_batch_size", int, "a whole number") or 0
     if batch < 0:
-        raise _Wrong("max_batch_size", batch, "0 or more")
+        raise Wrong("max_batch_size", batch, "0 or more")
     return ModelSettings(
         platform=_optional(members, "platform", str, "text"),
         implementation=_optional(members, "implementation", str, "text"),
@@ -77,29 +85,26 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         inputs=_tensors(members, "inputs"),
         outputs=_tensors(members, "outputs"),
         version_policy=_version_policy(members.get("version_policy")),
-        labels=_labels(members.get("signatures")),
+        version_labels=_version_labels(members.get("version_labels")),
+        signatures=None if members.get("signatures") is None else signature_settings.parse(members["signatures"]),
+        v1_dialect=_v1_dialect(members.get("v1_dialect")),
+        explainer=explainer_settings.parse(members.get("explainer")),
     )
-
-
-def _object(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _Wrong(path, value, "an object")
-    return value
 
 
 def _optional(members: dict[str, Any], key: str, kind: type, expected: str) -> Any:
     value = members.get(key)
     if value is not None and type(value) is not kind:
-        raise _Wrong(key, value, expected)
+        raise Wrong(key, value, expected)
     return value
 
 
 def described(model: str, metadata: Any) -> tuple[tuple[TensorSpec, ...] | None, tuple[TensorSpec, ...] | None]:
     """The inputs and outputs that a python model's `metadata` tells. Raises ModelNotLoadable."""
     try:
-        members = _object(metadata, "metadata")
+        members = an_object(metadata, "metadata")
         return _tensors(members, "inputs"), _tensors(members, "outputs")
-    except _Wrong as wrong:
+    except Wrong as wrong:
         raise ModelNotLoadable(f"metadata of model {model!r}: {wrong}") from None
 
 
@@ -108,67 +113,50 @@ def _tensors(members: dict[str, Any], key: str) -> tuple[TensorSpec, ...] | None
     if value is None:
         return None
     if not isinstance(value, list):
-        raise _Wrong(key, value, "an array of tensors")
+        raise Wrong(key, value, "an array of tensors")
     tensors = tuple(_tensor(member, f"{key}[{index}]") for index, member in enumerate(value))
     return tensors or None  # MLServer writes [] for "not said"
 
 
 def _tensor(member: Any, path: str) -> TensorSpec:
-    members = _object(member, path)
+    members = an_object(member, path)
     name, datatype, shape = members.get("name"), members.get("datatype"), members.get("shape")
     if not isinstance(name, str):
-        raise _Wrong(f"{path}.name", name, "text")
+        raise Wrong(f"{path}.name", name, "text")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise _Wrong(f"{path}.datatype", datatype, f"one of {', '.join(DATATYPES)}")
-    if shape is not None and not _is_shape(shape):
-        raise _Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up, or null for any rank")
+        raise Wrong(f"{path}.datatype", datatype, f"one of {', '.join(DATATYPES)}")
+    if shape is not None and not is_shape(shape):
+        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up, or null for any rank")
     return TensorSpec(name, DATATYPES[datatype], None if shape is None else tuple(shape))
-
-
-def _is_shape(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size >= -1 for size in value)
 
 
 def _version_policy(value: Any) -> VersionPolicy:
     if value is None:
         return VersionPolicy()
-    policy = _object(value, "version_policy")
+    policy = an_object(value, "version_policy")
     if len(policy) != 1 or next(iter(policy)) not in ("latest", "all", "specific"):
-        raise _Wrong("version_policy", policy, "one of latest, all, specific")
+        raise Wrong("version_policy", policy, "one of latest, all, specific")
     kind, options = next(iter(policy.items()))
-    options = _object(options, f"version_policy.{kind}")
+    options = an_object(options, f"version_policy.{kind}")
     if kind == "all":
         return VersionPolicy(latest=None)
     if kind == "latest":
-        return VersionPolicy(latest=_number(options.get("num_versions", 1), "version_policy.latest.num_versions", 1))
+        return VersionPolicy(latest=number(options.get("num_versions", 1), "version_policy.latest.num_versions", 1))
     versions = options.get("versions")
     if not isinstance(versions, list) or not versions:
-        raise _Wrong("version_policy.specific.versions", versions, "an array of at least one version")
+        raise Wrong("version_policy.specific.versions", versions, "an array of at least one version")
     return VersionPolicy(
-        specific=tuple(_number(v, f"version_policy.specific.versions[{i}]", 0) for i, v in enumerate(versions))
+        specific=tuple(number(v, f"version_policy.specific.versions[{i}]", 0) for i, v in enumerate(versions))
     )
 
 
-def _number(value: Any, path: str, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise _Wrong(path, value, f"a whole number from {least} up")
-    return value
+def _version_labels(value: Any) -> dict[str, int]:
+    """Whether there is such a version shows when a request uses the label."""
+    members = {} if value is None else an_object(value, "version_labels")
+    return {label: number(version, f"version_labels.{label}", 0) for label, version in members.items()}
 
 
-def _labels(value: Any) -> dict[str, tuple[str, ...]]:
-    """Class labels of the signatures that have them, under the tensor that their scores come from."""
-    labels = {}
-    for name, member in _object(value, "signatures").items() if value is not None else ():
-        signature = _object(member, f"signatures.{name}")
-        texts = signature.get("class_labels")
-        if texts is None:
-            continue
-        path = f"signatures.{name}.class_labels"
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise _Wrong(path, texts, "an array of text")
-        scores = _object(signature.get("outputs"), f"signatures.{name}.outputs").get("scores")
-        target = scores.get("tensor") if isinstance(scores, dict) else scores
-        if not isinstance(target, str):
-            raise _Wrong(f"signatures.{name}.outputs.scores", scores, "the name of the output that the labels are of")
-        labels[target] = tuple(texts)
-    return labels
+def _v1_dialect(value: Any) -> str | None:
+    if value is not None and value not in V1_DIALECTS:
+        raise Wrong("v1_dialect", value, f"one of {', '.join(V1_DIALECTS)}")
+    return str(value) if value is not None else None

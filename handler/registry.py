@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from core import operations as ops
-from core.errors import ModelNotFound, ServingError, VersionNotFound, shown
+from core.errors import ModelNotFound, ServingError, UnknownLabel, VersionNotFound, shown
 from core.operations import ModelRef, State
 from core.ports import Model
 from handler.repository import VERSION, Repository
@@ -88,7 +88,7 @@ class Registry:
             yield ops.IndexEntry(name, "", State.UNAVAILABLE, error.message)
             return
         for slot in entry.versions.values():
-            yield ops.IndexEntry(name, str(slot.version.number), slot.state, slot.reason)
+            yield slot.entry
 
     def readiness(self, ref: ModelRef) -> ops.Readiness:
         if ref in self._ready:
@@ -104,6 +104,24 @@ class Registry:
     def describe(self, ref: ModelRef) -> ops.ModelInfo:
         spec = self.get(ref).spec
         return ops.ModelInfo(spec, tuple(str(number) for number in self._entry(ref.name).versions))
+
+    def status(self, ref: ModelRef) -> ops.StatusResult:
+        try:
+            wanted = self._slot(ref)
+            entry = self._entry(ref.name)
+        except ModelNotFound:
+            return ops.StatusResult(())
+        except VersionNotFound as error:
+            return ops.StatusResult((), missing=error.version)
+        except UnknownLabel:
+            raise
+        except ServingError as error:  # the store does not answer, or the settings are wrong
+            failed = ops.IndexEntry(ref.name, ref.version or "0", State.UNAVAILABLE, error.message, error.fault)
+            return ops.StatusResult((failed,))
+        every = ref.version is None and ref.label is None
+        slots = entry.versions.values() if every else (wanted,)
+        entries = tuple(slot.entry for slot in slots)
+        return ops.StatusResult(entries, wanted.model is not None, v1_dialect=entry.said.v1_dialect)
 
     def statistics(self, ref: ModelRef | None) -> Sequence[ops.Statistics]:
         if ref is None:
@@ -156,16 +174,25 @@ class Registry:
 
     def _slot(self, ref: ModelRef) -> Slot:
         entry = self._entry(ref.name)
-        if ref.version is None:
+        if ref.label is not None:
+            return self._labelled(entry, ref.name, ref.label)
+        if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in entry.versions):
             return entry.newest
         if not VERSION.fullmatch(ref.version) or str(int(ref.version)) != ref.version:
-            raise VersionNotFound(f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers")
+            text = f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers"
+            raise VersionNotFound(text, ref.version)
         # A version that is not known may have been published since.
         slot = entry.find(ref.version) or self._look(ref.name, int(ref.version)).find(ref.version)
         if slot is None:
             served = ", ".join(map(str, self._entry(ref.name).versions))
-            raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}")
+            raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}", ref.version)
         return slot
+
+    def _labelled(self, entry: Entry, name: str, label: str) -> Slot:
+        number = entry.said.version_labels.get(label)
+        if number is None:
+            raise UnknownLabel(f"Unrecognized servable version label: {label[:256]}")
+        return self._slot(ModelRef(name, str(number)))
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
@@ -215,8 +242,11 @@ class Registry:
         raise Pending(future, final=final)
 
     def _obtain(self, ref: ModelRef) -> Model:
-        model = self._slot(ref).obtain(self._repository, self._settings)
+        slot = self._slot(ref)
+        model = slot.obtain(self._repository, self._settings)
         self._publish(ref.name)
+        with self._lock:
+            self._ready[ref] = slot  # under the client's own way of naming it, too
         return model
 
     def _reload(self, name: str) -> None:
@@ -236,3 +266,7 @@ class Registry:
             newest = self._entries[name].newest
             if newest.model is not None:
                 self._ready[ModelRef(name)] = newest
+            for label, number in self._entries[name].said.version_labels.items():
+                labelled = slots.get(number)
+                if labelled is not None and labelled.model is not None:
+                    self._ready[ModelRef(name, None, label)] = labelled

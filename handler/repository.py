@@ -28,11 +28,12 @@ class Version(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A model as the store has it now. `versions`: served ones, ascending; never empty."""
+    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its settings, read."""
 
     name: str
     versions: tuple[Version, ...]
     settings: bytes | None
+    said: ModelSettings = ModelSettings()
 
 
 class Repository:
@@ -62,26 +63,25 @@ class Repository:
         versions = _versions(files)
         if not versions:
             raise ModelNotLoadable(f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx")
-        policy = model_settings.parse(name, text).version_policy
-        served = policy.choose(sorted(versions))
+        said = model_settings.parse(name, text)
+        served = said.version_policy.choose(sorted(versions))
         if not served:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
-        return Listing(name, tuple(versions[number] for number in served), text)
+        return Listing(name, tuple(versions[number] for number in served), text, said)
 
     def _look_blind(self, name: str, wanted: int | None) -> Listing:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
         text = self._store.read(name, model_settings.FILE)
-        policy = model_settings.parse(name, text).version_policy
-        numbers = set(policy.specific) or ({wanted} if wanted is not None else set())
+        said = model_settings.parse(name, text)
+        numbers = set(said.version_policy.specific) or ({wanted} if wanted is not None else set())
         if not numbers:
             raise ModelUnavailable(
                 f"model {name!r} is missing or forbidden: the store may not be listed. Grant s3:ListBucket, "
                 "name a version in the request, or set version_policy.specific in its settings"
             )
         marker = next(iter(BACKENDS.values())).marker
-        return Listing(
-            name, tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers)), text
-        )
+        versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
+        return Listing(name, versions, text, said)
 
     def settings(self, listing: Listing, version: Version) -> ModelSettings:
         """The model's settings with the version's own keys over them."""

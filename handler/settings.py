@@ -66,7 +66,8 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
     Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
     Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
-    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("string", "null"), "string", 'how NaN and infinities stand in JSON answers: `string` ("NaN", "Infinity") or `null`'),
+    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities stand in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
+    Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "whose answers `/v1` gives where KServe's and TensorFlow Serving's differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
     Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
     Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
@@ -87,6 +88,7 @@ class Settings(NamedTuple):
     allow_code: bool
     max_body_bytes: int
     non_finite: str
+    v1_dialect: str
     threads: int
     queue: int
     cache: Path

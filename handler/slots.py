@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from core.errors import ModelFailed, ServingError
-from core.operations import State, Statistics
+from core.operations import IndexEntry, State, Statistics
 from core.ports import Model
 from handler import backends
 from handler.backends import Source
+from handler.model_settings import ModelSettings
 from handler.repository import Listing, Repository, Version
 from handler.settings import Settings
 from handler.stores import Folder
@@ -24,6 +25,7 @@ MOST_QUICK_RUNS: Final = 64
 """Runs that count. A request that takes longer halves them: one hiccup of the machine is forgiven, a habit is not."""
 SLOW_NS: Final = 50_000_000
 """One request of so many nanoseconds, and it is never called quick again."""
+NOT_YET: Final = "not loaded yet"
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds between two tries of a load that fails: doubling, so that a broken model costs its callers little."""
@@ -37,7 +39,7 @@ class Slot:
     version: Version
     statistics: Statistics
     state: State = State.UNAVAILABLE
-    reason: str = "not loaded yet"
+    reason: str = NOT_YET
     model: Model | None = None
     load_seconds: float = 0.0
     _folder: Folder | None = None
@@ -53,6 +55,18 @@ class Slot:
     @property
     def name(self) -> str:
         return self.listing.name
+
+    @property
+    def entry(self) -> IndexEntry:
+        failure = self._failure
+        return IndexEntry(
+            self.name,
+            str(self.version.number),
+            self.state,
+            self.reason,
+            None if failure is None or self.state is not State.UNAVAILABLE else failure.fault,
+            self.reason is NOT_YET,
+        )
 
     def obtain(self, repository: Repository, settings: Settings) -> Model:
         """The model, loaded if it was not; a recent failure is raised again instead of being tried again."""
@@ -155,6 +169,7 @@ class Entry(NamedTuple):
     """A model as its files were last listed. `versions`: by number, ascending; never empty."""
 
     versions: dict[int, Slot]
+    said: ModelSettings
 
     @classmethod
     def of(cls, listing: Listing, known: "Entry | None") -> "Entry":
@@ -166,7 +181,7 @@ class Entry(NamedTuple):
                 slot = Slot(listing, version, Statistics(listing.name, str(version.number)))
             slot.relist(listing, version)
             slots[version.number] = slot
-        return cls(slots)
+        return cls(slots, listing.said)
 
     @property
     def newest(self) -> Slot:

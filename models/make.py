@@ -44,7 +44,8 @@ def strings() -> ModelProto:
 def iris() -> ModelProto:
     """Logistic regression on Fisher's iris: x FP32 [-1, 4] -> label INT64 [-1], probabilities FP32 [-1, 3]."""
     features, classes = load_iris(return_X_y=True)
-    regression = LogisticRegression(max_iter=1000).fit(features, classes)
+    # To its very optimum, which every version of scikit-learn finds; where a solver stops before it is its own matter.
+    regression = LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=1000).fit(features, classes)
     regression.coef_ = np.round(regression.coef_, 3)
     regression.intercept_ = np.round(regression.intercept_, 3)
     converted = convert_sklearn(
@@ -74,6 +75,18 @@ def finish(graph: GraphProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="dragoman")
 
 
+HALF_PLUS_THREE_SETTINGS = {
+    "name": "half_plus_three",
+    "signatures": {
+        "serving_default": {"inputs": {"x": "x"}, "outputs": {"y": "y"}},
+        "tensorflow/serving/regress": {
+            "method": "regress",
+            "inputs": {"x": {"tensor": "x", "shape": [1]}},
+            "outputs": {"outputs": "y"},
+        },
+    },
+    "version_labels": {"stable": 123},
+}
 IRIS_SETTINGS = {
     "name": "iris",
     "signatures": {
@@ -84,6 +97,11 @@ IRIS_SETTINGS = {
             "class_labels": ["setosa", "versicolor", "virginica"],
             "description": "Fisher's irises from sepal length and width, petal length and width in cm",
         }
+    },
+    "version_labels": {"stable": 1},
+    "explainer": {
+        "background": load_iris().data[::15].tolist(),
+        "feature_names": ["sepal length", "sepal width", "petal length", "petal width"],
     },
 }
 
@@ -98,8 +116,9 @@ def make(root: Path) -> None:
         folder = root / place
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
-    settings = json.dumps(IRIS_SETTINGS, indent=2) + "\n"
-    (root / "iris" / "model-settings.json").write_text(settings, encoding="utf-8")
+    for name, settings in (("half_plus_three", HALF_PLUS_THREE_SETTINGS), ("iris", IRIS_SETTINGS)):
+        text = json.dumps(settings, indent=2) + "\n"
+        (root / name / "model-settings.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

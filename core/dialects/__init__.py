@@ -2,7 +2,8 @@
 
 from typing import Final
 
+from core.dialects.v1 import V1
 from core.dialects.v2 import V2
 from core.wire import Dialect
 
-DIALECTS: Final[tuple[Dialect, ...]] = (V2,)
+DIALECTS: Final[tuple[Dialect, ...]] = (V2, V1)

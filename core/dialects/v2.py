@@ -26,7 +26,7 @@ def answer(value: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
 
 
-def refuse(error: ServingError) -> HttpResponse:
+def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
     """Every failure of this protocol: {"error": text}."""
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": error.message}),))
 
@@ -107,8 +107,11 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
     # The protocol has no word for "any rank"; the parameter says that [-1] is not to be taken as rank 1.
     shape = [-1] if spec.shape is None else list(spec.shape)
-    described = {"name": spec.name, "datatype": spec.datatype.name, "shape": shape}
-    return {**described, "parameters": {"any_rank": True}} if spec.shape is None else described
+    told: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype.name, "shape": shape}
+    parameters = {
+        name: True for name, told_so in (("any_rank", spec.shape is None), ("optional", spec.optional)) if told_so
+    }
+    return {**told, "parameters": parameters} if parameters else told
 
 
 def _config(call: Call) -> tuple[ops.Operation, Reply]:

@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple
 from core import jsonio
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.errors import InvalidInput, shown
+from core.jsonio import NonFinite
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
+from core.phrasing import numeric
 from core.tensor import Tensor, checked_shape, from_raw, to_raw
 from core.values import Inexact, from_values
 from core.wire import JSON, Call, Header, HttpResponse, Part, Reply, integer_header
@@ -37,23 +39,23 @@ REQUEST: Final = _What("the request", "")
 def decode(call: Call) -> tuple[Infer, Reply]:
     """Raises InvalidInput that names the member."""
     request = call.request
-    null = request.options.non_finite_null
+    non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ModelRef(call.path["model"], call.path.get("version"))
     body = request.content()
     length = integer_header(request, HEADER_LENGTH)
     if length == 0:
-        return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, null=null).phrase
+        return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
     if length is not None and length > len(body):
         raise InvalidInput(f"{HEADER_LENGTH.decode()} is {length}, but the body has {len(body)} bytes")
     view = memoryview(body)
     head, binary = (body, view[:0]) if length in (None, len(body)) else (view[:length], view[length:])
     try:
-        return _from_members(jsonio.loads(head, ARRAYS), binary, model, null=null)
+        return _from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
     except Inexact:
-        return _from_members(jsonio.loads_exact(head), binary, model, null=null)
+        return _from_members(jsonio.loads_exact(head), binary, model, non_finite)
 
 
-def _from_members(body: Any, binary: memoryview, model: ModelRef, *, null: bool) -> tuple[Infer, Reply]:
+def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: NonFinite | None) -> tuple[Infer, Reply]:
     if not isinstance(body, dict):
         raise InvalidInput(f"the body is {shown(body)}; expected an object with 'inputs'")
     request_id = body.get("id")
@@ -63,7 +65,7 @@ def _from_members(body: Any, binary: memoryview, model: ModelRef, *, null: bool)
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = _outputs(body)
     all_binary = _flag(parameters, "binary_data_output", REQUEST)
-    phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), null=null)
+    phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
     return Infer(model, inputs, outputs, parameters), phrasing.phrase
 
 
@@ -186,13 +188,15 @@ def _classes(parameters: Mapping[str, Any], what: "_What") -> int:
 class _Phrasing:
     """How one request wants its answer: the id to echo, and which outputs as binary."""
 
-    __slots__ = ("all_binary", "null", "request_id", "wishes")
+    __slots__ = ("all_binary", "non_finite", "request_id", "wishes")
 
-    def __init__(self, request_id: str | None, wishes: Mapping[str, bool], *, all_binary: bool, null: bool) -> None:
+    def __init__(
+        self, request_id: str | None, wishes: Mapping[str, bool], *, all_binary: bool, non_finite: NonFinite | None
+    ) -> None:
         self.request_id = request_id
         self.all_binary = all_binary
         self.wishes = wishes
-        self.null = null
+        self.non_finite = non_finite
 
     def phrase(self, result: InferResult) -> HttpResponse:
         parts: list[Part] = []
@@ -225,7 +229,7 @@ class _Phrasing:
         if tensor.datatype is BF16:
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
         if tensor.datatype is not BYTES:
-            return jsonio.numbers(tensor.array, as_null=self.null)
+            return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
             return [element.decode() for element in tensor.array.flat]
         except UnicodeDecodeError:

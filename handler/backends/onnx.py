@@ -15,6 +15,7 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source
 from handler.backends.onnx_file import MalformedFile, Value, signature
+from handler.backends.spec import model_spec
 from handler.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -71,13 +72,15 @@ def _reason(error: Exception, source: Source) -> str:
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:
     settings = source.settings
-    return ModelSpec(
-        source.name,
-        source.version,
-        settings.platform or PLATFORM,
+    bound = {
+        binding.tensor for said in (settings.signatures or {}).values() for binding in (said.inputs or {}).values()
+    }
+    inputs = [value for value in inputs if not value.optional or value.name in bound]
+    return model_spec(
+        source,
+        PLATFORM,
         _tensors("input", inputs, settings.inputs, settings.labels),
         _tensors("output", outputs, settings.outputs, settings.labels),
-        settings.max_batch_size,
     )
 
 
@@ -99,7 +102,7 @@ def _tensors(
                 f"{role} {value.name!r} is {datatype.name} in model.onnx, {override.datatype.name} in its settings"
             )
         shape = value.shape if override is None else override.shape
-        specs.append(TensorSpec(value.name, datatype, shape, labels.get(value.name, ())))
+        specs.append(TensorSpec(value.name, datatype, shape, labels.get(value.name, ()), value.optional))
     if overrides:
         raise ModelNotLoadable(f"the settings describe {role} {next(iter(overrides))!r}, which is not in model.onnx")
     return tuple(specs)
@@ -107,6 +110,7 @@ def _tensors(
 
 class OnnxModel:
     steady = True
+    explain = None
 
     def __init__(self, spec: ModelSpec, session: Any, runtime: Any) -> None:
         self.spec = spec

@@ -28,10 +28,12 @@ class Value(NamedTuple):
     kind: str
     element: int
     shape: tuple[int, ...] | None
+    optional: bool = False
+    """An initializer stands for it where nothing is sent; older files (IR 3) list their weights in this way."""
 
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:
-    """The graph's inputs without its initializers, and its outputs. Raises MalformedFile, OSError."""
+    """The graph's inputs, and its outputs. Raises MalformedFile, OSError."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             raise MalformedFile("the file is empty")
@@ -59,7 +61,7 @@ def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
             inputs.append(_value(member))
         elif number == OUTPUT:
             outputs.append(_value(member))
-    return [value for value in inputs if value.name not in initializers], outputs
+    return [value._replace(optional=value.name in initializers) for value in inputs], outputs
 
 
 def _value(view: memoryview) -> Value:

@@ -5,6 +5,11 @@
 BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. What the model takes and gives may
 stand in its settings' `inputs` and `outputs`, or in a module variable `metadata` of the same form; requests are checked
 against what is said there, and metadata shows it.
+
+    def explain(inputs: dict[str, ndarray], parameters: dict) -> ndarray | dict[str, ndarray] | list[dict]
+
+may stand beside it. An array is each example's "importance_scores" along its first axis, arrays in a dict are as many
+members of each explanation; a list holds the explanations themselves, whose members are what JSON can carry.
 """
 
 import asyncio
@@ -25,6 +30,7 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler import model_settings
 from handler.backends import Source
+from handler.backends.spec import model_spec
 from handler.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,14 +48,8 @@ def load(source: Source, settings: Settings) -> "PythonModel":
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
     inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None) or {})
     said = source.settings
-    spec = ModelSpec(
-        source.name,
-        source.version,
-        said.platform or "python",
-        said.inputs or inputs,
-        _labelled(said.outputs or outputs, said.labels),
-        said.max_batch_size,
-    )
+    outputs = _labelled(said.outputs or outputs, said.labels)
+    spec = model_spec(source, "python", said.inputs or inputs, outputs)
     return PythonModel(spec, module)
 
 
@@ -98,26 +98,56 @@ class PythonModel:
         self.spec = spec
         self.module = module
         self._datatypes = {output.name: output.datatype for output in spec.outputs or ()}
+        self.explain = self._explain if callable(getattr(module, "explain", None)) else None
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
     ) -> list[Tensor]:
+        answered = self._call(self.module.predict, inputs, parameters)
+        if not isinstance(answered, Mapping):
+            raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
+        return [self._output(name, answered) for name in outputs or answered]
+
+    def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        answered = self._call(self.module.explain, inputs, parameters)
+        if isinstance(answered, list | tuple) and all(isinstance(member, Mapping) for member in answered):
+            return list(answered)
+        members = answered if isinstance(answered, Mapping) else {"importance_scores": answered}
+        arrays = {str(name): self._members(str(name), member) for name, member in members.items()}
+        if len({len(array) for array in arrays.values()}) != 1:
+            counts = {name: len(array) for name, array in arrays.items()}
+            raise self._wrong(f"explain returned members of unequal length: {shown(counts)}")
+        return [dict(zip(arrays, values, strict=True)) for values in zip(*arrays.values(), strict=True)]
+
+    def _members(self, name: str, value: Any) -> Sequence[Any]:
+        """One per example, each as JSON takes it: an array of numbers, a number, or lists of text."""
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # a ragged list
+            raise self._wrong(f"explain returned {name!r}, which is no array: {error}") from error
+        if not array.ndim or array.dtype.kind not in "biufU":
+            raise self._wrong(f"explain returned {name!r} of {shown(value)}, which is no array of numbers or text")
+        if array.dtype.kind != "U":
+            # Of long doubles and foreign byte orders JSON writers know nothing.
+            native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+            array = np.ascontiguousarray(array, native)
+        values: list[Any] = array.tolist() if array.dtype.kind == "U" or array.ndim == 1 else list(array)
+        return values
+
+    def _call(self, function: Callable[..., Any], inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> Any:
         # Arrays read from a request are views of its body and read-only: model code may well write into its inputs.
         arrays = {
             name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
             for name, tensor in inputs.items()
         }
         try:
-            answered = _beside_any_loop(lambda: self.module.predict(arrays, dict(parameters)))
+            return _beside_any_loop(lambda: function(arrays, dict(parameters)))
         except ServingError:
             raise
         except BaseException as error:
             log.exception("model %s version %s failed", self.spec.name, self.spec.version)
             text = " ".join(str(error).split())[:256]
             raise ModelFailed(f"model {self.spec.name!r} raised {type(error).__name__}: {text}") from error
-        if not isinstance(answered, Mapping):
-            raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
-        return [self._output(name, answered) for name in outputs or answered]
 
     def _output(self, name: str, answered: Mapping[str, Any]) -> Tensor:
         if name not in answered:

@@ -19,7 +19,7 @@ LONGEST_TEXT: Final = 2000
 """A value is quoted up to 256 characters; a text of some values and words stays below this."""
 
 INTERNALS: Final = re.compile(
-    r"Traceback|File \"|(?<!model)\.py\b|site-packages|pydantic|<class |object at|0x[0-9a-f]{6}"
+    r"Traceback|File \"|(?<!model)\.py\b|site-packages|pydantic|<class |object at 0x|0x[0-9a-f]{6}"
     r"|/tmp/|/root/|/home/|/usr/|/var/|/opt/"
 )
 

@@ -38,6 +38,7 @@ def test_the_files_are_what_the_script_makes(tmp_path: Path) -> None:
     made = files(tmp_path)
     assert sorted(made) == [
         "half_plus_three/123/model.onnx",
+        "half_plus_three/model-settings.json",
         "iris/1/model.onnx",
         "iris/model-settings.json",
         "strings/1/model.onnx",
@@ -89,7 +90,7 @@ def test_half_plus_three_takes_any_rank(wire: Wire, shape: tuple[int, ...]) -> N
 def test_iris_tells_irises_apart(wire: Wire) -> None:
     """As scikit-learn does, up to the rounding of the weights."""
     features, classes = load_iris(return_X_y=True)
-    regression = LogisticRegression(max_iter=1000).fit(features, classes)
+    regression = LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=1000).fit(features, classes)
     tensors = wire.infer("iris", json_input("x", "FP32", features.astype(np.float32))).tensors()
     assert tensors["label"].tolist() == regression.predict(features).tolist()
     assert np.allclose(tensors["probabilities"], regression.predict_proba(features), atol=0.005)

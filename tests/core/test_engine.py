@@ -12,9 +12,10 @@ from core import operations as ops
 from core.classification import classify
 from core.dtype import DATATYPES
 from core.engine import MEANINGS, execute
-from core.errors import InvalidInput
-from core.operations import Infer, ModelRef, ModelSpec, RequestedOutput
+from core.errors import InvalidInput, NotSupported
+from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec, RequestedOutput
 from core.tensor import Tensor, TensorSpec
+from tests.core.v1_samples import signature
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ class Echo:
     """Answers the array of input `a` under every output's name."""
 
     steady = True
+    explain: Any = None
 
     def __init__(self, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None) -> None:
         self.spec = ModelSpec("m", "1", "test", inputs, outputs)
@@ -192,3 +194,124 @@ def test_what_has_no_scores_is_not_classified(array: Any) -> None:
     """A scalar, text."""
     with pytest.raises(InvalidInput, match="cannot be classified"):
         classify(Tensor("y", BYTES if array.dtype == object else FP32, array), 1, ())
+
+
+class Everything:
+    """core.ports.Models that answer a question with its name and what was asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Any method of the port but index."""
+        return lambda *asked: (name, *asked)
+
+    def index(self) -> list[ops.IndexEntry]:
+        """One version of each state."""
+        return [ops.IndexEntry("m", str(number), state) for number, state in enumerate(ops.State)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer"),
+    [
+        (ops.ServerLive(), ops.Readiness(ready=True)),
+        (ops.ServerReady(), ("ready",)),
+        (ops.ServerMetadata(), ("server",)),
+        (ops.ListModels(), ("names",)),
+        (ops.ModelReady(REF), ("readiness", REF)),
+        (ops.ModelMetadata(REF), ("describe", REF)),
+        (ops.ModelStatus(REF), ("status", REF)),
+        (ops.ModelStatistics(REF), ("statistics", REF)),
+        (ops.ModelStatistics(None), ("statistics", None)),
+    ],
+)
+def test_a_question_about_models_is_put_to_them(operation: ops.Operation, answer: Any) -> None:
+    """That the process lives needs no asking."""
+    assert execute(operation, Everything()) == answer  # type: ignore[arg-type] # stands for the port
+
+
+def test_the_index_has_every_version_or_those_that_are_ready() -> None:
+    """As it is asked."""
+    entries = Everything().index()
+    assert execute(ops.RepositoryIndex(), Everything()) == entries  # type: ignore[arg-type] # stands for the port
+    ready = execute(ops.RepositoryIndex(ready_only=True), Everything())  # type: ignore[arg-type] # stands for the port
+    assert ready == [entry for entry in entries if entry.state is ops.State.READY]
+    assert len(ready) == 1
+
+
+def test_loading_and_unloading_have_no_result() -> None:
+    """That they did not fail is the answer."""
+    for operation in (ops.Load("m"), ops.Unload("m")):
+        assert execute(operation, Everything()) is None  # type: ignore[arg-type] # stands for the port
+
+
+class Explaining(Echo):
+    """Explains each example by its place, and keeps what it was asked."""
+
+    def explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """A member for each."""
+        self.explained = inputs, parameters
+        return [{"place": place} for place in range(len(inputs["a"].array))]
+
+
+def test_an_explanation_is_of_the_same_inputs_as_its_inference() -> None:
+    """Checked alike; the parameters reach both."""
+    model = Explaining((spec("a"),), (spec("y"), spec("z")))
+    infer = Infer(REF, (tensor("a", 2, 2),), (RequestedOutput("y"),), {"p": 1})
+    result = execute(Explain(infer), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+    assert result.explanations == [{"place": 0}, {"place": 1}]
+    assert [t.name for t in result.inferred.outputs] == ["y"]
+    assert (result.inferred.model_name, result.inferred.model_version) == ("m", "1")
+    assert list(model.explained[0]) == ["a"]
+    assert model.explained[1] == {"p": 1}
+    with pytest.raises(InvalidInput, match="input 'a' has shape"):
+        execute(Explain(Infer(REF, (tensor("a", 2),))), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+
+
+def test_what_no_model_explains_and_no_setting_is_not_supported() -> None:
+    """Before the model is asked for anything."""
+    model = Echo((spec("a"),), (spec("y"),))
+    with pytest.raises(NotSupported):
+        execute(Explain(Infer(REF, (tensor("a", 1, 2),))), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+    assert model.asked == ()
+
+
+def test_a_question_that_needs_the_models_spec_is_answered_in_its_own_words() -> None:
+    """Decoded once the model is there, then executed, then phrased."""
+    model, asked = Echo((spec("a"),), (spec("y"),)), []
+
+    def decode(told: ModelSpec) -> tuple[Infer, Any]:
+        asked.append(told)
+        assert told.inputs is not None
+        return Infer(REF, (tensor(told.inputs[0].name, 1, 2),)), lambda result: result.outputs[0].name
+
+    assert execute(Deferred(REF, decode), Shelf(model)) == "y"  # type: ignore[arg-type] # of the port, get alone
+    assert asked == [model.spec]
+
+
+def optional(*signatures: Any) -> Echo:
+    """A model of inputs a and b, of which b may be missing, and outputs y and z."""
+    model = Echo((spec("a"), spec("b")._replace(optional=True)), (spec("y"), spec("z")))
+    model.spec = model.spec._replace(signatures={str(n): s for n, s in enumerate(signatures)})
+    return model
+
+
+def test_an_input_that_a_signature_does_without_may_be_missing() -> None:
+    """Where that signature's outputs are wanted, and no others."""
+    model = optional(signature({"a": "a"}, {"y": "y"}), signature({"a": "a", "b": "b"}, {"z": "z"}))
+    only = (tensor("a", 1, 2),)
+    assert [t.name for t in run(Infer(REF, only, (RequestedOutput("y"),)), model).outputs] == ["y"]
+    both = run(Infer(REF, (*only, tensor("b", 1, 2)), (RequestedOutput("z"),)), model)
+    assert [t.name for t in both.outputs] == ["z"]
+    for outputs in ((RequestedOutput("z"),), (RequestedOutput("y"), RequestedOutput("z")), ()):
+        with pytest.raises(InvalidInput, match="needs input 'b', which is missing"):
+            run(Infer(REF, only, outputs), model)
+    with pytest.raises(InvalidInput, match="needs input 'a', which is missing"):
+        run(Infer(REF, (tensor("b", 1, 2),), (RequestedOutput("y"),)), model)
+    with pytest.raises(InvalidInput, match="has no input 'q'"):
+        run(Infer(REF, (*only, tensor("q", 1)), (RequestedOutput("y"),)), model)
+
+
+def test_a_signature_that_takes_anything_needs_nothing() -> None:
+    """Without signatures every input is needed."""
+    only = Infer(REF, (tensor("a", 1, 2),), (RequestedOutput("y"),))
+    assert len(run(only, optional(signature(None, {"y": "y"}))).outputs) == 1
+    with pytest.raises(InvalidInput, match="needs input 'b'"):
+        run(only, optional())

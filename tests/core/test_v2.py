@@ -48,7 +48,7 @@ def told(response: HttpResponse) -> Any:
 
 def ask(method: str, path: str, body: bytes = b"") -> tuple[Any, Any]:
     """The operation and the reply of a route."""
-    route, values = Router(V2.routes).find(method, path)
+    route, values = Router(V2).find(method, path)
     return route.decode(Call(HttpRequest(method, path, {}, body), values))
 
 
@@ -153,8 +153,8 @@ def test_what_json_cannot_carry_is_refused_with_the_remedy() -> None:
 
 def test_an_operator_may_want_null_for_what_is_not_finite() -> None:
     """Instead of the strings."""
-    for null, written in (False, "NaN"), (True, None):
-        _, reply = v2_infer.decode(post({"inputs": []}, non_finite_null=null))
+    for policy, written in ("token", "NaN"), ("null", None):
+        _, reply = v2_infer.decode(post({"inputs": []}, non_finite=policy))
         assert told(reply(result("FP32", [np.nan, 1])))["outputs"][0]["data"] == [written, 1.0]
 
 
@@ -224,3 +224,66 @@ def test_repository_calls_take_nothing_or_an_object() -> None:
     operation, reply = ask("POST", "/v2/repository/models/m/unload", b'{"parameters": {"unload_dependents": true}}')
     assert operation == ops.Unload("m")
     assert told(reply(None)) == {}
+
+
+def test_the_server_tells_its_name_and_extensions() -> None:
+    """And the names of its models."""
+    operation, reply = ask("GET", "/v2")
+    assert operation == ops.ServerMetadata()
+    body = told(reply(ops.ServerInfo("mine", "1.2")))
+    assert (body["name"], body["version"]) == ("mine", "1.2")
+    assert "binary_tensor_data" in body["extensions"]
+    operation, reply = ask("GET", "/v2/models")
+    assert operation == ops.ListModels()
+    assert told(reply(("a", "b"))) == {"models": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "ref"),
+    [
+        ("/v2/models/stats", None),
+        ("/v2/models/m/stats", ops.ModelRef("m")),
+        ("/v2/models/m/versions/2/stats", ops.ModelRef("m", "2")),
+    ],
+)
+def test_statistics_are_of_every_model_of_one_or_of_a_version(path: str, ref: ops.ModelRef | None) -> None:
+    """Each count with its nanoseconds."""
+    operation, reply = ask("GET", path)
+    assert operation == ops.ModelStatistics(ref)
+    numbers = ops.Statistics("m", "2", inference_count=3, last_inference_ms=5)
+    for place, counted in enumerate(("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")):
+        getattr(numbers, counted).add(10 * place)
+    (stats,) = told(reply([numbers]))["model_stats"]
+    assert (stats["name"], stats["version"], stats["inference_count"], stats["last_inference"]) == ("m", "2", 3, 5)
+    assert stats["inference_stats"]["success"] == {"count": 1, "ns": 0}
+    assert stats["inference_stats"]["compute_output"] == {"count": 1, "ns": 50}
+
+
+def test_the_index_tells_every_version_with_its_state() -> None:
+    """And the reason."""
+    _, reply = ask("POST", "/v2/repository/index")
+    entry = ops.IndexEntry("m", "1", ops.State.UNAVAILABLE, "why")
+    assert told(reply([entry])) == [{"name": "m", "version": "1", "state": "UNAVAILABLE", "reason": "why"}]
+
+
+def test_a_model_is_loaded_by_its_name() -> None:
+    """The answer is an empty object."""
+    operation, reply = ask("POST", "/v2/repository/models/m/load")
+    assert operation == ops.Load("m")
+    assert told(reply(None)) == {}
+
+
+def test_an_output_may_be_asked_for_as_its_classes() -> None:
+    """So many of them."""
+    outputs = [{"name": "y", "parameters": {"classification": 2}}, {"name": "z"}]
+    operation, _ = v2_infer.decode(post({"inputs": [], "outputs": outputs}))
+    assert operation.outputs == (ops.RequestedOutput("y", 2), ops.RequestedOutput("z"))
+
+
+def test_metadata_tells_which_inputs_may_be_missing() -> None:
+    """The protocol has no word for that either."""
+    inputs = (TensorSpec("x", DATATYPES["FP32"], None, optional=True), TensorSpec("y", DATATYPES["FP32"], (2,)))
+    _, reply = ask("GET", "/v2/models/m")
+    x, y = told(reply(ops.ModelInfo(ops.ModelSpec("m", "2", "p", inputs, ()), ("2",))))["inputs"]
+    assert x["parameters"] == {"any_rank": True, "optional": True}
+    assert "parameters" not in y

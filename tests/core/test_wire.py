@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from core.dialects import DIALECTS
-from core.errors import InvalidInput, ModelNotFound, ModelUnavailable, TooLarge
+from core.dialects.v1 import V1
+from core.dialects.v2 import V2
+from core.errors import Fault, InvalidInput, ModelNotFound, ModelUnavailable, ServingError, TooLarge
 from core.wire import (
     STATUS,
     Call,
+    Dialect,
     Header,
     HttpRequest,
     HttpResponse,
@@ -24,6 +28,7 @@ from core.wire import (
     UnsupportedEncoding,
     headers_of,
     integer_header,
+    padding,
     status_of,
 )
 
@@ -41,7 +46,8 @@ def route(method: str, pattern: str) -> Route:
     return Route(method, pattern, nothing, "")  # type: ignore[arg-type] # never called
 
 
-ROUTER = Router([route("GET", "/a"), route("GET", "/a/b"), route("POST", "/a/{x}"), route("GET", "/a/{x}/c/{y}")])
+ROUTES = (route("GET", "/a"), route("GET", "/a/b"), route("POST", "/a/{x}"), route("GET", "/a/{x}/c/{y}"))
+ROUTER = Router(V2._replace(routes=ROUTES))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_a_path_finds_its_route(method: str, path: str, pattern: str, values: di
 
 def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What clients make up must not fill the memory."""
-    router = Router([route("GET", "/a/{x}")])
+    router = Router(V2._replace(routes=(route("GET", "/a/{x}"),)))
     monkeypatch.setattr("core.wire.REMEMBERED_PATHS", 2)
     for name in ("1", "2", "3", "x" * 300):
         assert router.find("GET", f"/a/{name}")[1] == {"x": name}
@@ -84,6 +90,63 @@ def test_a_wrong_method_is_told_which_are_right() -> None:
         ROUTER.find("DELETE", "/a/b")
     assert status_of(refusal.value) == 405
     assert headers_of(refusal.value) == [(b"allow", b"GET, HEAD, POST")]
+
+
+VERBS = Router(V1._replace(routes=(route("GET", "/a/{x}"), route("POST", "/a/{x}:do"), route("POST", "/a/{x}/b:do"))))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "pattern", "values"),
+    [
+        ("GET", "/a/m", "/a/{x}", {"x": "m"}),
+        ("GET", "/A/M/", "/a/{x}", {"x": "M"}),
+        ("POST", "/a/m:do", "/a/{x}:do", {"x": "m"}),
+        ("POST", "/A/Do:do", "/a/{x}:do", {"x": "Do"}),
+    ],
+)
+def test_a_verb_stands_behind_a_colon(method: str, path: str, pattern: str, values: dict[str, str]) -> None:
+    """In its own case, while fixed segments match in any; names keep theirs."""
+    found, path_values = VERBS.find(method, path)
+    assert (found.pattern, path_values) == (pattern, values)
+
+
+@pytest.mark.parametrize("path", ["/a/m:do/", "/a/m:DO", "/a/:do", "/a/m:n:do", "/a/m:", "/a/:", "/a/do"])
+def test_a_colon_belongs_to_no_name(path: str) -> None:
+    """Nor does a slash follow a verb."""
+    with pytest.raises((RouteNotFound, MethodNotAllowed)):
+        VERBS.find("POST", path)
+
+
+def test_without_verbs_a_colon_is_part_of_a_name() -> None:
+    """Whoever wants one in a name may have it."""
+    assert ROUTER.find("POST", "/a/m:do")[1] == {"x": "m:do"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "owned"),
+    [
+        (V1, "/v1", True),
+        (V1, "/V1/models", True),
+        (V1, "/v1x", False),
+        (V2, "/v2/models", True),
+        (V2, "/V2/models", False),
+        (V2, "/v22", False),
+        (V2, "/", False),
+    ],
+)
+def test_a_dialect_owns_what_is_below_its_prefix(dialect: Dialect, path: str, *, owned: bool) -> None:
+    """In any case where it says so."""
+    assert dialect.owns(path) is owned
+
+
+@pytest.mark.parametrize(
+    ("length", "pad"),
+    [(b"0", 0), (b"1", 15), (b"16", 0), (b"17", 15), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 1)],
+)
+def test_what_follows_the_json_is_aligned(length: bytes, pad: int) -> None:
+    """By bytes in front of the body; nothing is believed of a header that makes no sense."""
+    assert padding({b"inference-header-content-length": length}) == pad
+    assert padding({}) == 0
 
 
 def request(body: bytes = b"", *headers: Header, limit: int = 1000) -> HttpRequest:
@@ -149,15 +212,21 @@ def test_a_passing_fault_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_every_fault_has_an_answer_in_every_dialect(dialect: object) -> None:
-    """With the status of the table and a body that says it."""
+def test_every_fault_has_an_answer_in_every_dialect(dialect: Dialect) -> None:
+    """With the status of the table and a body that says it; TF Serving has words of its own for what is not there."""
     for kind in _leaves():
-        response = dialect.refuse(kind("what went wrong"))  # type: ignore[attr-defined] # a Dialect
+        path = f"{dialect.prefix}/models/m"
+        response = dialect.refuse(kind("what went wrong"), "GET", path)
         assert response.status == STATUS[kind.fault]
-        assert b"what went wrong" in b"".join(response.parts)
+        text = json.loads(b"".join(response.parts))["error"]
+        own = dialect.name == "v1" and kind.fault is Fault.NOT_FOUND
+        assert text == ("Servable not found for request: Latest(m)" if own else "what went wrong")
 
 
 def _leaves() -> list[type]:
-    from core.errors import ServingError  # noqa: PLC0415 - its subclasses are the point
-
-    return [kind for kind in ServingError.__subclasses__() if kind.__module__ == "core.errors"]
+    every, found = [ServingError], []
+    while every:
+        kinds = [kind for kind in every.pop().__subclasses__() if kind.__module__ == "core.errors"]
+        every += kinds
+        found += kinds
+    return found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import engine, rie, s3, sam, tools
+from tests.e2e import engine, rie, s3, sam, tools, v1
 
 collect_ignore = ["swift_server.py"]  # a program of Swift's environment
 
@@ -16,9 +16,16 @@ def artifact() -> Path:
 
 
 @pytest.fixture(scope="session")
-def store() -> Iterator[s3.Store]:
+def more_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Offer models with labels and binary values, which are no samples."""
+    return v1.write(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="session")
+def store(more_models: Path) -> Iterator[s3.Store]:
     with s3.running() as running:
         running.fill()
+        running.add(more_models)
         yield running
 
 
@@ -37,13 +44,14 @@ def warm(artifact: Path, store: s3.Store) -> Iterator[rie.Rie]:
 
 
 @pytest.fixture(scope="session")
-def local(artifact: Path) -> Iterator[sam.Local]:
+def local(artifact: Path, more_models: Path) -> Iterator[sam.Local]:
     """Offer SAM's local Lambda, with a store that its containers can reach."""
     tools.require("curl")
     with engine.running() as containers:
         containers.load_runtime(artifact)
         with s3.running(engine.ADDRESS) as reachable:
-            yield sam.Local(containers, reachable, reachable.fill())
+            reachable.fill()
+            yield sam.Local(containers, reachable, reachable.add(more_models))
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,10 @@ class Store:
     def fill(self, bucket: str = BUCKET) -> str:
         """Make a bucket of the sample models."""
         self.client.create_bucket(Bucket=bucket)
-        models = ROOT / "models"
+        return self.add(ROOT / "models", bucket)
+
+    def add(self, models: Path, bucket: str = BUCKET) -> str:
+        """Upload a folder's models."""
         for file in sorted([*models.glob("*/*.json"), *models.glob("*/*/model.onnx")]):
             self.client.upload_file(str(file), bucket, f"{PREFIX}/{file.relative_to(models)}")
         return bucket

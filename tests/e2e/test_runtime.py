@@ -110,7 +110,7 @@ def test_a_model_that_left_the_bucket_is_not_found_where_it_was_not_loaded(
     """An instance that has it goes on serving it."""
     with rie.running(artifact, store.variables(bucket)) as instance:
         assert instance.http("POST", f"{MODEL}/infer", REQUEST)[0] == 200
-        for key in ("half_plus_three/123/model.onnx", "strings/1/model.onnx"):
+        for key in ("half_plus_three/123/model.onnx", "half_plus_three/model-settings.json", "strings/1/model.onnx"):
             store.client.delete_object(Bucket=bucket, Key=f"{s3.PREFIX}/{key}")
         assert instance.http("POST", f"{MODEL}/infer", REQUEST)[0] == 200
         status, answer = instance.http("GET", "/v2/models/strings")
@@ -141,7 +141,7 @@ def test_a_corrupt_model_is_reported_and_loads_after_its_repair(artifact: Path, 
 
 def test_the_status_page_finds_its_way_below_the_stage(warm: rie.Rie) -> None:
     """The site is there, and its links keep the stage that a client's URL must have."""
-    status, page = warm.http("GET", "/")
+    status, page = warm.http("GET", "/", Accept="text/html")
     assert (status, b"half_plus_three" in page) == (200, True)
     status, page = warm.http("GET", "/docs")
     assert (status, b"/Prod/openapi.json" in page) == (200, True)

@@ -241,7 +241,121 @@ def test_an_unforeseen_error_is_told_without_its_text(
     assert "RuntimeError: secret" in caplog.text
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/anything"])
+@pytest.mark.parametrize("accept", [None, b"*/*", b"application/json"])
+@pytest.mark.parametrize("site", ["true", "false"])
+@pytest.mark.parametrize("path", ["/", "/stage/"])
+def test_the_root_is_alive_for_clients(accept: bytes | None, site: str, path: str) -> None:
+    """As KServe's asks; with and without the site, and mounted somewhere."""
+    app = make(SITE=site)
+    headers = [] if accept is None else [(b"accept", accept)]
+    root_path = path.rstrip("/")
+    status, told, body = ask(app, "GET", path, headers=headers, root_path=root_path)
+    assert (status, told["content-type"], json.loads(body)) == (200, "application/json", {"status": "alive"})
+    status, told, body = ask(app, "HEAD", path, headers=headers, root_path=root_path)
+    assert (status, body, told["content-length"]) == (200, b"", "18")
+    app.close()
+
+
+def test_the_root_is_the_site_for_browsers(app: App) -> None:
+    """They say that they read HTML; where there is no site, nothing is there."""
+    headers = [(b"accept", b"text/html,application/xhtml+xml,*/*;q=0.8")]
+    scope = {"query_string": b"", "headers": headers}
+    status, told, _ = ask(app, "GET", "/", **scope)
+    assert status == 200
+    assert told["content-type"].startswith("text/html")
+    bare = make(SITE="false")
+    assert ask(bare, "GET", "/", **scope)[0] == 404
+    assert ask(bare, "POST", "/")[0] == 404
+    bare.close()
+
+
+ROW = [5.1, 3.5, 1.4, 0.2]
+EXAMPLES = json.dumps({"examples": [{"x": ROW}]}).encode()
+
+
+def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
+    """The newest, by number, by label, in another case; the body is never looked at as a form."""
+    form = [(b"content-type", b"application/x-www-form-urlencoded")]
+    answers = set()
+    for place in ("", "/versions/1", "/Versions/01", "/versions/0", "/labels/stable"):
+        status, headers, body = ask(app, "POST", f"/v1/models/iris{place}:classify", EXAMPLES, headers=form)
+        assert (status, headers["content-type"]) == (200, "application/json")
+        answers.add(body)
+    assert len(answers) == 1
+    labels = [label for label, _ in json.loads(answers.pop())["results"][0]]
+    assert labels == ["setosa", "versicolor", "virginica"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("POST", "/v1/models/q:predict", 404, "Servable not found for request: Latest(q)"),
+        ("POST", "/v1/models/iris/versions/9:predict", 404, "Servable not found for request: Specific(iris, 9)"),
+        ("POST", "/v1/models/iris/labels/q:predict", 400, "Unrecognized servable version label: q"),
+        ("GET", "/v1/models/iris/labels/q", 400, "Unrecognized servable version label: q"),
+        ("GET", "/v1/models/q", 404, "Could not find any versions of model q"),
+        ("PUT", "/v1/models/iris", 400, "Malformed request: PUT /v1/models/iris"),
+        ("GET", "/V1/nothing", 400, "Malformed request: GET /V1/nothing"),
+        ("POST", "/v1/models/half_plus_three:explain", 501, None),
+    ],
+)
+def test_what_cannot_be_answered_under_v1_is_refused_in_its_words(
+    app: App, method: str, path: str, status: int, text: str | None
+) -> None:
+    """Always with an error and nothing else; without an explainer it says how to get one."""
+    found, headers, body = ask(app, method, path, b'{"instances": [1.0]}')
+    assert (found, headers["content-type"]) == (status, "application/json")
+    (error,) = json.loads(body).values()
+    assert error == text if text is not None else "explainer" in error
+
+
+def test_status_follows_what_is_loaded() -> None:
+    """Asking loads nothing; a prediction does."""
+    app = make()
+    status, _, body = ask(app, "GET", "/v1/models/half_plus_three")
+    assert status == 503
+    assert json.loads(body)["model_version_status"][0]["state"] == "START"
+    assert ask(app, "POST", "/v1/models/half_plus_three:predict", b'{"instances": [1.0]}')[0] == 200
+    status, _, body = ask(app, "GET", "/v1/models/half_plus_three")
+    told = json.loads(body)
+    assert (status, told["ready"], told["model_version_status"][0]["state"]) == (200, True, "AVAILABLE")
+    app.close()
+
+
+def test_an_explanation_never_runs_where_quick_requests_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quick the model's inferences are: it takes hundreds of them."""
+    changed: list[Any] = []
+    run = app._workers.run  # type: ignore[union-attr] # it has workers
+
+    async def watched(work: Any) -> Any:
+        changed.append(work)
+        return await run(work)
+
+    document = {"signature_name": "serving_default", "instances": [ROW, ROW]}
+    body = json.dumps(document).encode()
+    assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
+    monkeypatch.setattr(app._workers, "run", watched)
+    monkeypatch.setattr(app.registry, "is_quick", lambda ref, size: True)
+    assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
+    assert changed == []
+    status, _, answer = ask(app, "POST", "/v1/models/iris:explain", body)
+    assert (status, len(changed)) == (200, 1)
+    told = json.loads(answer)
+    assert set(told) == {"predictions", "explanations"}
+    assert [len(told[key]) for key in told] == [2, 2]
+    assert "importance_scores" in told["explanations"][0]
+
+
+def test_the_server_may_pin_whose_answers_it_gives() -> None:
+    """By its setting."""
+    for dialect, keys in (("auto", {"predictions", "outputs"}), ("tfs", {"outputs"}), ("kserve", {"predictions"})):
+        app = make(V1_DIALECT=dialect)
+        _, _, body = ask(app, "POST", "/v1/models/half_plus_three:predict", b'{"inputs": [1.0]}')
+        assert set(json.loads(body)) == keys
+        app.close()
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/anything"])
 def test_the_site_can_be_turned_off(path: str) -> None:
     """Every path outside the protocols is then unknown."""
     app = make(SITE="false")
@@ -254,7 +368,7 @@ def test_the_site_can_be_turned_off(path: str) -> None:
 def test_options_come_from_the_settings() -> None:
     """Not from anywhere else."""
     app = make(NON_FINITE="null", MAX_BODY_BYTES="7")
-    assert app._options == Options(7, non_finite_null=True)
+    assert app._options == Options(7, "null", "auto")
     app.close()
 
 
@@ -457,7 +571,7 @@ def test_a_cold_start_imports_only_what_it_needs() -> None:
 
 def test_what_no_protocol_knows_imports_the_site() -> None:
     """Then, and not before."""
-    assert imported(HEALTH.replace("PATH", "/")) >= {"fastapi", "handler.site"}
+    assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site"}
 
 
 def test_opening_a_bucket_imports_no_client(monkeypatch: pytest.MonkeyPatch) -> None:

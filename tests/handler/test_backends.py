@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
 from core.tensor import Tensor, TensorSpec
-from handler import backends, plugins
+from handler import backends, plugins, signature_settings
 from handler.backends import Source, onnx_file, python
 from handler.backends import onnx as onnx_backend
 from handler.model_settings import ModelSettings
@@ -62,14 +62,15 @@ def test_the_file_tells_shapes_and_unknown_rank_apart(tmp_path: Path, shape: Any
 
 
 def test_initializers_are_no_inputs(tmp_path: Path) -> None:
-    """Old exporters list them as both."""
+    """Old exporters list them as both. In an ONNX file they may be left out; without a signature nobody sees them."""
     weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [2.0])
     node = helper.make_node("Mul", ["x", "w"], ["y"])
     path = write(
         tmp_path, node, inputs=[value("x", [1]), value("w", [1])], outputs=[value("y", [1])], initializer=[weight]
     )
     inputs, _ = onnx_file.signature(path)
-    assert [i.name for i in inputs] == ["x"]
+    assert [(i.name, i.optional) for i in inputs] == [("x", False), ("w", True)]
+    assert [i.name for i in onnx_backend.load(source(tmp_path), SETTINGS).spec.inputs or ()] == ["x"]
 
 
 @given(st.binary(max_size=200) | st.builds(lambda b: b":" + bytes([len(b)]) + b, st.binary(max_size=100)))
@@ -115,10 +116,15 @@ def test_onnx_runtime_not_being_installed_names_its_cure(tmp_path: Path, monkeyp
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 
+LABELLED = {"s": {"outputs": {"scores": "y"}, "class_labels": ["a"]}}
+
+
 def test_settings_may_say_more_of_a_shape_and_nothing_of_another_type(tmp_path: Path) -> None:
     """A scalar against an unknown rank."""
     write(tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", None)], outputs=[value("y", None)])
-    said = source(tmp_path, inputs=(TensorSpec("x", FP32, (2,)),), platform="mine", labels={"y": ("a",)})
+    said = source(
+        tmp_path, inputs=(TensorSpec("x", FP32, (2,)),), platform="mine", signatures=signature_settings.parse(LABELLED)
+    )
     spec = onnx_backend.load(said, SETTINGS).spec
     assert spec.inputs == (TensorSpec("x", FP32, (2,)),)
     assert spec.outputs == (TensorSpec("y", FP32, None, ("a",)),)
@@ -226,7 +232,7 @@ def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_
         "from helper_of_m import FACTOR\n"
         "metadata = {'outputs': [{'name': 'y', 'datatype': 'FP32', 'shape': [-1]}]}\n"
         "def predict(inputs, parameters):\n    inputs['x'] *= FACTOR\n    return {'y': inputs['x'], 'z': 1}\n",
-        labels={"y": ("a",)},
+        signatures=signature_settings.parse(LABELLED),
     )
     body = np.array([1.0, 2.0], "f4")
     body.flags.writeable = False

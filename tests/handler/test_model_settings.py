@@ -75,6 +75,36 @@ def test_labels_belong_to_the_tensor_of_the_scores() -> None:
     assert parse({"signatures": signatures}).labels == {"y": ("no", "yes"), "z": ("x",)}
 
 
+def test_labels_of_versions_are_numbers_by_name() -> None:
+    """Whether there is such a version shows when the label is used; a version's own file says all of them anew."""
+    assert parse({}).version_labels == parse({"version_labels": None}).version_labels == {}
+    assert parse({"version_labels": {"stable": 1, "0": 0}}).version_labels == {"stable": 1, "0": 0}
+    assert parse({"version_labels": {"a": 1}}, {"version_labels": {"b": 2}}).version_labels == {"b": 2}
+
+
+@pytest.mark.parametrize("pin", [None, "auto", "tfs", "kserve"])
+def test_a_model_may_pin_whose_answers_it_gives(pin: str | None) -> None:
+    """Or leave it to the server."""
+    assert parse({"v1_dialect": pin}).v1_dialect == pin
+
+
+def test_signatures_are_read_with_the_file() -> None:
+    """Not said is not the same as none."""
+    assert parse({}).signatures is parse({"signatures": None}).signatures is None
+    assert parse({"signatures": {}}).signatures == {}
+    found = parse({"signatures": {"s": {"outputs": {"y": "z"}}}}).signatures
+    assert found is not None
+    assert found["s"].outputs["y"].tensor == "z"
+
+
+def test_an_explainer_is_read_with_the_file() -> None:
+    """Against the model it is checked when that is loaded."""
+    assert parse({}).explainer is parse({"explainer": None}).explainer is None
+    said = parse({"explainer": {"background": [[0.0]], "seed": 7}}).explainer
+    assert said is not None
+    assert said.seed == 7
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -99,11 +129,20 @@ def test_labels_belong_to_the_tensor_of_the_scores() -> None:
         ({"version_policy": {"latest": {"num_versions": 0}}}, "version_policy.latest.num_versions is 0"),
         ({"version_policy": {"specific": {}}}, "version_policy.specific.versions is null"),
         ({"version_policy": {"specific": {"versions": [1, "2"]}}}, r"version_policy.specific.versions\[1\] is '2'"),
+        ({"version_labels": []}, r"version_labels is \[\]; expected an object"),
+        ({"version_labels": {"a": "1"}}, "version_labels.a is '1'; expected a whole number from 0 up"),
+        ({"version_labels": {"a": -1}}, "version_labels.a is -1; expected a whole number from 0 up"),
+        ({"version_labels": {"a": True}}, "version_labels.a is true"),
+        ({"v1_dialect": "TFS"}, "v1_dialect is 'TFS'; expected one of auto, tfs, kserve"),
+        ({"v1_dialect": []}, r"v1_dialect is \[\]; expected one of auto, tfs, kserve"),
+        ({"explainer": []}, r"explainer is \[\]; expected an object"),
+        ({"explainer": {"budget": 1}}, "explainer.background is null"),
         ({"signatures": []}, r"signatures is \[\]"),
         ({"signatures": {"s": 1}}, "signatures.s is 1"),
         ({"signatures": {"s": {"class_labels": "ab"}}}, "signatures.s.class_labels is 'ab'"),
         ({"signatures": {"s": {"class_labels": []}}}, "signatures.s.outputs is null"),
-        ({"signatures": {"s": {"class_labels": [], "outputs": {}}}}, "signatures.s.outputs.scores is null"),
+        ({"signatures": {"s": {"class_labels": [], "outputs": {}}}}, "signatures.s.outputs is {}"),
+        ({"signatures": {"s": {"class_labels": [], "outputs": {"y": "y"}}}}, "signatures.s.outputs.scores is null"),
     ],
 )
 def test_a_wrong_key_is_named_by_its_path(text: Any, message: str) -> None:

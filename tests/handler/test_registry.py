@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import shutil
 import threading
 import time
@@ -11,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.errors import ModelFailed, ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
-from core.operations import ModelRef, State
+from core.errors import (
+    Fault,
+    ModelFailed,
+    ModelNotFound,
+    ModelNotLoadable,
+    ModelUnavailable,
+    UnknownLabel,
+    VersionNotFound,
+)
+from core.operations import IndexEntry, ModelRef, State, StatusResult
 from handler import backends, slots
 from handler.registry import Pending, Registry
 from handler.settings import InvalidSettings, Settings
@@ -418,3 +428,183 @@ def test_file_uris_are_directories(repository: Path) -> None:
     add(spaced, "m", "1")
     models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": f"file://{repository}/a%20b"}))
     assert list(models.names()) == ["m"]
+
+
+STABLE = ModelRef("m", None, "stable")
+EVERY = {"version_policy": {"all": {}}}
+
+
+def say(repository: Path, **settings: Any) -> None:
+    """The settings of model `m`."""
+    (repository / "m" / "model-settings.json").write_text(json.dumps(settings))
+
+
+def test_a_label_stands_for_a_version(repository: Path, loads: list[str]) -> None:
+    """Loaded once under either name."""
+    add(repository, "m", "2")
+    say(repository, **EVERY, version_labels={"stable": 1, "next": 2})
+    models = registry(repository)
+    assert not models.readiness(STABLE).ready
+    model = models.get(STABLE)
+    assert model.spec.version == "1"
+    assert models.get(ModelRef("m", "1")) is model
+    assert models.get(STABLE) is model
+    assert models.readiness(STABLE).ready
+    assert models.describe(STABLE).versions == ("1", "2")
+    assert models.get(ModelRef("m", None, "next")) is models.get(ModelRef("m"))
+    assert loads == ["m", "m"]
+
+
+def test_a_loaded_version_answers_under_its_labels_without_asking_the_repository(repository: Path) -> None:
+    """And is known to be quick by them, too."""
+    say(repository, version_labels={"stable": 1})
+    models = registry(repository)
+    model = models.get(ModelRef("m"))
+    for _ in range(slots.QUICK_RUNS):
+        models.record(ModelRef("m", "1"), (0, 0, 1, 0), 1, success=True)
+    assert models.is_quick(STABLE, 1)
+    shutil.rmtree(repository / "m")
+    assert models.get(STABLE) is model
+
+
+def test_a_label_may_point_at_a_version_that_is_published_later(repository: Path) -> None:
+    """The model is served all the same; nobody else's label is touched."""
+    say(repository, **EVERY, version_labels={"stable": 1, "next": 2})
+    models, ahead = registry(repository), ModelRef("m", None, "next")
+    for call in (models.get, models.readiness):
+        with pytest.raises(VersionNotFound, match="has no version 2; it serves 1") as refusal:
+            call(ahead)
+        assert refusal.value.version == "2"
+    assert models.get(STABLE).spec.version == "1"
+    add(repository, "m", "2")
+    assert models.get(ahead).spec.version == "2"
+
+
+def test_a_label_of_a_version_that_the_policy_leaves_out_is_not_found(repository: Path) -> None:
+    """Labels serve nothing that is not served."""
+    add(repository, "m", "2")
+    say(repository, version_labels={"stable": 1})
+    with pytest.raises(VersionNotFound, match="has no version 1; it serves 2"):
+        registry(repository).get(STABLE)
+
+
+@pytest.mark.parametrize("label", ["other", "1", "", "Stable", "x" * 1000])
+def test_a_label_that_the_settings_do_not_have_is_unknown(repository: Path, label: str) -> None:
+    """It is never a version's number; of a long one the message has a part."""
+    say(repository, version_labels={"stable": 1})
+    models, ref = registry(repository), ModelRef("m", None, label)
+    text = f"Unrecognized servable version label: {label[:256]}"
+    for call in (models.get, models.status, models.describe):
+        with pytest.raises(UnknownLabel) as refusal:
+            call(ref)
+        assert refusal.value.message == text
+    assert models.readiness(ref) == (False, State.UNAVAILABLE, text)
+
+
+def test_a_label_moves_when_the_settings_are_looked_at_again(repository: Path) -> None:
+    """By a call, for instance; the version it stood for stays loaded."""
+    add(repository, "m", "2")
+    say(repository, **EVERY, version_labels={"stable": 1})
+    models = registry(repository)
+    first = models.get(STABLE)
+    say(repository, **EVERY, version_labels={"stable": 2})
+    assert models.get(STABLE) is first
+    models.load("m")
+    assert models.get(STABLE).spec.version == "2"
+    say(repository, **EVERY)
+    models.load("m")
+    with pytest.raises(UnknownLabel):
+        models.get(STABLE)
+
+
+def test_version_zero_is_the_newest_for_who_means_that(repository: Path) -> None:
+    """Unless there is one; for everybody else it is a number like any other."""
+    meant = ModelRef("m", "0", zero_is_newest=True)
+    add(repository, "m", "2")
+    say(repository, **EVERY)
+    models = registry(repository)
+    assert models.get(meant).spec.version == "2"
+    assert models.get(meant) is models.get(ModelRef("m"))
+    with pytest.raises(VersionNotFound, match="has no version 0; it serves 1, 2"):
+        models.get(ModelRef("m", "0"))
+    add(repository, "m", "0")
+    models = registry(repository)
+    for ref in (meant, ModelRef("m", "0")):
+        assert models.get(ref).spec.version == "0"
+
+
+def entry(version: str, state: State, reason: str = "", **said: Any) -> IndexEntry:
+    """A version of model `m`."""
+    return IndexEntry("m", version, state, reason, **said)
+
+
+def test_status_tells_every_version_and_loads_none(repository: Path, loads: list[str]) -> None:
+    """Ascending, and whether what would answer is loaded."""
+    add(repository, "m", "10")
+    say(repository, **EVERY, version_labels={"stable": 1}, v1_dialect="tfs")
+    models = registry(repository)
+    fresh = [entry(number, State.UNAVAILABLE, slots.NOT_YET, fresh=True) for number in ("1", "10")]
+    assert models.status(ModelRef("m")) == StatusResult(tuple(fresh), ready=False, v1_dialect="tfs")
+    assert loads == []
+    models.get(STABLE)
+    ready = entry("1", State.READY)
+    assert models.status(ModelRef("m")) == StatusResult((ready, fresh[1]), ready=False, v1_dialect="tfs")
+    for ref in (STABLE, ModelRef("m", "1")):
+        assert models.status(ref) == StatusResult((ready,), ready=True, v1_dialect="tfs")
+    assert models.status(ModelRef("m", "10")).versions == (fresh[1],)
+    assert loads == ["m"]
+    models.get(ModelRef("m"))
+    assert models.status(ModelRef("m")).ready
+    models.unload("m")
+    assert [e.state for e in models.status(ModelRef("m")).versions] == [State.UNAVAILABLE] * 2
+    assert models.status(STABLE).versions == (entry("1", State.UNAVAILABLE, "unloaded"),)
+
+
+def test_status_tells_what_is_not_there(repository: Path) -> None:
+    """No model, or which version; a label stands for one."""
+    say(repository, version_labels={"gone": 9})
+    models = registry(repository)
+    assert models.status(ModelRef("q")) == StatusResult(())
+    assert models.status(ModelRef("q", "1")) == StatusResult(())
+    assert models.status(ModelRef("m", "7")) == StatusResult((), missing="7")
+    assert models.status(ModelRef("m", None, "gone")) == StatusResult((), missing="9")
+
+
+def test_status_tells_why_a_load_failed(repository: Path) -> None:
+    """As a kind and a text, until the files are others."""
+    file = repository / "m" / "1" / "model.onnx"
+    file.write_bytes(b"")
+    models = registry(repository)
+    with pytest.raises(ModelNotLoadable):
+        models.get(ModelRef("m"))
+    (failed,) = models.status(ModelRef("m")).versions
+    assert (failed.state, failed.fault, failed.fresh) == (State.UNAVAILABLE, Fault.FAILED_PRECONDITION, False)
+    assert "the file is empty" in failed.reason
+    shutil.copy(ONNX, file)
+    models.load("m")
+    assert models.status(ModelRef("m")).versions == (entry("1", State.READY),)
+
+
+def test_status_tells_of_a_model_that_cannot_be_looked_at(repository: Path) -> None:
+    """Its settings are wrong, or the store does not answer: nobody knows its versions."""
+    say(repository, version_labels=[])
+    models = registry(repository)
+    for ref, number in ((ModelRef("m"), "0"), (ModelRef("m", "7"), "7"), (STABLE, "0")):
+        (failed,) = models.status(ref).versions
+        assert (failed.version, failed.fault) == (number, Fault.FAILED_PRECONDITION)
+        assert "version_labels is []; expected an object" in failed.reason
+        assert not models.status(ref).ready
+    gone = registry(repository / "nowhere").status(ModelRef("m"))
+    assert [e.fault for e in gone.versions] == [Fault.UNAVAILABLE]
+
+
+def test_the_server_tells_its_name_and_its_packages_version(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero where it is run from a tree that was never installed."""
+    models = registry(repository, NAME="mine")
+    assert models.server() == ("mine", importlib.metadata.version("dragoman"))
+
+    def missing(_: str) -> str:
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert models.server() == ("mine", "0")

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from core.dialects.v2 import V2
+from core.dialects import DIALECTS
 from handler.app import App
 from handler.settings import Settings
 
@@ -61,7 +61,7 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
         "raw_path": (root + path).encode(),
         "root_path": root,
         "query_string": b"",
-        "headers": [(b"host", host.encode())],
+        "headers": [(b"host", host.encode()), (b"accept", b"text/html")],
         "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
     }
@@ -213,14 +213,14 @@ def test_a_wrong_method_is_405_with_allow(app: App) -> None:
     assert "DELETE" in answer.value["error"]
 
 
-def test_the_description_has_exactly_the_routes_of_v2(app: App) -> None:
-    """The document and the dialect's table cannot drift apart."""
+def test_the_description_has_exactly_the_routes_of_the_protocols(app: App) -> None:
+    """The document and the dialects' tables cannot drift apart."""
     described = {
         (method.upper(), path)
         for path, methods in ask(app, "/openapi.json").value["paths"].items()
         for method in methods
     }
-    assert described == {(route.method, route.pattern) for route in V2.routes}
+    assert described == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
 
 
 def test_the_description_names_the_server_as_the_client_reaches_it(app: App) -> None:
@@ -238,12 +238,12 @@ def test_every_command_of_the_documentation_works(app: App) -> None:
     """Each curl line gets 200 from the sample models, just as it stands; inferences come first, because they load."""
     page = ask(app, "/docs").text
     commands = [shlex.split(unescape(text)) for text in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.DOTALL)]
-    assert len(commands) >= len(V2.routes)
-    turns = {"infer": 0, "unload": 2}
-    commands.sort(key=lambda words: turns.get(words[1].rpartition("/")[2], 1))
+    assert len(commands) >= sum(len(dialect.routes) for dialect in DIALECTS)
+    turns = {"infer": 0, "predict": 0, "unload": 2}
+    commands.sort(key=lambda words: turns.get(re.split("[/:]", words[1])[-1], 1))
     for program, url, *options in commands:
         assert program == "curl"
-        assert url.startswith("http://127.0.0.1:8080/v2")
+        assert url.startswith(("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v2"))
         method, body = ("POST", options[1].encode()) if options else ("GET", b"")
         assert ask(app, urlsplit(url).path, method, body).status == 200, (url, options)
 

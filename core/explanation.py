@@ -1,0 +1,216 @@
+"""What a model's answers rest on, example by example: the model's own explanations, or Shapley values of its scores.
+
+One output is explained: the one that the explainer names, else the only one of numbers, else the first that has class
+labels or is called "probabilities" or "scores", else the first of floats, else the first of numbers. It must be [rows]
+or [rows, classes]. Of several classes the explainer's target is explained, else each example's highest score.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BF16
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported, shown
+from core.narrow import bf16_to_float
+from core.operations import Explainer, ModelSpec
+from core.ports import Model
+from core.shapley import Attribution, Predict, coalitions, shapley_values
+from core.tensor import Tensor, TensorSpec
+
+MOST_ROWS: Final = 2**22
+"""Predictions for one request: some seconds of a small model."""
+BATCH_ROWS: Final = 1024
+BATCH_ELEMENTS: Final = 2**20
+"""Of one call of `predict`, whichever is reached first."""
+SCORES: Final = ("probabilities", "scores")
+"""What scikit-learn's converters and TensorFlow's signatures call them."""
+
+
+def explain(model: Model, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """One explanation per example: the elements along the leading axis that all inputs have in common.
+
+    By Shapley values each is {"importance_scores": in the shape of the example's input, by name if there are several,
+    "base_value": the background's mean score, "prediction": base_value + the sum of the scores}, and "target", the
+    class explained, where there are several, and "feature_names" where the explainer has them. Scores are float64
+    arrays. `inputs` have been checked against the model's spec.
+    Raises NotSupported where there is nothing to explain with, InvalidInput for more work than one request may order.
+    """
+    if model.explain is not None:
+        found = list(model.explain(inputs, parameters))
+        examples = _examples(inputs)
+        if len(found) != examples:
+            raise ModelFailed(f"model {model.spec.name!r} gave {len(found)} explanations for {examples} examples")
+        return found
+    explainer = model.spec.explainer
+    if explainer is None:
+        raise NotSupported(
+            f'model {model.spec.name!r} has no explainer: add "explainer" with a "background" to its '
+            "model-settings.json, or, if it is a python model, a function explain(inputs, parameters) to its model.py"
+        )
+    return _shapley(model, explainer, inputs, parameters)
+
+
+def _examples(inputs: Mapping[str, Tensor]) -> int:
+    """How many there are."""
+    counts = {}
+    for tensor in inputs.values():
+        if not tensor.array.ndim:
+            raise InvalidInput(f"input {shown(tensor.name)} is a scalar; what is explained has an axis of examples")
+        counts[tensor.name] = len(tensor.array)
+    if len(set(counts.values())) != 1:
+        raise InvalidInput(f"all inputs need the same number of examples to be explained, not {shown(counts)}")
+    return next(iter(counts.values()))
+
+
+def _shapley(
+    model: Model, explainer: Explainer, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    examples = _examples(inputs)
+    _check_elements(model.spec, explainer, inputs)
+    if not examples:
+        return []
+    blocks = [tensor.array.reshape(examples, -1) for tensor in inputs.values()]
+    background = [explainer.background[name].reshape(len(explainer.background[name]), -1) for name in inputs]
+    features = sum(block.shape[1] for block in blocks)
+    _check_work(examples, features, len(background[0]), explainer.budget)
+    scores = _Scores(model, explainer, inputs, parameters)
+    plan = cache(lambda players: coalitions(players, explainer.budget, explainer.seed))
+    explanations: list[Mapping[str, Any]] = []
+    for example, prediction in enumerate(scores(blocks)):
+        target = _target(model.spec, explainer, prediction)
+        values = [block[example] for block in blocks]
+        attribution = shapley_values(scores.of_class(target), values, background, plan, scores.rows)
+        explanation = _explanation(model.spec, explainer, inputs, attribution)
+        explanations.append(explanation if len(prediction) == 1 else explanation | {"target": target})
+    return explanations
+
+
+def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor]) -> None:
+    for name, tensor in inputs.items():
+        if tensor.datatype.is_bytes or name not in explainer.background:
+            raise NotSupported(f"input {shown(name)} of model {spec.name!r} is no part of what its explainer explains")
+        shape, expected = tensor.array.shape[1:], explainer.background[name].shape[1:]
+        if shape != expected:
+            raise InvalidInput(
+                f"input {shown(name)} has examples of shape {list(shape)}; "
+                f"the explainer's background has {list(expected)}"
+            )
+
+
+def _check_work(examples: int, features: int, background: int, budget: int) -> None:
+    each = (2**features if features < budget.bit_length() else budget) * background
+    if examples * each > MOST_ROWS:
+        raise InvalidInput(
+            f"to explain {examples} examples takes {examples * each} predictions ({each} each); "
+            f"one request may order {MOST_ROWS}, which is {MOST_ROWS // each} examples"
+        )
+
+
+def _target(spec: ModelSpec, explainer: Explainer, prediction: NDArray[np.float64]) -> int:
+    """The class to explain of an example's scores."""
+    if len(prediction) == 1 or explainer.target is None:
+        return int(prediction.argmax())
+    if explainer.target >= len(prediction):
+        raise ModelNotLoadable(
+            f"the explainer of model {spec.name!r} has the target {explainer.target}, "
+            f"but the output has {len(prediction)} classes"
+        )
+    return explainer.target
+
+
+def _explanation(
+    spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor], attribution: Attribution
+) -> dict[str, Any]:
+    scores = attribution.scores[:, 0]
+    if not np.isfinite(scores).all() or not np.isfinite(attribution.prediction).all():
+        raise ModelFailed(f"model {spec.name!r} gave scores that are not finite, which cannot be explained")
+    ends = np.cumsum([tensor.array[0].size for tensor in inputs.values()])
+    parts = {
+        name: part.reshape(tensor.array.shape[1:])
+        for (name, tensor), part in zip(inputs.items(), np.split(scores, ends[:-1]), strict=True)
+    }
+    explanation: dict[str, Any] = {
+        "importance_scores": _by_name({name: part if part.ndim else part.item() for name, part in parts.items()}),
+        "base_value": float(attribution.base[0]),
+        "prediction": float(attribution.prediction[0]),
+    }
+    if explainer.feature_names:
+        explanation["feature_names"] = _by_name(explainer.feature_names)
+    return explanation
+
+
+def _by_name(members: Mapping[str, Any]) -> Any:
+    """The members; of an only one, itself."""
+    return dict(members) if len(members) > 1 else next(iter(members.values()))
+
+
+def explained(outputs: Sequence[TensorSpec], name: str | None) -> TensorSpec | None:
+    """The output that is explained, by this module's rule; None if there is none."""
+    numeric = [output for output in outputs if not output.datatype.is_bytes]
+    if name is not None:
+        return next((output for output in numeric if output.name == name), None)
+    if len(numeric) == 1:
+        return numeric[0]
+    scores = [output for output in numeric if output.labels or output.name in SCORES]
+    floats = [output for output in numeric if output.datatype.is_float or output.datatype is BF16]
+    return next(iter([*scores, *floats, *numeric]), None)
+
+
+class _Scores:
+    """The explained output of any number of rows, [rows, classes], in batches that model and memory can take."""
+
+    def __init__(
+        self, model: Model, explainer: Explainer, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]
+    ) -> None:
+        self._model, self._inputs, self._parameters = model, inputs, parameters
+        self._asked = explainer.output
+        spec = model.spec
+        self._output = None if spec.outputs is None else self._chosen(spec.outputs)
+        self._fixed = next((i.shape[0] for i in spec.inputs or () if i.shape and i.shape[0] > 0), 0)
+        features = sum(tensor.array[0].size for tensor in inputs.values())
+        self.rows = self._fixed or min(
+            BATCH_ROWS, max(1, BATCH_ELEMENTS // max(1, features)), spec.max_batch_size or BATCH_ROWS
+        )
+
+    def __call__(self, blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        starts = range(0, len(blocks[0]), self.rows)
+        return np.concatenate([self._batch([block[at : at + self.rows] for block in blocks]) for at in starts])
+
+    def of_class(self, index: int) -> Predict:
+        return lambda blocks: self(blocks)[:, index : index + 1]
+
+    def _batch(self, blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """A model that takes so many rows and no fewer gets the last one again and again."""
+        wanted = len(blocks[0])
+        rows = self._fixed or wanted
+        if wanted < rows:
+            blocks = [block[np.minimum(np.arange(rows), wanted - 1)] for block in blocks]
+        output = self._predicted(
+            {
+                name: tensor._replace(array=block.reshape(rows, *tensor.array.shape[1:]))
+                for (name, tensor), block in zip(self._inputs.items(), blocks, strict=True)
+            }
+        )
+        array = bf16_to_float(output.array) if output.datatype is BF16 else output.array
+        if array.ndim not in (1, 2) or len(array) != rows or not array.size:
+            raise NotSupported(
+                f"output {shown(output.name)} of model {self._model.spec.name!r} has shape {list(array.shape)} for "
+                f"{rows} rows; what can be explained has [rows] or [rows, classes]"
+            )
+        return array.reshape(rows, -1)[:wanted].astype(np.float64)
+
+    def _predicted(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        outputs = self._model.predict(tensors, [] if self._output is None else [self._output], self._parameters)
+        if self._output is None:
+            self._output = self._chosen([TensorSpec(output.name, output.datatype, None) for output in outputs])
+        return next(output for output in outputs if output.name == self._output)
+
+    def _chosen(self, outputs: Sequence[TensorSpec]) -> str:
+        chosen = explained(outputs, self._asked)
+        if chosen is None:
+            what = "output of numbers" if self._asked is None else f"output of numbers {shown(self._asked)}"
+            raise NotSupported(f"model {self._model.spec.name!r} has no {what} that could be explained")
+        return chosen.name

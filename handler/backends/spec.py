@@ -1,0 +1,33 @@
+"""What the server knows of a loaded version: what its model says, and its settings over that."""
+
+from core.errors import ModelNotLoadable
+from core.operations import ModelSpec
+from core.signature import NONE, Signatures, plain
+from core.tensor import TensorSpec
+from handler import explainer_settings, model_settings, signature_settings
+from handler.backends import Source
+from handler.checked import Wrong
+
+
+def model_spec(
+    source: Source, platform: str, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
+) -> ModelSpec:
+    """Raises ModelNotLoadable with the path of the key that does not fit the model."""
+    said = source.settings
+    platform = said.platform or platform
+    spec = ModelSpec(source.name, source.version, platform, inputs, outputs, said.max_batch_size)
+    try:
+        spec = spec._replace(signatures=_signatures(source, inputs, outputs), v1_dialect=said.v1_dialect)
+        if said.explainer is not None:
+            spec = spec._replace(explainer=explainer_settings.build(said.explainer, source.folder, spec))
+    except Wrong as wrong:
+        raise ModelNotLoadable(f"{model_settings.FILE} of model {source.name!r}: {wrong}") from None
+    return spec
+
+
+def _signatures(
+    source: Source, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
+) -> Signatures:
+    if source.settings.signatures is not None:
+        return signature_settings.bind(source.settings.signatures, inputs, outputs)
+    return NONE if inputs is None else plain(inputs, outputs or ())

@@ -1,0 +1,299 @@
+"""core.explanation: from a model and its inputs to an explanation of each example."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+import pytest
+
+from core import explanation
+from core.dtype import BF16, BYTES, DATATYPES
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported
+from core.explanation import explain, explained
+from core.narrow import bf16_from_float, bf16_to_float
+from core.operations import Explainer, ModelSpec
+from core.tensor import Tensor, TensorSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+FP32, INT64, BOOL = DATATYPES["FP32"], DATATYPES["INT64"], DATATYPES["BOOL"]
+WEIGHTS = np.array([[1.0, -1.0], [2.0, 0.5], [0.0, 3.0]])
+BACKGROUND = np.array([[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]], np.float32)
+EXAMPLES = np.array([[3.0, 1.0, 0.0], [0.0, 0.0, 5.0]], np.float32)
+
+
+class Fake:
+    """A model of one function, which keeps what it was asked."""
+
+    steady = True
+    explain: Any = None
+
+    def __init__(self, function: Callable[..., Mapping[str, Any]], **spec: Any) -> None:
+        said = {"inputs": None, "outputs": None, "explainer": Explainer({"x": BACKGROUND})} | spec
+        self.spec = ModelSpec("m", "1", "fake", **said)
+        self.function = function
+        self.asked: list[tuple[dict[str, Any], list[str], Any]] = []
+
+    def predict(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
+    ) -> list[Tensor]:
+        arrays = {name: tensor.array for name, tensor in inputs.items()}
+        self.asked.append((arrays, list(outputs), parameters))
+        answers = {
+            name: answer if isinstance(answer, Tensor) else Tensor(name, FP32, np.asarray(answer))
+            for name, answer in self.function(**arrays).items()
+        }
+        return [answers[name] for name in outputs or answers]
+
+
+def linear(x: Any) -> dict[str, Any]:
+    """Two classes."""
+    return {"y": (x @ WEIGHTS).astype(np.float32)}
+
+
+def tensor(array: Any, name: str = "x", datatype: Any = FP32) -> dict[str, Tensor]:
+    """The inputs of a model of one."""
+    return {name: Tensor(name, datatype, np.asarray(array, datatype.numpy))}
+
+
+def column(function: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    """A model of the one output y."""
+    return lambda x: {"y": function(x)}
+
+
+def spec(name: str, shape: tuple[int, ...] | None = (-1,), datatype: Any = FP32, labels: Any = ()) -> TensorSpec:
+    """What a model says of a tensor."""
+    return TensorSpec(name, datatype, shape, labels)
+
+
+def test_each_examples_highest_score_is_explained() -> None:
+    """Scores, what they start from, where they lead, and which class; as JSON takes them."""
+    found = orjson.loads(orjson.dumps(explain(Fake(linear), tensor(EXAMPLES), {}), option=orjson.OPT_SERIALIZE_NUMPY))
+    assert found == [
+        {"importance_scores": [2.0, 0.0, 0.0], "base_value": 3.0, "prediction": 5.0, "target": 0},
+        {"importance_scores": [1.0, -0.5, 12.0], "base_value": 2.5, "prediction": 15.0, "target": 1},
+    ]
+
+
+def test_the_explainer_may_name_the_class() -> None:
+    """Then it is every example's."""
+    model = Fake(linear, explainer=Explainer({"x": BACKGROUND}, target=0))
+    assert [e["target"] for e in explain(model, tensor(EXAMPLES), {})] == [0, 0]
+    model = Fake(linear, explainer=Explainer({"x": BACKGROUND}, target=2))
+    with pytest.raises(ModelNotLoadable, match="of model 'm' has the target 2, but the output has 2 classes"):
+        explain(model, tensor(EXAMPLES), {})
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_an_output_of_one_score_has_no_target(shape: tuple[int, ...]) -> None:
+    """[rows] and [rows, 1] are alike, and a target would say nothing."""
+    model = Fake(
+        column(lambda x: (x @ [1.0, 2.0, 4.0]).reshape(shape)), explainer=Explainer({"x": BACKGROUND}, target=4)
+    )
+    first, _ = explain(model, tensor(EXAMPLES), {})
+    assert first.keys() == {"importance_scores", "base_value", "prediction"}
+    assert first["importance_scores"].tolist() == [2.0, 0.0, -4.0]
+
+
+def test_scores_have_the_shape_of_the_examples_input() -> None:
+    """A picture's are a picture; names stand beside them as they were given."""
+    names = {"x": ("a", "b", "c", "d")}
+    model = Fake(
+        column(lambda x: x.sum((1, 2))),
+        explainer=Explainer({"x": np.zeros((1, 2, 2), np.float32)}, feature_names=names),
+    )
+    (found,) = explain(model, tensor([[[1, 2], [3, 4]]]), {})
+    assert found["importance_scores"].tolist() == [[1, 2], [3, 4]]
+    assert found["feature_names"] == ("a", "b", "c", "d")
+
+
+def test_an_example_that_is_a_number_scores_a_number() -> None:
+    """Not an array of no axis, which JSON writers refuse."""
+    (found,) = explain(
+        Fake(column(lambda x: x * 2), explainer=Explainer({"x": np.ones(3, np.float32)})), tensor([3]), {}
+    )
+    assert found["importance_scores"] == 4.0
+    assert type(found["importance_scores"]) is float
+
+
+def test_several_inputs_score_by_name_and_keep_their_types() -> None:
+    """Integers and booleans are features like others; the model sees the very values of example and background."""
+    inputs = tensor([[1.5, 2.0]]) | tensor([2**62 + 1], "n", INT64) | tensor([[True]], "b", BOOL)
+    background = {"x": np.zeros((2, 2), np.float32), "n": np.array([1, 2]), "b": np.array([[False], [True]])}
+    names = {"x": ("length", "width"), "n": ("id",), "b": ("flag",)}
+    model = Fake(
+        lambda x, n, b: {"y": x.sum(1) + (n == 2**62 + 1) + 4 * b[:, 0]},
+        explainer=Explainer(background, feature_names=names),
+    )
+    (found,) = explain(model, inputs, {})
+    scores = found["importance_scores"]
+    assert (scores["x"].tolist(), scores["n"], scores["b"].tolist()) == ([1.5, 2.0], 1.0, [2.0])
+    assert found["feature_names"] == names
+    assert all([a["x"].dtype, a["n"].dtype, a["b"].dtype] == ["float32", "int64", "bool"] for a, _, _ in model.asked)
+
+
+def test_bfloat16_is_explained_like_any_number() -> None:
+    """Inputs by their bits, scores by their values."""
+    background = {"x": bf16_from_float(np.array([[0.0, 0.5]]))}
+    model = Fake(
+        column(lambda x: Tensor("y", BF16, bf16_from_float(bf16_to_float(x).sum(1)))), explainer=Explainer(background)
+    )
+    inputs = {"x": Tensor("x", BF16, bf16_from_float(np.array([[2.0, -1.5]])))}
+    assert explain(model, inputs, {})[0]["importance_scores"].tolist() == [2.0, -2.0]
+
+
+def test_the_request_parameters_reach_every_prediction() -> None:
+    """And the explained output is all that is asked for, once it is known."""
+    model = Fake(linear)
+    explain(model, tensor(EXAMPLES), {"k": 1})
+    assert all(parameters == {"k": 1} for _, _, parameters in model.asked)
+    assert [outputs for _, outputs, _ in model.asked[:2]] == [[], ["y"]]
+    model = Fake(linear, outputs=(spec("y", None), spec("z", None, BYTES)))
+    explain(model, tensor(EXAMPLES), {})
+    assert {tuple(outputs) for _, outputs, _ in model.asked} == {("y",)}
+
+
+def test_a_fixed_batch_is_filled_up() -> None:
+    """Whatever its size: the last row stands for those that lack."""
+    for size in (1, 2, 3):
+        model = Fake(linear, inputs=(spec("x", (size, 3)),))
+        found = explain(model, tensor(EXAMPLES), {})
+        assert found[1]["importance_scores"].tolist() == [1.0, -0.5, 12.0]
+        assert {len(arrays["x"]) for arrays, _, _ in model.asked} == {size}
+
+
+def test_batches_are_as_large_as_model_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most `max_batch_size`, a number of rows, and a number of elements."""
+    plain = spec("x", (-1, 3)), spec("scalar", ()), spec("any", None)
+    model = Fake(linear, inputs=plain, max_batch_size=5)
+    found = explain(model, tensor(EXAMPLES), {})
+    assert found[0]["importance_scores"].tolist() == [2.0, 0.0, 0.0]
+    assert max(len(arrays["x"]) for arrays, _, _ in model.asked) <= 5
+    for name, limit, largest in (("BATCH_ROWS", 4, 4), ("BATCH_ELEMENTS", 9, 3)):
+        with monkeypatch.context() as patch:
+            patch.setattr(explanation, name, limit)
+            model = Fake(linear, inputs=plain)
+            explain(model, tensor(EXAMPLES), {})
+        assert max(len(arrays["x"]) for arrays, _, _ in model.asked) == largest
+
+
+def test_no_examples_have_no_explanations() -> None:
+    """And cost nothing."""
+    model = Fake(linear)
+    assert explain(model, tensor(np.zeros((0, 3))), {}) == []
+    assert model.asked == []
+
+
+def test_a_model_without_an_explainer_says_how_to_get_one() -> None:
+    """In both ways."""
+    text = "model 'm' has no explainer: add \"explainer\" .*model-settings.json, or.*explain.*model.py"
+    with pytest.raises(NotSupported, match=text):
+        explain(Fake(linear, explainer=None), tensor(EXAMPLES), {})
+
+
+def test_a_models_own_explanations_go_first() -> None:
+    """As they are, one for each example."""
+    model = Fake(linear)
+    model.explain = lambda inputs, parameters: ({"why": parameters["k"]}, {"why": inputs["x"].array[-1, 2]})
+    assert explain(model, tensor(EXAMPLES), {"k": 1}) == [{"why": 1}, {"why": 5.0}]
+    with pytest.raises(ModelFailed, match="model 'm' gave 2 explanations for 1 examples"):
+        explain(model, tensor([[1, 2, 5]]), {"k": 1})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        (tensor([1.0, 2.0]), InvalidInput, r"'x' has examples of shape \[\]; the explainer's background has \[3\]"),
+        (tensor([[1.0] * 4]), InvalidInput, r"'x' has examples of shape \[4\]"),
+        (tensor(1.0), InvalidInput, "'x' is a scalar; what is explained has an axis of examples"),
+        (tensor(EXAMPLES) | tensor([1], "z"), InvalidInput, "same number of examples to be explained, not {'x': 2, "),
+        (tensor(EXAMPLES, "z"), NotSupported, "input 'z' of model 'm' is no part of what its explainer explains"),
+        (tensor([[b"a"]], datatype=BYTES), NotSupported, "input 'x' of model 'm' is no part"),
+        ({}, InvalidInput, "same number of examples to be explained, not {}"),
+    ],
+)
+def test_inputs_that_cannot_be_explained_are_refused(
+    inputs: dict[str, Tensor], error: type[Exception], message: str
+) -> None:
+    """By name, with what was expected."""
+    with pytest.raises(error, match=message):
+        explain(Fake(linear), inputs, {})
+
+
+@pytest.mark.parametrize(("features", "each"), [(3, 8 * 2), (10, 100 * 2)])
+def test_a_request_orders_a_bounded_number_of_predictions(
+    monkeypatch: pytest.MonkeyPatch, features: int, each: int
+) -> None:
+    """Examples times coalitions times background; the refusal says how many examples would do."""
+    background = np.zeros((2, features), np.float32)
+    model = Fake(column(lambda x: x.sum(1)), explainer=Explainer({"x": background}, budget=100))
+    monkeypatch.setattr(explanation, "MOST_ROWS", 3 * each)
+    assert len(explain(model, tensor(np.ones((3, features))), {})) == 3
+    message = f"to explain 4 examples takes {4 * each} predictions ({each} each); one request may order {3 * each}"
+    with pytest.raises(InvalidInput, match=re.escape(f"{message}, which is 3 examples")):
+        explain(model, tensor(np.ones((4, features))), {})
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: x.sum(), "[]"),
+        (lambda x: x[None], "[1, 2, 3]"),
+        (lambda x: x[:1], "[1, 3]"),
+        (lambda x: x[:, :0], "[2, 0]"),
+    ],
+)
+def test_an_output_of_another_shape_cannot_be_explained(function: Any, shape: str) -> None:
+    """It needs a score for each row."""
+    message = re.escape(f"output 'y' of model 'm' has shape {shape} for 2 rows; what can be explained has [rows] or")
+    with pytest.raises(NotSupported, match=message):
+        explain(Fake(column(function)), tensor(EXAMPLES), {})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("when", [lambda x: x[:, 0] == 3, lambda x: (x[:, 0] == 3) & (x[:, 1] == 2)])
+def test_scores_that_are_not_finite_are_the_models_failure(value: float, when: Any) -> None:
+    """Of the example itself, or of what is made of it and the background."""
+    model = Fake(column(lambda x: np.where(when(x), value, x.sum(1))))
+    with pytest.raises(ModelFailed, match="model 'm' gave scores that are not finite"):
+        explain(model, tensor(EXAMPLES[:1]), {})
+
+
+A_FLOAT, AN_INTEGER, TEXT = spec("f"), spec("i", datatype=INT64), spec("t", datatype=BYTES)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "name", "expected"),
+    [
+        ([TEXT, AN_INTEGER], None, "i"),
+        ([AN_INTEGER, A_FLOAT, spec("l", labels=("no", "yes"))], None, "l"),
+        ([AN_INTEGER, A_FLOAT, spec("probabilities")], None, "probabilities"),
+        ([A_FLOAT, spec("scores")], None, "scores"),
+        ([AN_INTEGER, A_FLOAT, spec("g")], None, "f"),
+        ([AN_INTEGER, spec("h", datatype=BF16)], None, "h"),
+        ([AN_INTEGER, spec("j", datatype=INT64)], None, "i"),
+        ([A_FLOAT, AN_INTEGER], "i", "i"),
+        ([A_FLOAT, TEXT], "t", None),
+        ([A_FLOAT], "q", None),
+        ([TEXT], None, None),
+    ],
+)
+def test_one_output_is_explained(outputs: list[TensorSpec], name: str | None, expected: str | None) -> None:
+    """The one that is named, the only one, the one of scores, the first of floats, the first."""
+    found = explained(outputs, name)
+    assert (found and found.name) == expected
+
+
+@pytest.mark.parametrize("outputs", [None, (spec("y", None, BYTES),)])
+def test_a_model_without_numbers_cannot_be_explained(outputs: Any) -> None:
+    """Whether it says so before or after."""
+    model = Fake(column(lambda x: Tensor("y", BYTES, np.full(len(x), b"a", object))), outputs=outputs)
+    with pytest.raises(NotSupported, match="model 'm' has no output of numbers that could be explained"):
+        explain(model, tensor(EXAMPLES), {})
+    model.spec = model.spec._replace(explainer=Explainer({"x": BACKGROUND}, output="y"))
+    with pytest.raises(NotSupported, match="model 'm' has no output of numbers 'y' that"):
+        explain(model, tensor(EXAMPLES), {})

@@ -1,0 +1,71 @@
+"""Requests, signatures and models' results that the tests of /v1 share."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.dialects.v1_request import Question
+from core.dtype import DATATYPES
+from core.jsonio import NonFinite
+from core.operations import InferResult, ModelSpec
+from core.signature import Binding, Method, Signature
+from core.tensor import Tensor, TensorSpec
+
+if TYPE_CHECKING:
+    from core.wire import HttpResponse
+
+
+def output(name: str, datatype: str, values: Any) -> Tensor:
+    """A tensor as a model gives it: BYTES are objects, BF16 its bits."""
+    return Tensor(name, DATATYPES[datatype], np.array(values, DATATYPES[datatype].numpy))
+
+
+def binding(name: str, datatype: str = "FP32", shape: Any = None, default: Any = None, **said: Any) -> Binding:
+    """What stands behind an alias. `said`: the binding's own shape, encoded."""
+    own = said.pop("feature", None)
+    default = None if default is None else output(name, datatype, default)
+    return Binding(TensorSpec(name, DATATYPES[datatype], shape), own, default, **said)
+
+
+def signature(inputs: Any, outputs: Any, method: Method = Method.PREDICT, labels: tuple[str, ...] = ()) -> Signature:
+    """Of bindings by alias; a text stands for an FP32 tensor of any rank."""
+    bound = [
+        None if side is None else {a: binding(b) if isinstance(b, str) else b for a, b in side.items()}
+        for side in (inputs, outputs)
+    ]
+    return Signature(method, bound[0], bound[1] or {}, labels)
+
+
+def model(**signatures: Signature) -> ModelSpec:
+    """Model `m`, version 3, with every tensor that its signatures name; without signatures it says nothing."""
+    sides: list[dict[str, TensorSpec]] = [{}, {}]
+    for each in signatures.values():
+        for side, bindings in zip(sides, (each.inputs or {}, each.outputs), strict=True):
+            side |= {bound.spec.name: bound.spec for bound in bindings.values()}
+    inputs, outputs = (tuple(side.values()) if signatures else None for side in sides)
+    return ModelSpec("m", "3", "test", inputs, outputs, signatures=signatures)
+
+
+def question(
+    document: Any, non_finite: NonFinite | None = NonFinite.BARE, v1_dialect: str = "auto", *, pinned: bool = False
+) -> Question:
+    """A request's document under the default options."""
+    return Question(document, non_finite, v1_dialect, pinned)
+
+
+def result(*outputs: Tensor) -> InferResult:
+    """Of model `m`, version 3."""
+    return InferResult("m", "3", outputs)
+
+
+def told(response: HttpResponse) -> Any:
+    """The answer's JSON, NaN and infinities as Python reads them."""
+    return json.loads(b"".join(response.parts))
+
+
+def listed(tensors: tuple[Tensor, ...]) -> dict[str, Any]:
+    """What the model is asked, as lists by name."""
+    return {tensor.name: tensor.array.tolist() for tensor in tensors}

@@ -1,0 +1,106 @@
+"""handler.bodies: request bodies from ASGI's messages, however they come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import TooLarge
+from handler import bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GONE = {"type": "http.disconnect"}
+
+
+def messages(*chunks: bytes) -> list[dict[str, Any]]:
+    """As ASGI servers send them."""
+    return [
+        {"type": "http.request", "body": chunk, "more_body": number < len(chunks)}
+        for number, chunk in enumerate(chunks, 1)
+    ]
+
+
+def gather(inbox: list[dict[str, Any]], headers: Mapping[bytes, bytes] | None = None, limit: int = 1000) -> Any:
+    """The body; how many messages were left."""
+    left = list(inbox)
+
+    async def receive() -> Any:
+        return left.pop(0)
+
+    body = asyncio.run(bodies.gather(headers or {}, receive, limit))
+    return None if body is None else bytes(body), len(left)
+
+
+def announced(size: int) -> dict[bytes, bytes]:
+    """A Content-Length."""
+    return {b"content-length": b"%d" % size}
+
+
+@given(chunks=st.lists(st.binary(max_size=9), min_size=1, max_size=6), told=st.booleans(), json=st.integers(0, 40))
+def test_a_body_is_all_its_pieces(*, chunks: list[bytes], told: bool, json: int) -> None:
+    """Empty ones among them, announced or not, whatever room alignment needs."""
+    whole = b"".join(chunks)
+    headers = announced(len(whole)) if told else {}
+    headers[b"inference-header-content-length"] = b"%d" % json
+    assert gather(messages(*chunks), headers)[0] == whole
+
+
+@pytest.mark.parametrize("chunks", [(b"abc", b"defgh"), (b"abc", b"de", b"fgh")])
+def test_an_announced_body_ends_where_it_was_announced_to_end(chunks: tuple[bytes, ...]) -> None:
+    """What comes beyond is nobody's; what ends before is all there is."""
+    assert gather(messages(*chunks), announced(6))[0] == b"abcdef"
+    assert gather(messages(*chunks), announced(20))[0] == b"abcdefgh"
+    assert gather(messages(b"abc", b"def", b"gh"), announced(6)) == (b"abcdef", 1)
+
+
+def test_a_message_without_a_body_is_an_empty_piece() -> None:
+    """ASGI lets servers leave it out."""
+    start, end = messages(b"ab", b"cd")
+    empty = {"type": "http.request", "more_body": True}
+    assert gather([{"type": "http.request"}])[0] == b""
+    for headers in ({}, announced(4)):
+        assert gather([start, empty, end], headers)[0] == b"abcd"
+        assert gather([empty, start, end], headers)[0] == b"abcd"
+
+
+@pytest.mark.parametrize("headers", [{}, announced(6)], ids=["unknown", "announced"])
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+def test_a_client_that_goes_before_the_end_is_not_answered(headers: dict[bytes, bytes], pieces: int) -> None:
+    """Wherever it goes."""
+    assert gather([*messages(b"ab", b"cd", b"ef")[:pieces], GONE], headers)[0] is None
+
+
+def test_an_announced_size_over_the_limit_is_refused_before_anything_is_read() -> None:
+    """Headers that make no sense announce nothing."""
+    with pytest.raises(TooLarge, match="the body has 1001 bytes; at most 1000 are accepted"):
+        gather([], announced(1001))
+    with pytest.raises(TooLarge):
+        gather([], {b"content-length": b"9" * 400})
+    assert gather(messages(b"ab"), {b"content-length": b"-5"})[0] == b"ab"
+
+
+@pytest.mark.parametrize("chunks", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 6, b"x" * 20, b"x" * 3)])
+def test_a_body_that_grows_over_the_limit_is_read_to_its_end_and_refused(chunks: tuple[bytes, ...]) -> None:
+    """So that the client gets to read the answer; the size is the whole one."""
+    with pytest.raises(TooLarge, match=f"the body has {sum(map(len, chunks))} bytes; at most 10 are accepted"):
+        gather(messages(*chunks), limit=10)
+    assert gather(messages(b"x" * 5, b"x" * 5), limit=10) == (b"x" * 10, 0)
+
+
+def test_a_small_lie_about_the_size_is_no_way_around_the_limit() -> None:
+    """A first piece that is longer than announced is measured as it comes."""
+    with pytest.raises(TooLarge):
+        gather(messages(b"x" * 6, b"x" * 6), announced(3), limit=10)
+
+
+def test_memory_is_not_taken_on_the_word_of_a_large_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pieces are put together once they are there."""
+    monkeypatch.setattr(bodies, "GATHERED_IN_PLACE", 5)
+    monkeypatch.setattr(bodies, "_gather_announced", None)
+    assert gather(messages(b"abc", b"def"), announced(6))[0] == b"abcdef"

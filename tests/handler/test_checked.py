@@ -1,0 +1,57 @@
+"""handler.checked: what is wrong in a publisher's JSON is named by the path of its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handler.checked import Wrong, an_object, is_shape, number, only, texts
+
+
+def test_what_is_as_expected_is_handed_on() -> None:
+    """Text as a tuple, everything else as it is."""
+    members = {"a": 1}
+    assert an_object(members, "p") is members
+    assert only(members, "p", "a", "b") is members
+    assert only({}, "p") == {}
+    assert texts(["x", ""], "p") == ("x", "")
+    assert texts([], "p") == ()
+    assert number(3, "p", 3) == 3
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: an_object([1], "a.b"), "a.b is [1]; expected an object"),
+        (lambda: an_object(None, "a.b"), "a.b is null; expected an object"),
+        (lambda: only({"x": 1, "typo": 2}, "a.b", "x", "y"), "a.b.typo is 2; expected no such key; known are x, y"),
+        (lambda: texts("ab", "a.b"), "a.b is 'ab'; expected an array of text"),
+        (lambda: texts(["a", 1], "a.b"), "a.b is ['a', 1]; expected an array of text"),
+        (lambda: number(-1, "a.b", 0), "a.b is -1; expected a whole number from 0 up"),
+        (lambda: number(True, "a.b", 0), "a.b is true; expected a whole number from 0 up"),  # noqa: FBT003 - JSON's true
+        (lambda: number(1.0, "a.b", 0), "a.b is 1.0; expected a whole number from 0 up"),
+        (lambda: number("1", "a.b", 0), "a.b is '1'; expected a whole number from 0 up"),
+    ],
+)
+def test_what_is_not_is_named_with_its_value_and_what_was_expected(check: Any, message: str) -> None:
+    """In one line."""
+    with pytest.raises(Wrong) as wrong:
+        check()
+    assert str(wrong.value) == message
+
+
+def test_long_values_are_shown_in_part() -> None:
+    """A file may hold anything."""
+    with pytest.raises(Wrong) as wrong:
+        an_object("x" * 10_000, "p")
+    assert len(str(wrong.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [([], True), ([-1, 0, 3], True), ([-2], False), ([True], False), ([1.0], False), ("12", False), (None, False)],
+)
+def test_a_shape_is_an_array_of_sizes(value: Any, *, expected: bool) -> None:
+    """-1 is any size."""
+    assert is_shape(value) is expected

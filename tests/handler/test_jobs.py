@@ -1,0 +1,190 @@
+"""handler.jobs: one request from decoding to phrasing, on models that are in memory."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.dialects import DIALECTS
+from core.errors import InvalidInput, ModelFailed
+from core.operations import InferResult, ModelRef, ModelSpec
+from core.wire import Call, HttpRequest, HttpResponse, Options, Router
+from handler.jobs import Job, compressed
+from handler.registry import Pending
+from tests.core.v1_samples import model, output, signature, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core.tensor import Tensor
+
+SPEC = model(serving_default=signature({"x": "x"}, {"y": "y"}))
+V2 = b'{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}'
+V1 = b'{"instances": [1, 2]}'
+
+
+class Halves:
+    """A model that halves x, and fails at a negative number; the explanation of an example is its place."""
+
+    steady = True
+    spec: ModelSpec = SPEC
+
+    def predict(self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]) -> list[Tensor]:
+        """Output y."""
+        if (inputs["x"].array < 0).any():
+            raise ModelFailed("negative")
+        return [output("y", "FP32", inputs["x"].array / 2)]
+
+    def explain(self, inputs: Mapping[str, Tensor], _: Mapping[str, Any]) -> list[dict[str, int]]:
+        """One member each."""
+        return [{"place": place} for place in range(len(inputs["x"].array))]
+
+
+class Shelf:
+    """A registry of one model, which is being loaded the first `pending` times that somebody asks for it."""
+
+    def __init__(self, pending: int = 0) -> None:
+        self.pending = pending
+        self.asked: list[ModelRef] = []
+        self.recorded: list[tuple[ModelRef, int, int, bool]] = []
+
+    def get(self, ref: ModelRef) -> Halves:
+        """The model."""
+        self.asked.append(ref)
+        if self.pending:
+            self.pending -= 1
+            raise Pending(None, final=False)  # type: ignore[arg-type] # nobody waits
+        return Halves()
+
+    def record(self, ref: ModelRef, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """What was counted: how many durations, of what size."""
+        assert all(ns >= 0 for ns in durations)
+        self.recorded.append((ref, len(durations), size, success))
+
+    def is_quick(self, ref: ModelRef, size: int) -> bool:
+        """Of the labelled version alone."""
+        return ref == ModelRef("m", None, "fast") and size < 10
+
+
+def job(
+    path: str,
+    body: bytes = b"",
+    shelf: Shelf | None = None,
+    least: int = 10**6,
+    options: Options = Options(),  # noqa: B008 - frozen
+    **headers: bytes,
+) -> Job:
+    """A request in whichever protocol the path is of."""
+    dialect = next(dialect for dialect in DIALECTS if dialect.owns(path))
+    route, values = Router(dialect).find("POST", path)
+    named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    call = Call(HttpRequest("POST", path, named, body, options), values)
+    return Job(shelf or Shelf(), route, call, least)  # type: ignore[arg-type] # stands for the registry
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "ref"),
+    [
+        ("/v2/models/m/infer", V2, ModelRef("m")),
+        ("/v1/models/m:predict", V1, ModelRef("m", "3")),
+        ("/v1/models/m/labels/fast:predict", V1, ModelRef("m", "3")),
+    ],
+)
+def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes, ref: ModelRef) -> None:
+    """Whatever protocol it came in."""
+    shelf = Shelf()
+    assert b"[0.5,1.0]" in b"".join(job(path, body, shelf).run().parts)
+    assert shelf.recorded == [(ref, 4, len(body), True)]
+
+
+def test_an_inference_that_fails_is_counted_as_one() -> None:
+    """Of the model as of the phrasing; a document that asks for nothing is none."""
+    shelf = Shelf()
+    with pytest.raises(ModelFailed, match="negative"):
+        job("/v1/models/m:predict", b'{"instances": [-1]}', shelf).run()
+    with pytest.raises(InvalidInput, match="DRAGOMAN_NON_FINITE=error"):
+        job("/v1/models/m:predict", b'{"instances": [NaN]}', shelf, options=Options(non_finite="error")).run()
+    with pytest.raises(InvalidInput, match="Missing 'inputs' or 'instances' key"):
+        job("/v1/models/m:predict", b"{}", shelf).run()
+    assert [(durations, success) for _, durations, _, success in shelf.recorded] == [(2, False), (2, False)]
+
+
+def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
+    """What was decoded stays decoded; the version that told its spec is the one that is asked."""
+    shelf = Shelf(pending=2)
+    waiting = job("/v1/models/m:predict", V1, shelf)
+    for _ in range(2):
+        with pytest.raises(Pending):
+            waiting.run()
+    assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
+    assert shelf.asked == [ModelRef("m")] * 3 + [ModelRef("m", "3")]
+    assert len(shelf.recorded) == 1
+
+
+def test_a_model_that_went_between_its_spec_and_its_inference_is_waited_for_again() -> None:
+    """The question is not asked twice."""
+    shelf = Shelf()
+    waiting = job("/v1/models/m:predict", V1, shelf)
+    get = shelf.get
+
+    def unloaded(ref: ModelRef) -> Halves:
+        shelf.pending = ref.version is not None and len(shelf.asked) < 2
+        return get(ref)
+
+    shelf.get = unloaded  # type: ignore[method-assign] # this one alone
+    with pytest.raises(Pending):
+        waiting.run()
+    assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
+    assert shelf.asked == [ModelRef("m"), ModelRef("m", "3"), ModelRef("m", "3")]
+
+
+def test_an_explanation_is_compressed_and_not_counted() -> None:
+    """Statistics are of inferences."""
+    shelf = Shelf()
+    response = job("/v1/models/m:explain", V1, shelf, 1, accept_encoding=b"gzip").run()
+    assert dict(response.headers)[b"content-encoding"] == b"gzip"
+    assert b'"explanations":[{"place":0},{"place":1}]' in gzip.decompress(b"".join(response.parts))
+    assert shelf.recorded == []
+
+
+def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:
+    """Of what is compressed nobody knows."""
+    path = "/v1/models/m/labels/fast:predict"
+    assert job(path, b"{}").is_quick()
+    assert not job(path, b"{}" * 9).is_quick()
+    assert not job("/v1/models/m:predict", b"{}").is_quick()
+    assert not job(path, b"{}", content_encoding=b"gzip").is_quick()
+
+
+def test_there_is_nothing_to_phrase_before_anything_was_asked() -> None:
+    """Only what was run has an answer."""
+    with pytest.raises(AssertionError):
+        job("/v1/models/m:predict").phrase(InferResult("m", "3", ()))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "least", "coding"),
+    [
+        (b"gzip", 4, b"gzip"),
+        (b"deflate", 4, b"deflate"),
+        (b"gzip", 5, None),
+        (b"br", 4, None),
+        (None, 0, None),
+    ],
+)
+def test_an_answer_is_compressed_from_some_size_on_for_who_accepts_it(
+    accepted: bytes | None, least: int, coding: bytes | None
+) -> None:
+    """And says that it depends on who asks."""
+    headers = {} if accepted is None else {b"accept-encoding": accepted}
+    plain = HttpResponse(200, ((b"a", b"b"),), (b"ab", b"cd"))
+    response = compressed(plain, HttpRequest("GET", "/", headers), least)
+    if coding is None:
+        assert response is plain
+        return
+    assert response.headers == ((b"a", b"b"), (b"content-encoding", coding), (b"vary", b"accept-encoding"))
+    inflate = gzip.decompress if coding == b"gzip" else zlib.decompress
+    assert inflate(b"".join(response.parts)) == b"abcd"
