@@ -6,7 +6,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 BIN := $(VENV)/bin
 
-.PHONY: setup run test check e2e fmt clean build-InferenceFunction runtime-python
+.PHONY: setup run test test-convert check e2e fmt clean build-InferenceFunction runtime-python
 
 setup: $(VENV)/.setup
 
@@ -33,7 +33,23 @@ check: setup
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='core/*' --fail-under=100
-	$(BIN)/coverage report --include='handler/*' --fail-under=95
+	$(BIN)/coverage report --include='handler/*' --omit='handler/convert/*' --fail-under=95
+
+# TensorFlow is 1.4 GB and no part of the usual environment: `dragoman convert` has one of its own.
+CONVERT_VENV ?= .venv-convert
+CONVERT_BIN := $(CONVERT_VENV)/bin
+CONVERT_NEEDS := '.[convert,onnx]' coverage pytest pytest-timeout
+
+$(CONVERT_VENV)/.setup: pyproject.toml $(VENV)/.setup
+	$(BIN)/python -m venv $(CONVERT_VENV)
+	$(BIN)/uv pip install --quiet --python $(CONVERT_BIN)/python --editable $(CONVERT_NEEDS) \
+	  || $(CONVERT_BIN)/python -m pip install --quiet --editable $(CONVERT_NEEDS)
+	@touch $@
+
+test-convert: $(CONVERT_VENV)/.setup
+	$(CONVERT_BIN)/coverage run --data-file=.coverage-convert --source=handler/convert -m pytest tests/convert
+	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
+	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --fail-under=95
 
 # On the real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. Needs root for the container engine.
 e2e: setup
@@ -44,7 +60,7 @@ fmt: setup
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(CONVERT_VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find core handler tests -name __pycache__ -prune -exec rm -rf {} +
 
 # The function's artifact. `sam build` calls this with ARTIFACTS_DIR; it does not pass the template's architecture on, so for Graviton:
@@ -63,7 +79,7 @@ PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-
 # boto3 is in the runtime already: 33 MB less in the artifact.
 REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*(r for r in p["dependencies"] + p["optional-dependencies"]["onnx"] if not r.startswith("boto3")), sep="\n")
-PRUNED := bin requirements.txt wheel $(addprefix onnxruntime/,datasets quantization tools transformers)
+PRUNED := bin requirements.txt wheel handler/convert $(addprefix onnxruntime/,datasets quantization tools transformers)
 UNUSED := a c cpp h pxd pyi pyx
 
 runtime-python:

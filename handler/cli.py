@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve`."""
+"""The command line: `dragoman serve`, `dragoman convert`."""
 
 import argparse
 import os
@@ -18,6 +18,8 @@ FLAGS: Final = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.command == "convert":
+        return _convert(options)
     for flag, variable in FLAGS.items():
         if getattr(options, flag) is not None:
             os.environ[variable] = getattr(options, flag)
@@ -41,7 +43,26 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--preload", help="models to load at start, or * (DRAGOMAN_PRELOAD)")
     serve.add_argument("--allow-code", action="store_true", help="run model.py files (DRAGOMAN_ALLOW_CODE)")
     serve.add_argument("--log-level", help="DEBUG, INFO, WARNING or ERROR (DRAGOMAN_LOG_LEVEL)")
+    convert = commands.add_parser("convert", help="a TensorFlow SavedModel into ONNX and settings")
+    convert.add_argument("saved_model", nargs="?", metavar="SAVED_MODEL_DIR", help="or a folder of numbered versions")
+    convert.add_argument("target", metavar="REPOSITORY/NAME", help="with --models-config: REPOSITORY")
+    convert.add_argument("--version", help="default: the folder's name if it is a number, else 1")
+    convert.add_argument("--signature", action="append", default=[], help="to publish; may be repeated; default: all")
+    convert.add_argument("--models-config", metavar="FILE", help="TensorFlow Serving's: convert every model it names")
+    convert.add_argument("--force", action="store_true", help="replace versions that are there")
     return parser
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from handler.convert import command  # noqa: PLC0415 - a publisher's tool, which no server imports
+    from handler.convert.refusal import Refused  # noqa: PLC0415 - the same
+
+    try:
+        command.run(options)
+    except Refused as refusal:
+        print(f"dragoman: {refusal}", file=sys.stderr)  # noqa: T201 - a command's error line
+        return 1
+    return 0
 
 
 def _serve(settings: Settings, host: str, port: int) -> int:

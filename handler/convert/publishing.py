@@ -1,0 +1,89 @@
+"""Into a repository on this machine: a version appears complete, by one rename, or not at all."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from handler.convert.refusal import Refused
+from handler.model_settings import FILE
+from handler.repository import NAME, VERSION
+
+
+def target(text: str) -> Path:
+    """REPOSITORY/NAME of the command line. Raises Refused."""
+    folder = repository(text)
+    if not NAME.fullmatch(folder.name):
+        raise Refused(f"{text!r} does not end in a model's name; expected REPOSITORY/NAME")
+    return folder
+
+
+def repository(text: str) -> Path:
+    scheme, separator, _ = text.partition("://")
+    if separator:
+        raise Refused(f"{text!r} is no folder of this machine; convert into one and copy it to {scheme}:// then")
+    return Path(text)
+
+
+def check_free(model: Path, version: int) -> None:
+    """Raises Refused if the model has that version, however its folder is written."""
+    for folder in _folders(model, version):
+        raise Refused(f"{model.name}/{folder.name} is there already; --force replaces it")
+
+
+def _folders(model: Path, version: int) -> list[Path]:
+    if not model.is_dir():
+        return []
+    return [entry for entry in model.iterdir() if VERSION.fullmatch(entry.name) and int(entry.name) == version]
+
+
+def publish(model: Path, version: int, onnx: bytes, settings: Mapping[str, Any]) -> None:
+    """Write NAME/VERSION/model.onnx and its settings, in the place of what is there. Raises Refused."""
+    with _staged(model.parent) as stage:
+        folder = stage / "new"
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(onnx)
+        (folder / FILE).write_text(text(settings), encoding="utf-8")
+        model.mkdir(exist_ok=True)
+        for index, old in enumerate(_folders(model, version)):
+            old.rename(stage / f"old-{index}")
+        folder.rename(model / str(version))
+
+
+def publish_settings(model: Path, settings: Mapping[str, Any]) -> None:
+    """Set these keys in NAME/model-settings.json; others in it stay. Raises Refused."""
+    path = model / FILE
+    try:
+        present = json.loads(path.read_bytes()) if path.exists() else {}
+    except ValueError:
+        raise Refused(f"{model.name}/{FILE} is no JSON") from None
+    if not isinstance(present, dict):
+        raise Refused(f"{model.name}/{FILE} is no JSON object")
+    with _staged(model.parent) as stage:
+        new = stage / FILE
+        new.write_text(text(present | dict(settings)), encoding="utf-8")
+        new.replace(path)
+
+
+@contextmanager
+def _staged(repository: Path) -> Iterator[Path]:
+    """A folder on the repository's own file system; servers skip names with a leading dot."""
+    try:
+        repository.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".convert-", dir=repository))
+    except OSError as error:
+        raise Refused(f"{repository} cannot be written: {error.strerror}") from None
+    try:
+        yield stage
+    except OSError as error:
+        raise Refused(f"{repository} cannot be written: {os.strerror(error.errno or 0)}") from None
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def text(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
