@@ -51,14 +51,6 @@ def test_a_body_is_all_its_pieces(*, chunks: list[bytes], told: bool, json: int)
     assert gather(messages(*chunks), headers)[0] == whole
 
 
-@pytest.mark.parametrize("chunks", [(b"abc", b"defgh"), (b"abc", b"de", b"fgh")])
-def test_an_announced_body_ends_where_it_was_announced_to_end(chunks: tuple[bytes, ...]) -> None:
-    """What comes beyond is nobody's; what ends before is all there is."""
-    assert gather(messages(*chunks), announced(6))[0] == b"abcdef"
-    assert gather(messages(*chunks), announced(20))[0] == b"abcdefgh"
-    assert gather(messages(b"abc", b"def", b"gh"), announced(6)) == (b"abcdef", 1)
-
-
 def test_a_message_without_a_body_is_an_empty_piece() -> None:
     """ASGI lets servers leave it out."""
     start, end = messages(b"ab", b"cd")
@@ -97,10 +89,3 @@ def test_a_small_lie_about_the_size_is_no_way_around_the_limit() -> None:
     """A first piece that is longer than announced is measured as it comes."""
     with pytest.raises(TooLarge):
         gather(messages(b"x" * 6, b"x" * 6), announced(3), limit=10)
-
-
-def test_memory_is_not_taken_on_the_word_of_a_large_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pieces are put together once they are there."""
-    monkeypatch.setattr(bodies, "GATHERED_IN_PLACE", 5)
-    monkeypatch.setattr(bodies, "_gather_announced", None)
-    assert gather(messages(b"abc", b"def"), announced(6))[0] == b"abcdef"
