@@ -10,7 +10,6 @@ import numpy as np
 from core import operations as ops
 from core.classification import classify
 from core.errors import InvalidInput, shown
-from core.explanation import explain as explanations_of
 from core.ports import Model, Models
 from core.tensor import Tensor, TensorSpec, from_raw
 
@@ -31,10 +30,12 @@ def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
 
 
 def _explain(operation: ops.Explain, models: Models) -> ops.ExplainResult:
+    from core import explanation  # noqa: PLC0415 - 2 ms of cold start for servers that explain nothing
+
     question = operation.infer
     model = models.get(question.ref)
     inputs = _inputs(question, model.spec)
-    explanations = explanations_of(model, inputs, question.parameters)
+    explanations = explanation.explain(model, inputs, question.parameters)
     return ops.ExplainResult(_inferred(question, model, inputs), explanations)
 
 

@@ -134,7 +134,7 @@ def _every(players: int) -> Coalitions:
     return Coalitions(members, np.ascontiguousarray(operator.T), everybody, float(players * lcm(*orders)))
 
 
-def _choice(players: int, budget: int, rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _choice(players: int, budget: int, rng: "np.random.Generator") -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """KernelSHAP's coalitions and their weights: the smallest and largest whole, the rest drawn in complementary pairs.
 
     A size is taken whole if drawing would give each of its coalitions one draw or more; single players always are,
@@ -167,7 +167,7 @@ def _whole(players: int, size: int) -> NDArray[np.bool_]:
 
 
 def _drawn(
-    players: int, pairs: int, rng: np.random.Generator, sizes: NDArray[Any], chances: NDArray[Any]
+    players: int, pairs: int, rng: "np.random.Generator", sizes: NDArray[Any], chances: NDArray[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """At most so many different coalitions, no two of them complements, and how often each was drawn."""
     counts: dict[bytes, int] = {}

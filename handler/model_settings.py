@@ -6,15 +6,16 @@ The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parame
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable
 from core.tensor import TensorSpec
-from handler import explainer_settings, signature_settings
 from handler.checked import Wrong, an_object, is_shape, number
-from handler.explainer_settings import ExplainerSettings
-from handler.signature_settings import SaidSignatures
+
+if TYPE_CHECKING:
+    from handler.explainer_settings import ExplainerSettings
+    from handler.signature_settings import SaidSignatures
 
 FILE: Final = "model-settings.json"
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
@@ -42,9 +43,9 @@ class ModelSettings(NamedTuple):
     outputs: tuple[TensorSpec, ...] | None = None
     version_policy: VersionPolicy = VersionPolicy()
     version_labels: Mapping[str, int] = MappingProxyType({})
-    signatures: SaidSignatures | None = None
+    signatures: "SaidSignatures | None" = None
     v1_dialect: str | None = None
-    explainer: ExplainerSettings | None = None
+    explainer: "ExplainerSettings | None" = None
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -86,9 +87,9 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         outputs=_tensors(members, "outputs"),
         version_policy=_version_policy(members.get("version_policy")),
         version_labels=_version_labels(members.get("version_labels")),
-        signatures=None if members.get("signatures") is None else signature_settings.parse(members["signatures"]),
+        signatures=_signatures(members.get("signatures")),
         v1_dialect=_v1_dialect(members.get("v1_dialect")),
-        explainer=explainer_settings.parse(members.get("explainer")),
+        explainer=_explainer(members.get("explainer")),
     )
 
 
@@ -148,6 +149,22 @@ def _version_policy(value: Any) -> VersionPolicy:
     return VersionPolicy(
         specific=tuple(number(v, f"version_policy.specific.versions[{i}]", 0) for i, v in enumerate(versions))
     )
+
+
+def _signatures(value: Any) -> "SaidSignatures | None":
+    if value is None:
+        return None
+    from handler import signature_settings  # noqa: PLC0415 - 2 ms of cold start for models without any
+
+    return signature_settings.parse(value)
+
+
+def _explainer(value: Any) -> "ExplainerSettings | None":
+    if value is None:
+        return None
+    from handler import explainer_settings  # noqa: PLC0415 - 2 ms of cold start for models without one
+
+    return explainer_settings.parse(value)
 
 
 def _version_labels(value: Any) -> dict[str, int]:

@@ -1,18 +1,17 @@
 """What all requests with a body under /v1 have in common: the JSON document, the model they name, the signature."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from core import jsonio
-from core.errors import InvalidInput, shown
+from core.dialects.v1_path import ref
+from core.errors import InvalidInput
 from core.jsonio import NonFinite
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec
 from core.signature import DEFAULT, Signature
-from core.wire import Call, HttpResponse, Reply, RouteNotFound
-
-LARGEST_VERSION: Final = 2**63 - 1
+from core.wire import Call, HttpResponse, Reply
 
 
 class Question(NamedTuple):
@@ -26,19 +25,6 @@ class Question(NamedTuple):
 
 Bind = Callable[[Question, ModelSpec], tuple[Infer | Explain, Reply]]
 Finish = Callable[[HttpResponse], HttpResponse]
-
-
-def ref(call: Call) -> ModelRef:
-    """The model, version or label of a path. Raises RouteNotFound for a version that is no number, or InvalidInput."""
-    version = call.path.get("version")
-    if version is None:
-        return ModelRef(call.path["model"], None, call.path.get("label"))
-    if not (version.isascii() and version.isdecimal()):
-        raise RouteNotFound(f"a version is a number, not {shown(version)}")
-    if len(version) > len(str(LARGEST_VERSION)) + 64 or int(version) > LARGEST_VERSION:
-        raise InvalidInput(f"version {shown(version)} is beyond 64 bits")
-    number = int(version)
-    return ModelRef(call.path["model"], str(number), zero_is_newest=not number)
 
 
 def ask(call: Call, body: bytes | memoryview, bind: Bind, finish: Finish, *, shaped: bool) -> tuple[Deferred, Reply]:

@@ -4,7 +4,7 @@ from core.errors import ModelNotLoadable
 from core.operations import ModelSpec
 from core.signature import NONE, Signatures, plain
 from core.tensor import TensorSpec
-from handler import explainer_settings, model_settings, signature_settings
+from handler import model_settings, signature_settings
 from handler.backends import Source
 from handler.checked import Wrong
 
@@ -19,6 +19,8 @@ def model_spec(
     try:
         spec = spec._replace(signatures=_signatures(source, inputs, outputs), v1_dialect=said.v1_dialect)
         if said.explainer is not None:
+            from handler import explainer_settings  # noqa: PLC0415 - 2 ms of cold start for models without one
+
             spec = spec._replace(explainer=explainer_settings.build(said.explainer, source.folder, spec))
     except Wrong as wrong:
         raise ModelNotLoadable(f"{model_settings.FILE} of model {source.name!r}: {wrong}") from None

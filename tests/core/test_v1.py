@@ -17,7 +17,7 @@ from core import jsonio
 from core import operations as ops
 from core.dialects.v1 import V1
 from core.dialects.v1_metadata import FIELDS
-from core.dialects.v1_request import LARGEST_VERSION
+from core.dialects.v1_path import LARGEST_VERSION
 from core.dtype import BYTES, DATATYPES
 from core.errors import Fault, InvalidInput, ModelFailed, ModelNotFound, ModelUnavailable, VersionNotFound
 from core.operations import IndexEntry, ModelRef, State, StatusResult

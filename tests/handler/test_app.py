@@ -543,6 +543,9 @@ def imported(statement: str) -> set[str]:
 
 
 HEAVY = {
+    "core.dialects.v1_verbs",
+    "core.explanation",
+    "numpy.random",
     "boto3",
     "botocore",
     "fastapi",
