@@ -160,11 +160,11 @@ def same(left: NDArray[Any], right: NDArray[Any]) -> bool:
         return False
     if left.dtype == object:
         return left.tolist() == right.tolist()
-    with np.errstate(invalid="ignore"):  # comparing signalling NaNs sets a flag
+    with np.errstate(invalid="ignore"):  # looking at a signalling NaN sets a flag
         equal = left == right
-    if left.dtype.kind in "fV":  # bfloat16 is of kind V
-        both_nan = np.isnan(left) & np.isnan(right)
-        return bool(np.all(both_nan | (equal & (np.signbit(left) == np.signbit(right)))))
+        if left.dtype.kind in "fV":  # bfloat16 is of kind V
+            both_nan = np.isnan(left) & np.isnan(right)
+            equal = both_nan | (equal & (np.signbit(left) == np.signbit(right)))
     return bool(np.all(equal))
 
 
