@@ -132,6 +132,8 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
             raise Wrong(path, list(said.inputs or ()), f"a model that says its inputs, for {said.method}")
         return None
     features = said.inputs or {spec.name: SaidBinding(spec.name) for spec in inputs}
+    to_default = _whole if said.method is Method.PREDICT else _flat
+    bindings = {alias: _tensor(b, inputs, f"{path}.{alias}", to_default) for alias, b in features.items()}
     fed = [binding.tensor for binding in features.values()]
     twice = next((name for name in fed if fed.count(name) > 1), None)
     if twice is not None:
@@ -139,8 +141,6 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
     unfed = next((spec.name for spec in inputs if spec.name not in fed and not spec.optional), None)
     if unfed is not None:
         raise Wrong(path, list(features), f"an alias for the model's input {unfed!r}, too")
-    to_default = _whole if said.method is Method.PREDICT else _flat
-    bindings = {alias: _tensor(b, inputs, f"{path}.{alias}", to_default) for alias, b in features.items()}
     if said.method is not Method.PREDICT:
         for alias, binding in bindings.items():
             _check_feature(binding, f"{path}.{alias}")

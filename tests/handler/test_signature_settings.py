@@ -153,10 +153,16 @@ def test_an_encoded_binding_is_of_bytes_with_an_axis_for_them() -> None:
         (OUT, (X,), None, "signatures is ['s']; expected nothing, for a model that does not say its outputs"),
         ({"outputs": {"o": "q"}}, (X,), (Y,), "signatures.s.outputs.o is 'q'; expected one of the model's tensors: y"),
         (
+            OUT | {"inputs": {"a": "x"}},
+            (X, N),
+            (Y,),
+            "signatures.s.inputs is ['a']; expected an alias for the model's input 'n', too",
+        ),
+        (
             OUT | {"inputs": {"x": "x", "a": "q"}},
             (X, N),
             (Y,),
-            "signatures.s.inputs is ['x', 'a']; expected an alias for the model's input 'n', too",
+            "signatures.s.inputs.a is 'q'; expected one of the model's tensors: x, n",
         ),
         (
             OUT | {"inputs": {"x": "x", "a": "q"}},
