@@ -112,7 +112,7 @@ def test_a_compressed_event_is_read() -> None:
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
@@ -120,7 +120,7 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_data_of_a_structured_event_are_read_without_loss(value: Any) -> None:
-    """Long integers, infinities and all text."""
+    """Integers of 64 bits, infinities and all text."""
     assert jsonio.loads_lists(data(EVENT | {"data": value})) == value
 
 
