@@ -6,7 +6,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 BIN := $(VENV)/bin
 
-.PHONY: setup run test test-convert check e2e fmt clean build-InferenceFunction runtime-python
+.PHONY: setup run test test-convert check e2e fmt proto clean build-InferenceFunction runtime-python
 
 setup: $(VENV)/.setup
 
@@ -54,6 +54,14 @@ test-convert: $(CONVERT_VENV)/.setup
 # On the real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. Needs root for the container engine.
 e2e: setup
 	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
+
+# What core/schema has of proto/: descriptor sets, which its modules load, and the types of their messages for mypy.
+SCHEMAS := $(notdir $(basename $(wildcard proto/*.proto)))
+
+proto: setup
+	mkdir -p build/proto
+	$(foreach name,$(SCHEMAS),$(BIN)/python -m grpc_tools.protoc --proto_path=proto --pyi_out=build/proto \
+	  --descriptor_set_out=core/schema/$(name).binpb $(name).proto && mv build/proto/$(name)_pb2.pyi core/schema/$(name).pyi &&) true
 
 fmt: setup
 	$(BIN)/ruff check --select I --fix

@@ -1,9 +1,9 @@
-"""python -m benchmarks [--quick] [tensors] [v1] [requests] [cold-start]: all, or those named; then what has a bar."""
+"""python -m benchmarks [--quick] [tensors] [v1] [requests] [rpc] [cold-start]: all, or those named; then what has a bar."""
 
 import argparse
 from collections.abc import Callable
 
-from benchmarks import json_tensors, per_request, v1
+from benchmarks import json_tensors, per_request, rpc, v1
 from benchmarks.measure import Row, table
 
 
@@ -17,6 +17,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "tensors": json_tensors.main,
     "v1": v1.main,
     "requests": per_request.main,
+    "rpc": rpc.main,
     "cold-start": cold_start,
 }
 

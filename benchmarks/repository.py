@@ -35,6 +35,7 @@ def make(folder: Path) -> None:
     write(folder, "tiny", (["n", 4], ["n", 4]), [node("Add", ["x", "one"], ["y"])], constant("one", 4))
     mean = node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
     write(folder, "image", (["n", 3, 224, 224], ["n", 3]), [mean])
+    write(folder, "echo", (["n", 3, 224, 224], ["n", 3, 224, 224]), [node("Identity", ["x"], ["y"])])
     write(folder, "batch", (["n", 32], ["n", 8]), [node("MatMul", ["x", "w"], ["y"])], constant("w", 32, 8))
     # One number of the input is spread over many by an addition: the floats have all their digits and cost no time.
     spread = [node("ReduceMean", ["x"], ["mean"], axes=[1], keepdims=1), node("Add", ["mean", "c"], ["y"])]

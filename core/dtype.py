@@ -18,6 +18,8 @@ class DataType(NamedTuple):
     """The name in Triton's model configuration."""
     tensorflow: str
     """tensorflow.DataType; its messages write it in lower case, without DT_."""
+    contents: str
+    """The field of InferTensorContents (open_inference.proto); none for floats of 16 bits, which are sent raw."""
 
     @property
     def is_float(self) -> bool:
@@ -28,27 +30,23 @@ class DataType(NamedTuple):
         return self.numpy.kind == "O"
 
 
-def _row(name: str, numpy: str, onnx: int, triton: str, tensorflow: str) -> DataType:
-    return DataType(name, np.dtype(numpy), onnx, triton, tensorflow)
-
-
 DATATYPES: Final = {
     row.name: row
     for row in (
-        _row("BOOL", "?", 9, "TYPE_BOOL", "DT_BOOL"),
-        _row("UINT8", "u1", 2, "TYPE_UINT8", "DT_UINT8"),
-        _row("UINT16", "<u2", 4, "TYPE_UINT16", "DT_UINT16"),
-        _row("UINT32", "<u4", 12, "TYPE_UINT32", "DT_UINT32"),
-        _row("UINT64", "<u8", 13, "TYPE_UINT64", "DT_UINT64"),
-        _row("INT8", "i1", 3, "TYPE_INT8", "DT_INT8"),
-        _row("INT16", "<i2", 5, "TYPE_INT16", "DT_INT16"),
-        _row("INT32", "<i4", 6, "TYPE_INT32", "DT_INT32"),
-        _row("INT64", "<i8", 7, "TYPE_INT64", "DT_INT64"),
-        _row("FP16", "<f2", 10, "TYPE_FP16", "DT_HALF"),
-        _row("FP32", "<f4", 1, "TYPE_FP32", "DT_FLOAT"),
-        _row("FP64", "<f8", 11, "TYPE_FP64", "DT_DOUBLE"),
-        _row("BYTES", "O", 8, "TYPE_STRING", "DT_STRING"),
-        _row("BF16", "<u2", 16, "TYPE_BF16", "DT_BFLOAT16"),
+        DataType("BOOL", np.dtype("?"), 9, "TYPE_BOOL", "DT_BOOL", "bool_contents"),
+        DataType("UINT8", np.dtype("u1"), 2, "TYPE_UINT8", "DT_UINT8", "uint_contents"),
+        DataType("UINT16", np.dtype("<u2"), 4, "TYPE_UINT16", "DT_UINT16", "uint_contents"),
+        DataType("UINT32", np.dtype("<u4"), 12, "TYPE_UINT32", "DT_UINT32", "uint_contents"),
+        DataType("UINT64", np.dtype("<u8"), 13, "TYPE_UINT64", "DT_UINT64", "uint64_contents"),
+        DataType("INT8", np.dtype("i1"), 3, "TYPE_INT8", "DT_INT8", "int_contents"),
+        DataType("INT16", np.dtype("<i2"), 5, "TYPE_INT16", "DT_INT16", "int_contents"),
+        DataType("INT32", np.dtype("<i4"), 6, "TYPE_INT32", "DT_INT32", "int_contents"),
+        DataType("INT64", np.dtype("<i8"), 7, "TYPE_INT64", "DT_INT64", "int64_contents"),
+        DataType("FP16", np.dtype("<f2"), 10, "TYPE_FP16", "DT_HALF", ""),
+        DataType("FP32", np.dtype("<f4"), 1, "TYPE_FP32", "DT_FLOAT", "fp32_contents"),
+        DataType("FP64", np.dtype("<f8"), 11, "TYPE_FP64", "DT_DOUBLE", "fp64_contents"),
+        DataType("BYTES", np.dtype("O"), 8, "TYPE_STRING", "DT_STRING", "bytes_contents"),
+        DataType("BF16", np.dtype("<u2"), 16, "TYPE_BF16", "DT_BFLOAT16", ""),
     )
 }
 BYTES: Final = DATATYPES["BYTES"]

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from core.dialects import DIALECTS
 from core.errors import ModelFailed, ServingError
-from core.wire import Call, Dialect, HttpRequest, HttpResponse, Options, Route, Router, Waits
+from core.wire import Call, Dialect, HttpRequest, HttpResponse, Options, Router, Waits
 from handler import bodies
 from handler.bodies import Receive
-from handler.jobs import Job
+from handler.jobs import AnyJob, Job, Sent
 from handler.registry import Pending, Registry
 from handler.settings import Settings
 from handler.workers import Workers
@@ -117,7 +117,8 @@ class App:
                 return None
             route, values = router.find(scope["method"], path)
             request = HttpRequest(scope["method"], path, headers, body, self._options)
-            return await self._answer(route, Call(request, values))
+            job = Job(self.registry, route, Call(request, values), self._compress_from)
+            return await self.answer(job, route.waits)
         except ServingError as error:
             return dialect.refuse(error, scope["method"], path)
         except Exception:
@@ -125,25 +126,23 @@ class App:
             failure = ModelFailed("internal error: the server's log has the details")
             return dialect.refuse(failure, scope["method"], path)
 
-    async def _answer(self, route: Route, call: Call) -> HttpResponse:
-        job = Job(self.registry, route, call, self._compress_from)
+    async def answer(self, job: AnyJob[Sent], waits: Waits) -> Sent:
+        """What the job makes of its request, in a thread that suits what it may wait for. Raises ServingError."""
         while True:
             try:
-                response = await self._run(route, job)
+                if self._workers is None or waits is Waits.NOTHING or (waits is Waits.MODEL and job.is_quick()):
+                    return job.run()
+                return await self._run(job, waits, self._workers)
             except Pending as pending:
                 # Nobody occupies a thread while a model is being loaded, and nobody who goes takes the load along.
                 result = await asyncio.shield(asyncio.wrap_future(pending.future))
-                if not pending.final:
-                    continue
-                response = job.phrase(result)
-            return response
+                if pending.final:
+                    return job.phrase(result)
 
-    async def _run(self, route: Route, job: Job) -> HttpResponse:
-        if self._workers is None or route.waits is Waits.NOTHING or (route.waits is Waits.MODEL and job.is_quick()):
-            return job.run()
-        if route.waits in (Waits.MODEL, Waits.LONG):
-            response: HttpResponse = await self._workers.run(job.run)
-            return response
+    async def _run(self, job: AnyJob[Sent], waits: Waits, workers: Workers) -> Sent:
+        if waits in (Waits.MODEL, Waits.LONG):
+            answer: Sent = await workers.run(job.run)
+            return answer
         return await asyncio.get_running_loop().run_in_executor(self._aside, job.run)
 
 

@@ -4,7 +4,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from importlib.util import find_spec
+from typing import Any, Final
 
 from core.errors import ServingError
 from handler.settings import InvalidSettings, Settings
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["DRAGOMAN_ALLOW_CODE"] = "true"
     try:
         settings = Settings.from_env()
-        return _serve(settings, options.host, options.port)
+        return _serve(settings, options.host, options.port, options.grpc_port)
     except InvalidSettings as error:
         print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 2
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve a repository with uvicorn")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8080)
+    serve.add_argument("--grpc-port", type=int, help="serve gRPC, too, on this port; default: not at all")
     serve.add_argument("--repository", help="a directory, file:// or s3://bucket/prefix (DRAGOMAN_REPOSITORY)")
     serve.add_argument("--preload", help="models to load at start, or * (DRAGOMAN_PRELOAD)")
     serve.add_argument("--allow-code", action="store_true", help="run model.py files (DRAGOMAN_ALLOW_CODE)")
@@ -65,7 +67,7 @@ def _convert(options: argparse.Namespace) -> int:
     return 0
 
 
-def _serve(settings: Settings, host: str, port: int) -> int:
+def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> int:
     try:
         import uvicorn  # noqa: PLC0415 - an extra: the function has none
     except ImportError:
@@ -77,9 +79,23 @@ def _serve(settings: Settings, host: str, port: int) -> int:
     except ServingError as error:
         print(f"dragoman: the repository does not answer yet: {error.message}", file=sys.stderr)  # noqa: T201
         models = ()
+    served: Any = asgi.app
+    if grpc_port is not None:
+        address = f"[{host}]:{grpc_port}" if ":" in host else f"{host}:{grpc_port}"
+        served = _with_grpc(asgi.app, address)
+        print(f"gRPC on {address}")  # noqa: T201 - where to ask
     print(_welcome(settings, models, f"http://{host}:{port}"), flush=True)  # noqa: T201 - what to try
-    uvicorn.run(asgi.app, host=host, port=port, log_level=settings.log_level.lower(), access_log=False)
+    uvicorn.run(served, host=host, port=port, log_level=settings.log_level.lower(), access_log=False)
     return 0
+
+
+def _with_grpc(app: Any, address: str) -> Any:
+    """The application, and a gRPC server of the same models. Raises InvalidSettings."""
+    if find_spec("grpc") is None:
+        raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
+    from handler import rpc  # noqa: PLC0415 - an extra, and nothing for who does without it
+
+    return rpc.Beside(app, address)
 
 
 def _welcome(settings: Settings, models: Sequence[str], url: str) -> str:

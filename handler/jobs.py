@@ -1,7 +1,8 @@
 """One request of a protocol, run in one thread from decoding to phrasing, timed and counted."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from core import compression
 from core.engine import execute, settled
@@ -10,9 +11,22 @@ from core.operations import Deferred, Explain, Infer, ModelRef
 from core.wire import Call, Header, HttpRequest, HttpResponse, Reply, Route
 from handler.registry import Registry
 
+Sent = TypeVar("Sent")
+Sent_co = TypeVar("Sent_co", covariant=True)
+
+
+class AnyJob(Protocol[Sent_co]):
+    """A request of any protocol, as `Job` is one over HTTP."""
+
+    def is_quick(self) -> bool: ...
+
+    def run(self) -> Sent_co: ...
+
+    def phrase(self, result: Any) -> Sent_co: ...
+
 
 class Job:
-    """One request, run in one thread from decoding to encoding; run again if it had to wait for a model."""
+    """One request over HTTP, run in one thread from decoding to encoding; run again if it had to wait for a model."""
 
     __slots__ = ("_call", "_compress_from", "_decoded", "_registry", "_route", "_started")
 
@@ -54,21 +68,36 @@ class Job:
         return self._decoded[1](result)
 
     def _infer(self, operation: Infer, begun: int) -> HttpResponse:
-        decoded = time.perf_counter_ns()
-        queued = begun - self._started
-        size = len(self._call.request.body)
-        try:
-            result = execute(operation, self._registry)
-            inferred = time.perf_counter_ns()
+        request = self._call.request
+
+        def sent(result: Any) -> HttpResponse:
             # Nothing but inference is compressed, as in Triton: tritonclient's asyncio client asks for gzip everywhere,
             # and decodes it here alone.
-            response = compressed(self.phrase(result), self._call.request, self._compress_from)
-        except ServingError:
-            self._registry.record(operation.ref, (queued, time.perf_counter_ns() - begun), size, success=False)
-            raise
-        durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
-        self._registry.record(operation.ref, durations, size, success=True)
-        return response
+            return compressed(self.phrase(result), request, self._compress_from)
+
+        return counted(self._registry, operation, sent, len(request.body), (self._started, begun))
+
+
+def counted(
+    registry: Registry, operation: Infer, sent: Callable[[Any], Sent], size: int, times: tuple[int, int]
+) -> Sent:
+    """An inference and its answer, in the model's statistics.
+
+    `size`: of the request's body. `times`: when it came, and when it left the queue, on time.perf_counter_ns.
+    """
+    decoded = time.perf_counter_ns()
+    came, begun = times
+    queued = begun - came
+    try:
+        result = execute(operation, registry)
+        inferred = time.perf_counter_ns()
+        answer = sent(result)
+    except ServingError:
+        registry.record(operation.ref, (queued, time.perf_counter_ns() - begun), size, success=False)
+        raise
+    durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
+    registry.record(operation.ref, durations, size, success=True)
+    return answer
 
 
 def compressed(response: HttpResponse, request: HttpRequest, least: int) -> HttpResponse:

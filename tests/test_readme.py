@@ -11,11 +11,12 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from core.dialects import DIALECTS
+from tests.conformance.grpc import remote
 from tests.conformance.server import serve
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"<!-- tested((?: \w+=\S+)*) -->\n```console\n(.*?)```", README, re.DOTALL)
-PYTHON = re.findall(r"<!-- tested -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+PYTHON = re.findall(r"<!-- tested( grpc)? -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -88,12 +89,16 @@ def test_the_console_examples_with_settings_print_the_same(settings: str, block:
 
 
 @pytest.mark.parametrize(
-    ("program", "printed"), PYTHON, ids=["tritonclient", "tritonclient-json", "kserve", "kserve-v1"]
+    ("mark", "program", "printed"),
+    PYTHON,
+    ids=["tritonclient", "tritonclient-json", "tritonclient-grpc", "kserve", "kserve-v1"],
 )
-def test_the_python_examples_print_what_they_show(port: int, program: str, printed: str) -> None:
+def test_the_python_examples_print_what_they_show(mark: str, program: str, printed: str, tmp_path: Path) -> None:
     """As a user would run them."""
-    script = program.replace(":8080", f":{port}")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
+    start: Any = remote.serve if mark else serve
+    with start(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:
+        script = program.replace(":9000" if mark else ":8080", f":{server.port}")
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     assert alike(done.stdout, printed), done.stdout
 

@@ -3,7 +3,7 @@
 Sources: the OIP's inference_rest.md; Triton's extension documents for model repository, configuration and statistics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from core import jsonio
@@ -44,10 +44,15 @@ def _members(call: Call) -> dict[str, Any]:
     parameters = {} if members.get("parameters") is None else members["parameters"]
     if not isinstance(parameters, dict):
         raise InvalidInput(f"'parameters' is {shown(parameters)}; expected an object")
+    refuse_foreign(parameters)
+    return members
+
+
+def refuse_foreign(parameters: Iterable[str]) -> None:
+    """Refuse what would load a model of the client's own."""
     for name in parameters:
         if name == "config" or name.startswith("file:"):
             raise InvalidInput(f"parameter {shown(name)} is not possible: models come from the repository alone")
-    return members
 
 
 def _live(_: Call) -> tuple[ops.Operation, Reply]:

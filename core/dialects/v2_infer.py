@@ -23,7 +23,7 @@ OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 ARRAYS: Final = frozenset({"data"})
 
 
-class _What(NamedTuple):
+class What(NamedTuple):
     """What a message is about; put into words only where one is raised."""
 
     role: str
@@ -33,7 +33,7 @@ class _What(NamedTuple):
         return f"{self.role} {shown(self.name)}" if self.name else self.role
 
 
-REQUEST: Final = _What("the request", "")
+REQUEST: Final = What("the request", "")
 
 
 def decode(call: Call) -> tuple[Infer, Reply]:
@@ -64,23 +64,27 @@ def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: No
     parameters = _parameters(body, REQUEST)
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = _outputs(body)
-    all_binary = _flag(parameters, "binary_data_output", REQUEST)
+    all_binary = flag_of(parameters, "binary_data_output", REQUEST)
     phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
     return Infer(model, inputs, outputs, parameters), phrasing.phrase
 
 
-def _parameters(owner: Mapping[str, Any], what: "_What") -> Mapping[str, Any]:
+def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
     parameters = owner.get("parameters")
     if parameters is None:  # absent; pydantic clients send null
         return {}
     if not isinstance(parameters, dict):
         raise InvalidInput(f"'parameters' of {what} is {shown(parameters)}; expected an object")
-    if "shared_memory_region" in parameters:
-        raise InvalidInput(f"{what} has 'shared_memory_region': this server shares no memory with its clients")
+    refuse_shared_memory(parameters, what)
     return parameters
 
 
-def _flag(parameters: Mapping[str, Any], name: str, what: "_What") -> bool | None:
+def refuse_shared_memory(parameters: Mapping[str, Any], what: What) -> None:
+    if "shared_memory_region" in parameters:
+        raise InvalidInput(f"{what} has 'shared_memory_region': this server shares no memory with its clients")
+
+
+def flag_of(parameters: Mapping[str, Any], name: str, what: What) -> bool | None:
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidInput(f"parameter '{name}' of {what} is {shown(value)}; expected true or false")
@@ -102,8 +106,8 @@ def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
 def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[Tensor, int]:
     """One input, and where the next one's binary part begins."""
     name = _name(member, "inputs", index)
-    what = _What("input", name)
-    datatype = _datatype(member.get("datatype"), what)
+    what = What("input", name)
+    datatype = datatype_of(member.get("datatype"), what)
     shape = checked_shape(member.get("shape"), name)
     data = member.get("data")
     size = _binary_size(member, what)
@@ -133,21 +137,21 @@ def _name(member: Any, role: str, index: int) -> str:
     return name
 
 
-def _datatype(name: Any, what: "_What") -> DataType:
+def datatype_of(name: Any, what: What) -> DataType:
     datatype = DATATYPES.get(name) if isinstance(name, str) else None
     if datatype is None:
         raise InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
     return datatype
 
 
-def _binary_size(member: Mapping[str, Any], what: "_What") -> int | None:
+def _binary_size(member: Mapping[str, Any], what: What) -> int | None:
     size = _parameters(member, what).get("binary_data_size") if "parameters" in member else None
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidInput(f"'binary_data_size' of {what} is {shown(size)}; expected a number of bytes")
     return size
 
 
-def _implied_size(datatype: DataType, shape: tuple[int, ...], what: "_What") -> int:
+def _implied_size(datatype: DataType, shape: tuple[int, ...], what: What) -> int:
     """The size of a binary part that does not say it (OVMS's binary inputs): the shape's."""
     if datatype is BYTES:
         raise InvalidInput(f"{what} is BYTES and needs 'binary_data_size': its shape does not tell its size")
@@ -167,16 +171,16 @@ def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedO
     wishes, requested = {}, []
     for index, member in enumerate(members):
         name = _name(member, "outputs", index)
-        what = _What("output", name)
+        what = What("output", name)
         parameters = _parameters(member, what)
-        binary = _flag(parameters, "binary_data", what)
+        binary = flag_of(parameters, "binary_data", what)
         if binary is not None:
             wishes[name] = binary
-        requested.append(RequestedOutput(name, _classes(parameters, what)))
+        requested.append(RequestedOutput(name, classes_of(parameters, what)))
     return wishes, tuple(requested)
 
 
-def _classes(parameters: Mapping[str, Any], what: "_What") -> int:
+def classes_of(parameters: Mapping[str, Any], what: What) -> int:
     classes = parameters.get("classification")
     if classes is None:
         return 0

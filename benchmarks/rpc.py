@@ -1,0 +1,144 @@
+"""ModelInfer with raw tensors over gRPC, against a bare grpc.aio server that answers as many bytes to the same message.
+
+Where the model sends its tensor back, that server sends the message back.
+
+The client is grpc's own, with bytes for messages; it sleeps while it waits, on both sides alike.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+
+from benchmarks import repository
+from benchmarks.measure import Row, interleaved, row, seconds, table
+from benchmarks.per_request import IMAGE, STEADY
+from benchmarks.server import ROOT, free_port, wait
+from core.schema.open_inference import ModelInferRequest, ModelInferResponse
+
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
+LIMITS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+CONNECTIONS = 8
+WARM = 100
+
+
+class Case(NamedTuple):
+    model: str
+    shape: tuple[int, ...]
+    times: int
+    bar: float | None = None
+
+    @property
+    def message(self) -> bytes:
+        data = np.random.default_rng(1).standard_normal(self.shape).astype(np.float32).tobytes()
+        tensor = ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=self.shape)
+        return ModelInferRequest(model_name=self.model, inputs=[tensor], raw_input_contents=[data]).SerializeToString()
+
+
+CASES = (
+    Case("tiny", (1, 4), 1000, 1.5),
+    Case("echo", IMAGE, 200, 1.2),
+    Case("image", IMAGE, 200),
+    Case("large", (1, 16), 200),
+)
+
+
+@contextmanager
+def process(port: int, *command: str, **environ: str) -> Iterator[None]:
+    running = subprocess.Popen([sys.executable, *command], cwd=ROOT, env={**os.environ, **environ})
+    try:
+        wait(running, port)
+        yield
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+@contextmanager
+def servers() -> Iterator[tuple[int, int]]:
+    """The gRPC ports of ours, with the models of `repository` loaded, and of the control."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        repository.make(Path(folder))
+        http, ours, bare = free_port(), free_port(), free_port()
+        settings = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
+        serve = ("-c", "from handler.cli import main; main()", "serve", "--port", str(http), "--grpc-port", str(ours))
+        stack.enter_context(process(ours, *serve, **settings))
+        stack.enter_context(process(bare, "-m", "benchmarks.control_rpc", str(bare), **STEADY))
+        yield ours, bare
+
+
+def opened(port: int) -> grpc.Channel:
+    return grpc.insecure_channel(f"127.0.0.1:{port}", options=[*LIMITS, ("grpc.use_local_subchannel_pool", 1)])
+
+
+def calls(case: Case, ours: grpc.Channel, bare: grpc.Channel) -> tuple[Any, Any]:
+    """The same message to both, which answer as many bytes."""
+    asked: Any = ours.unary_unary(METHOD)
+    answer = asked(case.message)
+    if not ModelInferResponse.FromString(answer).raw_output_contents:
+        raise RuntimeError(case.model)
+    for _ in range(WARM):  # until ours knows how quick the model is
+        asked(case.message)
+    back = "same" if case.model == "echo" else len(answer)
+    return asked, bare.unary_unary(f"/control.Echo/{back}")
+
+
+def latency(case: Case, ours: int, bare: int, rounds: int) -> Row:
+    with opened(ours) as one, opened(bare) as other:
+        message = case.message
+        asked, echoed = calls(case, one, other)
+        taken = interleaved(
+            {
+                "ours": lambda: seconds(lambda: asked(message), case.times) * 1e3,
+                "control": lambda: seconds(lambda: echoed(message), case.times) * 1e3,
+            },
+            rounds,
+        )
+    return row(f"{case.model} raw {list(case.shape)}, p50", taken["ours"], taken["control"], "ms", case.bar)
+
+
+def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
+    """Wall time per answer with eight connections at once."""
+    with ExitStack() as stack:
+        message = case.message
+        pairs = [
+            calls(case, stack.enter_context(opened(ours)), stack.enter_context(opened(bare)))
+            for _ in range(CONNECTIONS)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(CONNECTIONS))
+
+        def per_answer(side: int) -> float:
+            def some(pair: tuple[Any, Any]) -> None:
+                for _ in range(case.times // CONNECTIONS):
+                    pair[side](message)
+
+            start = time.perf_counter()
+            list(pool.map(some, pairs))
+            return (time.perf_counter() - start) * 1e3 / (case.times // CONNECTIONS * CONNECTIONS)
+
+        taken = interleaved({"ours": lambda: per_answer(0), "control": lambda: per_answer(1)}, rounds)
+    name = f"{case.model} raw {list(case.shape)}, {CONNECTIONS} connections"
+    return row(name, taken["ours"], taken["control"], "ms/answer")
+
+
+def main(*, quick: bool = False) -> list[Row]:
+    rounds = 5 if quick else 15
+    with servers() as (ours, bare):
+        rows = [latency(case, ours, bare, rounds) for case in CASES]
+        rows += [at_eight(case, ours, bare, 3 if quick else 7) for case in CASES]
+    print(table("ModelInfer over gRPC: ours against a bare grpc.aio echo of the same bytes", rows))
+    return rows
+
+
+if __name__ == "__main__":
+    main()

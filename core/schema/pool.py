@@ -1,0 +1,30 @@
+"""Makes message classes of the descriptor sets beside it, in a pool of this project's own.
+
+Modules that protoc generates register their messages in protobuf's default pool, where every name may stand once: then
+tritonclient.grpc, whose messages have the protocol's names as ours have, could not be imported beside them.
+"""
+
+from pkgutil import get_data
+from typing import Final
+
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+POOL: Final = DescriptorPool()
+
+
+def messages(name: str) -> dict[str, type[Message]]:
+    """The classes of the messages in <name>.proto, by their names; those inside a message are its attributes."""
+    (file,) = FileDescriptorSet.FromString(get_data(__package__, f"{name}.binpb") or b"").file
+    POOL.Add(file)
+    found = POOL.FindFileByName(file.name).message_types_by_name
+    return {message: GetMessageClass(descriptor) for message, descriptor in found.items()}
+
+
+def method(service: str, name: str) -> tuple[MethodDescriptor, type[Message]]:
+    """What a service's method is, and the class of its requests."""
+    descriptor = POOL.FindServiceByName(service).methods_by_name[name]
+    return descriptor, GetMessageClass(descriptor.input_type)

@@ -1,0 +1,69 @@
+"""Large `bytes` fields of a message, taken out of its encoding and put into it without protobuf's copies.
+
+A message is a sequence of fields, in any order: a varint of number and wire type, then the value, for `bytes` its
+length and itself (protobuf's "Encoding" document). protobuf copies each into the message, and again for who asks.
+"""
+
+from typing import Final
+
+Part = bytes | memoryview
+LENGTH_DELIMITED: Final = 2
+FIXED: Final = {1: 8, 5: 4}
+"""Wire types of a fixed size, with it."""
+MOST_FIELDS: Final = 256
+"""Beyond so many, protobuf is faster than this, which goes from one to the next in Python."""
+
+
+def split(body: bytes, number: int) -> tuple[bytes, list[memoryview]] | None:
+    """The message without the repeated field `number`, and that field's values; None where protobuf shall see to it."""
+    view, end = memoryview(body), len(body)
+    rest: list[Part] = []
+    values: list[memoryview] = []
+    position = kept = 0
+    for _ in range(MOST_FIELDS):
+        if position >= end:
+            return b"".join((*rest, view[kept:])), values
+        start = position
+        key, position = _varint(body, position)
+        found, position = _skip(body, key, position)
+        if not start < position <= end:
+            return None
+        if key == number << 3 | LENGTH_DELIMITED:
+            rest.append(view[kept:start])
+            values.append(view[position - found : position])
+            kept = position
+    return None
+
+
+def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
+    """The size of a field's value and where the next field is; 0 for what only protobuf may judge."""
+    kind = key & 7
+    if kind == LENGTH_DELIMITED:
+        size, position = _varint(body, position)
+        return size, position + size
+    if kind == 0:
+        _, position = _varint(body, position)
+        return 0, position
+    size = FIXED.get(kind, 0)
+    return size, position + size if size else 0
+
+
+def _varint(body: bytes, position: int) -> tuple[int, int]:
+    """A number of at most 35 bits; beyond them, as at the end of the body, the position is none."""
+    number = 0
+    for shift, byte in zip(range(0, 35, 7), body[position : position + 5], strict=False):
+        number |= (byte & 127) << shift
+        position += 1
+        if byte < 128:  # noqa: PLR2004 - the last byte of a varint has no highest bit
+            return number, position
+    return 0, len(body) + 1
+
+
+def head(number: int, size: int) -> bytes:
+    """What stands before `size` bytes of the field `number`, which is below 16."""
+    varint = bytearray([number << 3 | LENGTH_DELIMITED])
+    while size > 127:  # noqa: PLR2004 - seven bits in each byte
+        varint.append(size & 127 | 128)
+        size >>= 7
+    varint.append(size)
+    return bytes(varint)

@@ -1,0 +1,163 @@
+"""The gRPC edge: the tables of remote calls on grpc.aio, in the event loop and over the models of the ASGI application.
+
+Messages come and go as bytes: what they mean is the tables' business, and what they must not be is not left to grpc,
+which would tell a client nothing but "Exception deserializing request!".
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, Never
+
+import grpc
+from grpc import aio
+
+from core.dialects import reflection_rpc
+from core.dialects.health_rpc import HEALTH
+from core.dialects.v2_rpc import V2_RPC
+from core.errors import Fault, InvalidInput, ModelFailed, ServingError
+from core.rpc import Form, RpcMethod
+from handler.app import App, Scope, Send
+from handler.bodies import Receive
+from handler.rpc_jobs import RpcJob
+
+log = logging.getLogger(__name__)
+Context = aio.ServicerContext[bytes, bytes]
+METHODS: Final = (*V2_RPC, *HEALTH)
+SERVICES: Final = (*dict.fromkeys(method.service for method in METHODS), reflection_rpc.SERVICES[0])
+CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
+LONGEST_DETAILS: Final = 1300
+"""Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
+WATCH_SECONDS: Final = 5.0
+"""Between two looks at what a client watches."""
+GRACE_SECONDS: Final = 5.0
+"""For calls that run when the server is told to end."""
+
+
+class RpcServer:
+    """One gRPC server of an application's models."""
+
+    def __init__(self, app: App, address: str) -> None:
+        """In the event loop that it is to run in."""
+        self.address = address
+        self._app = app
+        self._ending = asyncio.Event()
+        options = [
+            ("grpc.max_receive_message_length", app.settings.max_body_bytes),  # inflated, too
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # else a second server takes half of the calls, and nobody is told
+        ]
+        self._server = aio.server(options=options)
+        self._server.add_generic_rpc_handlers(self._handlers())
+
+    async def start(self) -> None:
+        """Raises RuntimeError where the address cannot be had."""
+        try:
+            self._server.add_insecure_port(self.address)
+        except RuntimeError:
+            await self._server.stop(None)
+            raise
+        await self._server.start()
+
+    async def stop(self) -> None:
+        self._ending.set()
+        await self._server.stop(GRACE_SECONDS)
+
+    def _handlers(self) -> tuple[Any, ...]:
+        services: dict[str, dict[str, Any]] = {}
+        for method in METHODS:
+            services.setdefault(method.service, {})[method.rpc.name] = self._handler(method)
+        for service in reflection_rpc.SERVICES:
+            services[service] = {reflection_rpc.METHOD: grpc.stream_stream_rpc_method_handler(self._reflect)}
+        return tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
+
+    def _handler(self, method: RpcMethod) -> Any:
+        """Without serializers: grpc then gives and takes bytes."""
+
+        async def unary(body: bytes, context: Context) -> bytes:
+            return await self._answer(method, body, context)
+
+        async def exchange(bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+            async for body in bodies:
+                yield await self._answer(method, body, context)
+
+        async def watch(body: bytes, context: Context) -> AsyncIterator[bytes]:
+            told = None
+            while not self._ending.is_set():
+                answer = await self._answer(method, body, context)
+                if answer != told:
+                    yield answer
+                told = answer
+                await self._pause()
+
+        handlers: dict[Form, tuple[Callable[..., Any], Any]] = {
+            Form.UNARY: (grpc.unary_unary_rpc_method_handler, unary),
+            Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, exchange),
+            Form.WATCH: (grpc.unary_stream_rpc_method_handler, watch),
+        }
+        make, behaviour = handlers[method.form]
+        return make(behaviour)
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._ending.wait(), WATCH_SECONDS)
+        except TimeoutError:
+            return
+
+    async def _answer(self, method: RpcMethod, body: bytes, context: Context) -> bytes:
+        job = RpcJob(self._app.registry, method, body)
+        try:
+            answer = await self._app.answer(job, method.rpc.waits)
+        except ServingError as error:
+            failure = error
+        except Exception:
+            log.exception("%s failed", method.rpc.name)
+            failure = ModelFailed("internal error: the server's log has the details")
+        else:
+            return answer
+        instead = job.instead(failure)
+        return await _refuse(context, failure) if instead is None else instead
+
+    async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        async for body in bodies:
+            try:
+                answer = reflection_rpc.answer(body, SERVICES)
+            except InvalidInput as error:
+                await _refuse(context, error)
+            yield answer
+
+
+async def _refuse(context: Context, error: ServingError) -> Never:
+    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
+    seconds = error.retry_after
+    metadata = () if seconds is None else (("retry-after", str(max(1, round(seconds)))),)
+    await context.abort(CODES[error.fault], details, metadata)
+    raise AssertionError(details)
+
+
+class Beside:
+    """An ASGI application, and a gRPC server that starts and ends with it."""
+
+    def __init__(self, app: App, address: str) -> None:
+        self._app = app
+        self._address = address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        server: RpcServer | None = None
+
+        async def announce(message: Any) -> None:
+            nonlocal server
+            if message["type"] == "lifespan.startup.complete":
+                try:
+                    server = RpcServer(self._app, self._address)
+                    await server.start()
+                except RuntimeError as error:
+                    message = {"type": "lifespan.startup.failed", "message": f"no gRPC on {self._address}: {error}"}
+            elif server is not None:
+                await server.stop()
+            await send(message)
+
+        await self._app(scope, receive, announce)

@@ -1,0 +1,202 @@
+"""A server with --grpc-port, started as a stranger would, and calls to it with this project's own messages."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import numpy as np
+from google.protobuf.message_factory import GetMessageClass
+
+from core.schema import open_inference as oip
+from core.schema.pool import POOL
+from tests.conformance.server import HOST, ROOT, START_SECONDS, STOP_SECONDS
+from tests.conformance.wire import from_binary, to_binary
+from tests.zoo import DATATYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from google.protobuf.message import Message
+    from numpy.typing import NDArray
+
+SERVICE: Final = "inference.GRPCInferenceService"
+SECONDS: Final = 60
+COMMAND: Final = "import sys; from handler.cli import main; sys.exit(main())"
+UNLIMITED: Final = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcServer:
+    """A running server."""
+
+    port: int
+    http_port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def netloc(self) -> str:
+        """Host and port of gRPC."""
+        return f"{HOST}:{self.port}"
+
+    def runs(self) -> bool:
+        """Whether the process still is the one that was started."""
+        return self.process.poll() is None
+
+
+@contextmanager
+def serve(log: Path, **settings: str) -> Iterator[GrpcServer]:
+    """Run a server with these DRAGOMAN_* settings only, and end it."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
+    environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
+    server = _started(log, environment)
+    try:
+        yield server
+    finally:
+        server.process.terminate()
+        try:
+            server.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.process.kill()
+            server.process.wait()
+            raise
+
+
+def _started(log: Path, environment: dict[str, str]) -> GrpcServer:
+    port, http_port = free_ports()
+    arguments = ["serve", "--host", HOST, "--port", str(http_port), "--grpc-port", str(port)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if all(answers(one) for one in (port, http_port)):
+            return GrpcServer(port, http_port, process, log)
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    raise RuntimeError("the server did not start:\n" + log.read_text(errors="replace")[-4000:])
+
+
+def free_ports() -> tuple[int, int]:
+    """Two that nobody has at this moment."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((HOST, 0))
+        other.bind((HOST, 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((HOST, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+class Remote:
+    """One connection, and the methods of the services that the schemas know."""
+
+    def __init__(self, netloc: str) -> None:
+        """Connect with no limit of the client's own."""
+        self.channel = grpc.insecure_channel(netloc, options=UNLIMITED)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.channel.close()
+
+    def call(self, method: str, service: str = SERVICE) -> Any:
+        """A callable that takes bytes and answers with bytes."""
+        return self.channel.unary_unary(f"/{service}/{method}")
+
+    def ask(self, method: str, message: Message | bytes, service: str = SERVICE, **more: Any) -> Any:
+        """One answer. Raises grpc.RpcError."""
+        body = message if isinstance(message, bytes) else message.SerializeToString()
+        descriptor = POOL.FindServiceByName(service).methods_by_name[method]
+        answer = self.call(method, service)(body, **{"timeout": SECONDS, **more})
+        return GetMessageClass(descriptor.output_type).FromString(answer)
+
+    def infer(self, model: str, *inputs: Any, **members: Any) -> oip.ModelInferResponse:
+        """One inference. Raises grpc.RpcError."""
+        answer: oip.ModelInferResponse = self.ask("ModelInfer", question(model, *inputs, **members))
+        return answer
+
+    def stream(self, messages: Iterator[Any]) -> Any:
+        """The answers of ModelStreamInfer as they come."""
+        call: Any = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
+        answers = call((m if isinstance(m, bytes) else m.SerializeToString() for m in messages), timeout=SECONDS)
+        return map(oip.ModelStreamInferResponse.FromString, answers)
+
+
+def raw(name: str, datatype: str, values: NDArray[Any]) -> tuple[Any, bytes]:
+    """An input, and its raw contents."""
+    tensor = oip.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=values.shape)
+    return tensor, to_binary(values)
+
+
+def typed(name: str, datatype: str, values: NDArray[Any]) -> Any:
+    """An input with its contents in the field that the protocol has for its datatype."""
+    contents = oip.InferTensorContents(**{FIELD[datatype]: values.ravel().tolist()})
+    tensor = oip.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=values.shape)
+    tensor.contents.CopyFrom(contents)
+    return tensor
+
+
+FIELD: Final = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
+
+
+def question(model: str, *inputs: Any, **members: Any) -> oip.ModelInferRequest:
+    """A request of inputs that `raw` or `typed` made."""
+    tensors = [each[0] if isinstance(each, tuple) else each for each in inputs]
+    contents = [each[1] for each in inputs if isinstance(each, tuple)]
+    return oip.ModelInferRequest(model_name=model, inputs=tensors, raw_input_contents=contents, **members)
+
+
+def wanted(*names: str, **parameters: Any) -> list[Any]:
+    """Outputs to ask for, each with the same parameters."""
+    of_each = {name: oip.InferParameter(**value) for name, value in parameters.items()}
+    return [oip.ModelInferRequest.InferRequestedOutputTensor(name=name, parameters=of_each) for name in names]
+
+
+def tensors(response: oip.ModelInferResponse) -> dict[str, NDArray[Any]]:
+    """The outputs by name: raw contents and no contents message, or no raw contents at all."""
+    outputs = list(response.outputs)
+    if response.raw_output_contents:
+        assert not any(output.HasField("contents") for output in outputs)
+        pairs = zip(outputs, response.raw_output_contents, strict=True)
+        return {output.name: from_binary(output.datatype, tuple(output.shape), part) for output, part in pairs}
+    return {output.name: _typed(output) for output in outputs}
+
+
+def _typed(output: Any) -> NDArray[Any]:
+    values = getattr(output.contents, FIELD[output.datatype])
+    return np.array([*values, None], object)[:-1].astype(DATATYPES[output.datatype].numpy).reshape(tuple(output.shape))

@@ -1,0 +1,468 @@
+"""core.dialects.v2_rpc, v2_rpc_infer, health_rpc, reflection_rpc: what messages decode to, how results come back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from core import operations as ops
+from core.dialects import reflection_rpc, v2_rpc_infer
+from core.dialects.health_rpc import HEALTH
+from core.dialects.v2_rpc import SERVICE, V2_RPC
+from core.dtype import BF16, BYTES, DATATYPES
+from core.errors import InvalidInput, ModelFailed, ModelNotFound, VersionNotFound
+from core.operations import InferResult, ModelRef, State
+from core.schema import health, reflection
+from core.schema import open_inference as oip
+from core.tensor import Tensor, TensorSpec, from_raw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FP16, FP32, INT32 = DATATYPES["FP16"], DATATYPES["FP32"], DATATYPES["INT32"]
+METHODS: Final = {method.rpc.name: method for method in (*V2_RPC, *HEALTH)}
+FOUR: Final = np.arange(4, dtype=np.float32)
+TEXTS: Final = np.array([b"\xff\0", b""], object)
+SPEC: Final = ops.ModelSpec(
+    "m",
+    "7",
+    "onnx_onnxv1",
+    (TensorSpec("x", FP32, (-1, 3)), TensorSpec("o", INT32, None, optional=True)),
+    (TensorSpec("y", BYTES, (-1,)),),
+)
+INFO: Final = ops.ModelInfo(SPEC, ("1", "7"))
+
+
+def asked(method: str, message: Any) -> tuple[ops.Operation, Callable[[Any], Any]]:
+    """What a method makes of a message that came as bytes."""
+    return METHODS[method].rpc.decode(METHODS[method].read(message.SerializeToString()))
+
+
+def given(name: str = "x", datatype: str = "FP32", shape: tuple[int, ...] = (4,), **contents: Any) -> Any:
+    """An input, with typed contents if any are named."""
+    own = oip.InferTensorContents(**contents) if contents else None
+    return oip.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=shape, contents=own)
+
+
+def question(*inputs: Any, **members: Any) -> oip.ModelInferRequest:
+    """A request to model m."""
+    return oip.ModelInferRequest(model_name="m", inputs=inputs, **members)
+
+
+def raw_question(**members: Any) -> oip.ModelInferRequest:
+    """A right request with raw contents."""
+    return question(given(), raw_input_contents=[FOUR.tobytes()], **members)
+
+
+def infer(message: oip.ModelInferRequest, method: str = "ModelInfer") -> tuple[ops.Infer, Callable[[Any], bytes]]:
+    """The inference that a request asks for."""
+    operation, phrase = asked(method, message)
+    assert isinstance(operation, ops.Infer)
+    return operation, phrase
+
+
+def answer(message: oip.ModelInferRequest, *outputs: Tensor) -> oip.ModelInferResponse:
+    """How a result with these outputs would be answered."""
+    _, phrase = infer(message)
+    return oip.ModelInferResponse.FromString(phrase(InferResult("m", "7", outputs)))
+
+
+def test_raw_contents_are_the_inputs_in_their_order() -> None:
+    """With the version and the model that were named."""
+    inputs = given(shape=(2, 2)), given("t", "BYTES", (2,))
+    raw = [FOUR.tobytes(), b"\2\0\0\0\xff\0\0\0\0\0"]
+    operation, _ = infer(question(*inputs, model_version="7", raw_input_contents=raw))
+    assert operation.ref == ModelRef("m", "7")
+    x, text = operation.inputs
+    assert np.array_equal(x.array, FOUR.reshape(2, 2))
+    assert text.array.tolist() == TEXTS.tolist()
+    assert operation.outputs == ()
+    assert operation.parameters == {}
+
+
+def test_large_raw_contents_are_never_copied_out_of_the_message() -> None:
+    """But read where they came, if they lie aligned there; small ones come out of protobuf."""
+    size = v2_rpc_infer.WORTH_SPLITTING
+    values = np.arange(size, dtype=np.uint8)
+    message = question(given(datatype="UINT8", shape=(size,)), id="a", raw_input_contents=[values.tobytes()])
+    body = message.SerializeToString()
+    request = v2_rpc_infer.read(body)
+    (part,) = request.raw
+    assert isinstance(part, memoryview)
+    assert part.obj is body
+    assert not request.message.raw_input_contents
+    operation, _ = v2_rpc_infer.decode(request)
+    assert np.array_equal(operation.inputs[0].array, values)
+    small = v2_rpc_infer.read(raw_question().SerializeToString())
+    assert list(small.raw) == [FOUR.tobytes()]
+
+
+def test_a_large_message_that_cannot_be_split_is_left_to_protobuf() -> None:
+    """Here for a field of which nobody knows anything."""
+    size = v2_rpc_infer.WORTH_SPLITTING
+    message = question(given(datatype="UINT8", shape=(size,)), raw_input_contents=[bytes(size)])
+    request = v2_rpc_infer.read(message.SerializeToString() + b"\xa8\x06" + b"\xff" * 9 + b"\1")
+    assert len(request.message.raw_input_contents) == 1
+    assert len(request.raw) == 1
+
+
+@pytest.mark.parametrize("datatype", [row for row in DATATYPES.values() if row.contents], ids=lambda row: row.name)
+def test_typed_contents_of_every_datatype_become_its_elements_and_come_back(datatype: Any) -> None:
+    """In the one field that the table of datatypes names."""
+    values = [b"\xff\0", b""] if datatype is BYTES else [1, 0]
+    message = question(given(datatype=datatype.name, shape=(2,), **{datatype.contents: values}))
+    operation, _ = infer(message)
+    (tensor,) = operation.inputs
+    assert tensor.array.dtype == datatype.numpy
+    assert tensor.array.tolist() == values
+    response = answer(message, tensor)
+    assert not response.raw_output_contents
+    assert list(getattr(response.outputs[0].contents, datatype.contents)) == values
+    assert list(response.outputs[0].shape) == [2]
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "BF16"])
+def test_what_has_no_typed_contents_is_refused_in_them_and_answered_raw(datatype: str) -> None:
+    """All of the answer, because a message has one form."""
+    with pytest.raises(InvalidInput, match=f"input 'x' is {datatype}, which has no typed contents: send it raw"):
+        infer(question(given(datatype=datatype, fp32_contents=[1])))
+    half = Tensor("y", DATATYPES[datatype], np.ones(2, DATATYPES[datatype].numpy))
+    whole = Tensor("z", FP32, FOUR)
+    response = answer(question(given(fp32_contents=FOUR)), half, whole)
+    assert list(response.raw_output_contents) == [half.array.tobytes(), FOUR.tobytes()]
+    assert not any(output.HasField("contents") for output in response.outputs)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        raw_question(),
+        question(given(fp32_contents=FOUR), parameters={"binary_data_output": oip.InferParameter(bool_param=True)}),
+        question(),
+    ],
+    ids=["raw", "asked-for", "without-inputs"],
+)
+def test_an_answer_is_raw_where_the_request_is_or_says_so_or_cannot_tell(message: oip.ModelInferRequest) -> None:
+    """Without a contents message on any output."""
+    response = answer(message, Tensor("y", FP32, FOUR), Tensor("t", BYTES, TEXTS))
+    floats, texts = response.raw_output_contents
+    assert np.array_equal(np.frombuffer(floats, np.float32), FOUR)
+    assert from_raw("t", BYTES, (2,), texts).array.tolist() == TEXTS.tolist()
+    assert [output.name for output in response.outputs] == ["y", "t"]
+    assert not any(output.HasField("contents") for output in response.outputs)
+    assert (response.model_name, response.model_version) == ("m", "7")
+
+
+def test_the_id_comes_back_and_an_unset_one_stays_empty() -> None:
+    """Whatever text it is."""
+    assert answer(raw_question(id="номер 1\0")).id == "номер 1\0"
+    assert answer(raw_question()).id == ""
+
+
+def test_an_empty_contents_message_beside_raw_contents_says_nothing() -> None:
+    """As some clients send it."""
+    tensor = given()
+    tensor.contents.SetInParent()
+    operation, _ = infer(question(tensor, raw_input_contents=[FOUR.tobytes()]))
+    assert operation.inputs[0].array.tolist() == FOUR.tolist()
+
+
+PARAMETERS: Final = {
+    "flag": oip.InferParameter(bool_param=False),
+    "number": oip.InferParameter(int64_param=-(2**63)),
+    "text": oip.InferParameter(string_param=""),
+    "real": oip.InferParameter(double_param=0.5),
+    "large": oip.InferParameter(uint64_param=2**64 - 1),
+}
+
+
+def test_parameters_of_every_kind_reach_the_model() -> None:
+    """Those of the request; an input's and an output's are read and not handed on."""
+    tensor = given()
+    tensor.parameters["own"].int64_param = 1
+    wish = oip.ModelInferRequest.InferRequestedOutputTensor(name="y", parameters=PARAMETERS)
+    message = question(tensor, outputs=[wish], parameters=PARAMETERS, raw_input_contents=[FOUR.tobytes()])
+    operation, _ = infer(message)
+    expected = {"flag": False, "number": -(2**63), "text": "", "real": 0.5, "large": 2**64 - 1}
+    assert operation.parameters == expected
+    assert operation.outputs == (ops.RequestedOutput("y"),)
+
+
+def test_outputs_are_asked_for_in_order_with_their_classes() -> None:
+    """The classification extension's parameter, as an integer of either kind."""
+    wish = oip.ModelInferRequest.InferRequestedOutputTensor
+    outputs = [
+        wish(name="z", parameters={"classification": oip.InferParameter(int64_param=2)}),
+        wish(name="y", parameters={"classification": oip.InferParameter(uint64_param=1)}),
+        wish(name="x"),
+    ]
+    operation, _ = infer(raw_question(outputs=outputs))
+    assert operation.outputs == (ops.RequestedOutput("z", 2), ops.RequestedOutput("y", 1), ops.RequestedOutput("x"))
+
+
+def with_parameter(owner: Any, name: str = "shared_memory_region", **value: Any) -> Any:
+    """The message with a parameter."""
+    owner.parameters[name].MergeFrom(oip.InferParameter(**value))
+    return owner
+
+
+WISH: Final = oip.ModelInferRequest.InferRequestedOutputTensor(name="y")
+RAW: Final = FOUR.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("message", "culprit"),
+    [
+        (question(given(fp32_contents=[1, 2])), "input 'x' has 2 elements; its shape .4. needs 4"),
+        (question(given(int_contents=[1, 2, 3, 4])), "input 'x' is FP32 and has 'int_contents'; expected 'fp32_con"),
+        (question(given(fp32_contents=FOUR, bytes_contents=[b""])), "input 'x' is FP32 and has 'bytes_contents'"),
+        (question(given("i", "INT8", (1,), int_contents=[300])), "input 'i' has 300, which is out of range for INT8"),
+        (question(given("u", "UINT16", (1,), uint_contents=[70000])), "input 'u' has 70000, .* range for UINT16"),
+        (question(given(datatype="FP8", fp32_contents=FOUR)), "'datatype' of input 'x' is 'FP8'; expected one of BOOL"),
+        (question(given(datatype="", fp32_contents=FOUR)), "'datatype' of input 'x' is ''"),
+        (question(given(shape=(-1,), fp32_contents=FOUR)), "input 'x' has -1 in its shape"),
+        (question(given(shape=(2**40, 2**40), fp32_contents=FOUR)), "input 'x' has 4 elements"),
+        (question(given(shape=(1,) * 33, fp32_contents=[1])), "input 'x' has 33 dimensions"),
+        (question(given("t", "BYTES", (3,), bytes_contents=[b""])), "input 't' has 1 elements; its shape .3. needs 3"),
+        (question(given(fp32_contents=FOUR), raw_input_contents=[RAW]), "input 'x' has 'contents' beside 'raw_input"),
+        (question(given(), given("z"), raw_input_contents=[RAW]), "input 'z' has no entry in 'raw_input_contents'"),
+        (question(given(), raw_input_contents=[RAW, RAW]), "'raw_input_contents' has 2 entries for 1 inputs"),
+        (question(raw_input_contents=[RAW]), "'raw_input_contents' has 1 entries for 0 inputs"),
+        (question(given(), raw_input_contents=[RAW[:-1]]), "input 'x' has 15 bytes .* needs 16"),
+        (question(given("t", "BYTES", (1,)), raw_input_contents=[b"\5\0\0\0a"]), "input 't' has an element of 5 bytes"),
+        (with_parameter(raw_question(), string_param="r"), "the request has 'shared_memory_region'"),
+        (question(with_parameter(given(fp32_contents=FOUR), string_param="r")), "input 'x' has 'shared_memory_region'"),
+        (raw_question(outputs=[with_parameter(WISH, string_param="r")]), "output 'y' has 'shared_memory_region'"),
+        (with_parameter(raw_question(), "p"), "parameter 'p' of the request has no value of a kind"),
+        (with_parameter(raw_question(), "binary_data_output", int64_param=1), "parameter 'binary_data_output'"),
+        (
+            raw_question(
+                outputs=[
+                    with_parameter(
+                        oip.ModelInferRequest.InferRequestedOutputTensor(name="y"), "classification", int64_param=0
+                    )
+                ]
+            ),
+            "'classification' of output 'y' is 0",
+        ),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused_by_the_name_of_its_culprit(message: Any, culprit: str) -> None:
+    """Before any model is asked."""
+    with pytest.raises(InvalidInput, match=culprit):
+        infer(message)
+
+
+def test_a_stream_answers_with_the_response_and_says_that_it_is_the_last() -> None:
+    """As Triton does, for clients that wait for it; typed contents are mirrored there, too."""
+    result = InferResult("m", "7", (Tensor("y", FP32, FOUR),))
+    _, phrase = infer(raw_question(id="a"), "ModelStreamInfer")
+    response = oip.ModelStreamInferResponse.FromString(phrase(result))
+    assert response.error_message == ""
+    assert response.infer_response.id == "a"
+    assert list(response.infer_response.raw_output_contents) == [RAW]
+    assert response.infer_response.parameters["triton_final_response"].bool_param
+    _, phrase = infer(question(given(fp32_contents=FOUR)), "ModelStreamInfer")
+    response = oip.ModelStreamInferResponse.FromString(phrase(result))
+    assert list(response.infer_response.outputs[0].contents.fp32_contents) == FOUR.tolist()
+
+
+def instead(method: str, request: Any, error: Any) -> Any:
+    """What a method answers in place of an error."""
+    found = METHODS[method].rpc.instead
+    assert found is not None
+    return found(request, error)
+
+
+def test_a_stream_tells_what_went_wrong_in_its_answer() -> None:
+    """With the id, where the request could be read."""
+    request = v2_rpc_infer.read(raw_question(id="a").SerializeToString())
+    told = instead("ModelStreamInfer", request, ModelFailed("no"))
+    assert (told.error_message, told.infer_response.id) == ("no", "a")
+    assert instead("ModelStreamInfer", None, InvalidInput("no")).infer_response.id == ""
+
+
+def test_health_of_the_server_and_of_a_model_is_asked_for_and_told() -> None:
+    """One flag each."""
+    live, phrase = asked("ServerLive", oip.ServerLiveRequest())
+    assert live == ops.ServerLive()
+    assert phrase(ops.Readiness(ready=True)).live
+    ready, phrase = asked("ServerReady", oip.ServerReadyRequest())
+    assert ready == ops.ServerReady()
+    assert not phrase(ops.Readiness(ready=False)).ready
+    model, phrase = asked("ModelReady", oip.ModelReadyRequest(name="m", version="7"))
+    assert model == ops.ModelReady(ModelRef("m", "7"))
+    assert phrase(ops.Readiness(ready=True)).ready
+
+
+def test_a_model_that_is_not_there_is_not_ready_and_no_error() -> None:
+    """Nor is a version; what else goes wrong is an error."""
+    for error in (ModelNotFound("m"), VersionNotFound("7")):
+        assert instead("ModelReady", oip.ModelReadyRequest(), error) == oip.ModelReadyResponse(ready=False)
+    assert instead("ModelReady", oip.ModelReadyRequest(), ModelFailed("no")) is None
+
+
+def test_metadata_of_the_server_name_what_is_here() -> None:
+    """Raw tensors are no extension over gRPC."""
+    operation, phrase = asked("ServerMetadata", oip.ServerMetadataRequest())
+    assert operation == ops.ServerMetadata()
+    told = phrase(ops.ServerInfo("dragoman", "1"))
+    assert (told.name, told.version) == ("dragoman", "1")
+    assert list(told.extensions) == ["classification", "model_configuration", "model_repository", "statistics"]
+
+
+def test_metadata_of_a_model_are_its_spec() -> None:
+    """-1 for a variable size; any rank has no other word."""
+    operation, phrase = asked("ModelMetadata", oip.ModelMetadataRequest(name="m"))
+    assert operation == ops.ModelMetadata(ModelRef("m"))
+    told = phrase(INFO)
+    assert (told.name, list(told.versions), told.platform) == ("m", ["1", "7"], "onnx_onnxv1")
+    shapes = [(tensor.name, tensor.datatype, list(tensor.shape)) for tensor in (*told.inputs, *told.outputs)]
+    assert shapes == [("x", "FP32", [-1, 3]), ("o", "INT32", [-1]), ("y", "BYTES", [-1])]
+    unsaid = phrase(ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",)))
+    assert (list(unsaid.inputs), list(unsaid.outputs)) == ([], [])
+
+
+def test_the_configuration_is_in_tritons_words() -> None:
+    """Dims are without the batch where there is one."""
+    operation, phrase = asked("ModelConfig", oip.ModelConfigRequest(name="m", version="7"))
+    assert operation == ops.ModelMetadata(ModelRef("m", "7"))
+    config = phrase(INFO).config
+    assert (config.name, config.platform, config.backend) == ("m", "onnx_onnxv1", "onnx")
+    assert list(config.version_policy.specific.versions) == [1, 7]
+    assert [(i.name, i.data_type, list(i.dims), i.optional) for i in config.input] == [
+        ("x", 11, [-1, 3], False),
+        ("o", 8, [-1], True),
+    ]
+    assert [(o.name, o.data_type, list(o.dims)) for o in config.output] == [("y", 13, [-1])]
+    batched = phrase(ops.ModelInfo(SPEC._replace(max_batch_size=8), ("7",))).config
+    assert batched.max_batch_size == 8
+    assert list(batched.input[0].dims) == [3]
+    assert not phrase(ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",))).config.input
+
+
+def test_statistics_are_of_a_version_a_model_or_everything() -> None:
+    """A version alone is of nothing."""
+    assert asked("ModelStatistics", oip.ModelStatisticsRequest())[0] == ops.ModelStatistics(None)
+    assert asked("ModelStatistics", oip.ModelStatisticsRequest(name="m"))[0] == ops.ModelStatistics(ModelRef("m"))
+    operation, phrase = asked("ModelStatistics", oip.ModelStatisticsRequest(name="m", version="7"))
+    assert operation == ops.ModelStatistics(ModelRef("m", "7"))
+    with pytest.raises(InvalidInput, match="'version' is '7' without a 'name'"):
+        asked("ModelStatistics", oip.ModelStatisticsRequest(version="7"))
+    counts = ops.Statistics("m", "7", 3, 99, success=ops.Count(3, 30), compute_output=ops.Count(3, 5))
+    (told,) = phrase([counts]).model_stats
+    assert (told.name, told.version, told.last_inference) == ("m", "7", 99)
+    assert (told.inference_count, told.execution_count) == (3, 3)
+    assert (told.inference_stats.success.count, told.inference_stats.success.ns) == (3, 30)
+    assert told.inference_stats.compute_output.ns == 5
+    assert told.inference_stats.fail == oip.StatisticDuration(count=0, ns=0)
+
+
+def test_the_repository_is_listed_loaded_and_unloaded() -> None:
+    """And nothing is loaded that the client brings."""
+    operation, phrase = asked("RepositoryIndex", oip.RepositoryIndexRequest(ready=True))
+    assert operation == ops.RepositoryIndex(ready_only=True)
+    (entry,) = phrase([ops.IndexEntry("m", "7", State.UNAVAILABLE, "why")]).models
+    assert (entry.name, entry.version, entry.state, entry.reason) == ("m", "7", "UNAVAILABLE", "why")
+    for kind, expected in (("Load", ops.Load("m")), ("Unload", ops.Unload("m"))):
+        request = getattr(oip, f"RepositoryModel{kind}Request")
+        operation, phrase = asked(f"RepositoryModel{kind}", request(model_name="m"))
+        assert operation == expected
+        assert phrase(None) == getattr(oip, f"RepositoryModel{kind}Response")()
+        for name in ("config", "file:1/model.onnx"):
+            foreign = {name: oip.ModelRepositoryParameter(bytes_param=b"")}
+            with pytest.raises(InvalidInput, match=f"parameter '{name}' is not possible"):
+                asked(f"RepositoryModel{kind}", request(model_name="m", parameters=foreign))
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+def test_health_checking_asks_for_the_server_or_for_a_model(method: str) -> None:
+    """The server under its own two names."""
+    for name in ("", SERVICE):
+        assert asked(method, health.HealthCheckRequest(service=name))[0] == ops.ServerReady()
+    operation, phrase = asked(method, health.HealthCheckRequest(service="m"))
+    assert operation == ops.ModelReady(ModelRef("m"))
+    assert phrase(ops.Readiness(ready=True)).status == health.HealthCheckResponse(status="SERVING").status
+    assert phrase(ops.Readiness(ready=False)).status == health.HealthCheckResponse(status="NOT_SERVING").status
+
+
+def test_who_watches_an_unknown_model_is_told_when_it_comes() -> None:
+    """Who checks is refused."""
+    unknown = health.HealthCheckResponse(status="SERVICE_UNKNOWN")
+    assert instead("Watch", health.HealthCheckRequest(), ModelNotFound("m")) == unknown
+    assert instead("Watch", health.HealthCheckRequest(), ModelFailed("m")) is None
+    assert METHODS["Check"].rpc.instead is None
+
+
+def reflected(**question: Any) -> reflection.ServerReflectionResponse:
+    """The answer to a question of a tool."""
+    request = reflection.ServerReflectionRequest(host="h", **question)
+    response = reflection.ServerReflectionResponse.FromString(
+        reflection_rpc.answer(request.SerializeToString(), ["a.B", "c.D"])
+    )
+    assert response.valid_host == "h"
+    assert response.original_request == request
+    return response
+
+
+def test_reflection_lists_the_services() -> None:
+    """Those that it is given."""
+    assert [service.name for service in reflected(list_services="*").list_services_response.service] == ["a.B", "c.D"]
+
+
+@pytest.mark.parametrize(
+    ("question", "file"),
+    [
+        ({"file_by_filename": "open_inference.proto"}, "open_inference.proto"),
+        ({"file_containing_symbol": SERVICE}, "open_inference.proto"),
+        ({"file_containing_symbol": f"{SERVICE}.ModelInfer"}, "open_inference.proto"),
+        ({"file_containing_symbol": "inference.ModelInferRequest.InferInputTensor"}, "open_inference.proto"),
+        ({"file_containing_symbol": "inference.DataType"}, "open_inference.proto"),
+        ({"file_containing_symbol": "grpc.health.v1.Health"}, "health.proto"),
+        ({"file_containing_symbol": "grpc.reflection.v1.ServerReflection"}, "reflection.proto"),
+    ],
+)
+def test_reflection_gives_the_file_of_a_name(question: dict[str, str], file: str) -> None:
+    """As a descriptor that any tool reads."""
+    (found,) = reflected(**question).file_descriptor_response.file_descriptor_proto
+    assert FileDescriptorProto.FromString(found).name == file
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "culprit"),
+    [
+        ({"file_by_filename": "nope.proto"}, 5, "there is no 'nope.proto' here"),
+        ({"file_containing_symbol": "nope"}, 5, "there is no 'nope' here"),
+        ({"file_containing_symbol": f"{SERVICE}.Nope"}, 5, "Nope' here"),
+        ({"file_containing_symbol": ""}, 5, "there is no '' here"),
+        ({"file_containing_extension": {"containing_type": "inference.DataType"}}, 5, "there is no 'inference.DataT"),
+        ({"all_extension_numbers_of_type": "nope"}, 5, "there is no 'nope' here"),
+        ({}, 3, "asks for nothing that is known here"),
+    ],
+)
+def test_reflection_says_what_it_does_not_have(question: dict[str, Any], code: int, culprit: str) -> None:
+    """In an answer, because the stream goes on."""
+    error = reflected(**question).error_response
+    assert error.error_code == code
+    assert culprit in error.error_message
+
+
+def test_reflection_knows_that_messages_have_no_extensions() -> None:
+    """proto3 has none."""
+    response = reflected(all_extension_numbers_of_type="inference.ModelInferRequest").all_extension_numbers_response
+    assert (response.base_type_name, list(response.extension_number)) == ("inference.ModelInferRequest", [])
+
+
+def test_reflection_refuses_bytes_that_ask_nothing() -> None:
+    """The stream ends with it."""
+    with pytest.raises(InvalidInput, match="the 2 bytes of the request are not a ServerReflectionRequest"):
+        reflection_rpc.answer(b"\x1a\xff", [])
+
+
+def test_bf16_is_answered_as_its_bits() -> None:
+    """Raw, in two bytes."""
+    bits = np.array([0x3F80, 0x7FC0], np.uint16)
+    assert answer(raw_question(), Tensor("y", BF16, bits)).raw_output_contents[0] == bits.tobytes()
