@@ -1,9 +1,9 @@
-"""python -m benchmarks [--quick] [tensors] [v1] [requests] [rpc] [cold-start]: all, or those named; then what has a bar."""
+"""python -m benchmarks [--quick] [suite ...]: all of SUITES, or those named; then what has a bar."""
 
 import argparse
 from collections.abc import Callable
 
-from benchmarks import json_tensors, per_request, rpc, v1
+from benchmarks import connect, grps, json_tensors, per_request, rpc, v1
 from benchmarks.measure import Row, table
 
 
@@ -16,8 +16,10 @@ def cold_start(*, quick: bool) -> list[Row]:
 SUITES: dict[str, Callable[..., list[Row]]] = {
     "tensors": json_tensors.main,
     "v1": v1.main,
+    "grps": grps.main,
     "requests": per_request.main,
     "rpc": rpc.main,
+    "connect": connect.main,
     "cold-start": cold_start,
 }
 

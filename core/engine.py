@@ -2,14 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from core import operations as ops
 from core.classification import classify
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, NotSupported, shown
 from core.ports import Model, Models
 from core.tensor import Tensor, TensorSpec, from_raw
 
@@ -19,7 +19,9 @@ def execute(operation: ops.Operation, models: Models) -> Any:
     return MEANINGS[type(operation)](operation, models)
 
 
-def settled(operation: ops.Deferred, models: Models) -> tuple[ops.Infer | ops.Explain, Callable[[Any], Any]]:
+def settled(
+    operation: ops.Deferred, models: Models
+) -> tuple[ops.Infer | ops.Stream | ops.Explain, Callable[[Any], Any]]:
     """The operation in tensors, of the very version that told how, and the way to phrase its result."""
     return operation.decode(models.get(operation.ref).spec)
 
@@ -27,6 +29,25 @@ def settled(operation: ops.Deferred, models: Models) -> tuple[ops.Infer | ops.Ex
 def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
     model = models.get(operation.ref)
     return _inferred(operation, model, _inputs(operation, model.spec))
+
+
+def _stream(operation: ops.Stream, models: Models) -> Iterable[ops.InferResult]:
+    """A tuple where all is there at once. What is wrong with the question is raised here, and not by an iterator."""
+    question = operation.infer
+    model = models.get(question.ref)
+    inputs = _inputs(question, model.spec)
+    if model.stream is None:
+        return (_inferred(question, model, inputs),)
+    answers = model.stream(inputs, _checked_outputs(question.outputs, model.spec), question.parameters)
+    return _each(question, model.spec, answers)
+
+
+def _each(operation: ops.Infer, spec: ops.ModelSpec, answers: Generator[Sequence[Tensor]]) -> Iterator[ops.InferResult]:
+    try:
+        for outputs in answers:
+            yield _result(operation, spec, outputs)
+    finally:
+        answers.close()
 
 
 def _explain(operation: ops.Explain, models: Models) -> ops.ExplainResult:
@@ -37,6 +58,13 @@ def _explain(operation: ops.Explain, models: Models) -> ops.ExplainResult:
     inputs = _inputs(question, model.spec)
     explanations = explanation.explain(model, inputs, question.parameters)
     return ops.ExplainResult(_inferred(question, model, inputs), explanations)
+
+
+def _custom(operation: ops.Custom, models: Models) -> Any:
+    model = models.get(operation.ref)
+    if model.http is None:
+        raise NotSupported(f"model {shown(model.spec.name)} has no function http(request)")
+    return model.http(operation.request)
 
 
 def _deferred(operation: ops.Deferred, models: Models) -> Any:
@@ -51,7 +79,12 @@ def _inputs(operation: ops.Infer, spec: ops.ModelSpec) -> dict[str, Tensor]:
 
 def _inferred(operation: ops.Infer, model: Model, inputs: dict[str, Tensor]) -> ops.InferResult:
     spec = model.spec
-    outputs = model.predict(inputs, _checked_outputs(operation.outputs, spec), operation.parameters)
+    return _result(
+        operation, spec, model.predict(inputs, _checked_outputs(operation.outputs, spec), operation.parameters)
+    )
+
+
+def _result(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tensor]) -> ops.InferResult:
     if any(output.classes for output in operation.outputs):
         outputs = _classified(outputs, operation.outputs, spec)
     return ops.InferResult(spec.name, spec.version, tuple(outputs))
@@ -172,6 +205,10 @@ def _unload(operation: ops.Unload, models: Models) -> None:
     models.unload(operation.name)
 
 
+def _set_online(operation: ops.SetOnline, models: Models) -> None:
+    models.set_online(online=operation.online)
+
+
 def _index(operation: ops.RepositoryIndex, models: Models) -> list[ops.IndexEntry]:
     return [entry for entry in models.index() if entry.state is ops.State.READY or not operation.ready_only]
 
@@ -180,6 +217,7 @@ MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
     ops.ServerLive: lambda _, __: ops.Readiness(ready=True),
     ops.ServerReady: lambda _, models: models.ready(),
     ops.ServerMetadata: lambda _, models: models.server(),
+    ops.ServerOverview: lambda _, models: (models.server(), models.index()),
     ops.ListModels: lambda _, models: models.names(),
     ops.RepositoryIndex: _index,
     ops.ModelReady: lambda operation, models: models.readiness(operation.ref),
@@ -188,7 +226,10 @@ MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
     ops.ModelStatistics: lambda operation, models: models.statistics(operation.ref),
     ops.Load: _load,
     ops.Unload: _unload,
+    ops.SetOnline: _set_online,
     ops.Infer: infer,
+    ops.Stream: _stream,
     ops.Explain: _explain,
+    ops.Custom: _custom,
     ops.Deferred: _deferred,
 }

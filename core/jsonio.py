@@ -119,7 +119,7 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
             text = BEYOND_JSON.sub(lambda found: SPELLINGS.get(found[0], found[0]), text)
         value = json.loads(text, parse_float=_float, parse_int=_integer)
         if LONE_SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False, default=repr).encode()
     except UnicodeDecodeError as error:
         raise NotJson(f"the JSON is not UTF-8: byte {error.start}", "not UTF-8", error.start) from None
     except UnicodeEncodeError:

@@ -29,13 +29,14 @@ class ModelRef(NamedTuple):
     """`version`: as the client wrote it; None is the server's choice (the highest number).
 
     `label`: instead of a version, what the model's settings call one. `zero_is_newest`: version 0 means the highest
-    number, unless there is a version 0.
+    number, unless there is a version 0. `dashed`: `name` may be "name-version", and "" is the default model.
     """
 
     name: str
     version: str | None = None
     label: str | None = None
     zero_is_newest: bool = False
+    dashed: bool = False
 
 
 class ServerLive(NamedTuple):
@@ -48,6 +49,10 @@ class ServerReady(NamedTuple):
 
 class ServerMetadata(NamedTuple):
     pass
+
+
+class ServerOverview(NamedTuple):
+    """The server, and every model version with its state."""
 
 
 class ListModels(NamedTuple):
@@ -103,6 +108,25 @@ class Infer(NamedTuple):
     raw: bytes | memoryview | None = None
 
 
+class Stream(NamedTuple):
+    """The inference of `infer`, in as many answers as its model gives: a tuple, or a generator to be closed if left."""
+
+    infer: Infer
+
+
+class Custom(NamedTuple):
+    """A whole request that the model answers itself, in its own form. See core.dialects.custom."""
+
+    ref: ModelRef
+    request: Any
+
+
+class SetOnline(NamedTuple):
+    """Whether this process calls itself ready, if nothing else speaks against it."""
+
+    online: bool
+
+
 class Explain(NamedTuple):
     """The inference of `infer`, and how much each element of its inputs weighed in it."""
 
@@ -116,13 +140,14 @@ class Deferred(NamedTuple):
     """
 
     ref: ModelRef
-    decode: "Callable[[ModelSpec], tuple[Infer | Explain, Callable[[Any], Any]]]"
+    decode: "Callable[[ModelSpec], tuple[Infer | Stream | Explain, Callable[[Any], Any]]]"
 
 
 Operation = (
     ServerLive
     | ServerReady
     | ServerMetadata
+    | ServerOverview
     | ListModels
     | RepositoryIndex
     | ModelReady
@@ -131,8 +156,11 @@ Operation = (
     | ModelStatistics
     | Load
     | Unload
+    | SetOnline
     | Infer
+    | Stream
     | Explain
+    | Custom
     | Deferred
 )
 

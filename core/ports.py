@@ -1,6 +1,6 @@
 """What the core needs from outside."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
 
 from core.operations import (
@@ -30,6 +30,18 @@ class Model(Protocol):
     @property
     def explain(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None:
         """The model's own explanation of each example, None where it has none. Raises as `predict` does."""
+        ...
+
+    @property
+    def stream(
+        self,
+    ) -> Callable[[Mapping[str, Tensor], Sequence[str], Mapping[str, Any]], Generator[Sequence[Tensor]]] | None:
+        """As `predict`, answer by answer; None for a model that always gives one. Raises while it is iterated."""
+        ...
+
+    @property
+    def http(self) -> Callable[[Any], Any] | None:
+        """The answer to a whole request, None for a model that takes tensors alone. See core.dialects.custom."""
         ...
 
     def predict(
@@ -73,3 +85,7 @@ class Models(Protocol):
         ...
 
     def unload(self, name: str) -> None: ...
+
+    def set_online(self, *, online: bool) -> None:
+        """Raises NotSupported where nobody but this server decides that."""
+        ...

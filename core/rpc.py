@@ -1,17 +1,19 @@
 """Remote calls as the dialects see them: a table of methods over protobuf messages. No sockets, no framework."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
-from core.errors import InvalidInput, ServingError
+from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
 from core.schema import pool
 from core.wire import Waits
 
-Decode = Callable[[Any], tuple[Operation, Callable[[Any], Message | bytes]]]
+Answer = Message | bytes
+Decode = Callable[[Any], tuple[Operation, Callable[[Any], Answer | Iterable[Answer]]]]
+DecodeJson = Callable[[bytes], tuple[Operation, Callable[[Any], bytes | Iterable[bytes]]]]
 NO_SIDE_EFFECTS: Final = 1
 """google.protobuf.MethodOptions.IdempotencyLevel."""
 
@@ -20,22 +22,26 @@ class Form(Enum):
     """How the requests and the answers of a method follow each other."""
 
     UNARY = auto()
+    STREAM = auto()
+    """One request, and any number of answers."""
     EXCHANGE = auto()
-    """A stream of requests, and an answer to each, in their order."""
+    """A stream of requests, and any number of answers to each, in their order."""
     WATCH = auto()
     """One request, its answer, and another one whenever the answer has changed."""
 
 
-FORMS: Final = {(False, False): Form.UNARY, (True, True): Form.EXCHANGE, (False, True): Form.WATCH}
+FORMS: Final = {(False, False): Form.UNARY, (True, True): Form.EXCHANGE, (False, True): Form.STREAM}
 """By whether requests, and answers, are a stream."""
 
 
 class Rpc(NamedTuple):
     """What is made of a method's requests.
 
+    `decode`: the operation, and the way to phrase its result, which for methods with many answers gives each of them.
     `read`: the request out of its bytes, where that is more than its message. Raises DecodeError. `ref`: the model that
     a request names, where the model tells how long it takes. `instead`: the protocol's own answer in place of an error,
-    None where it is an error there, too; of a request that could not be read it gets None.
+    None where it is an error there, too; of a request that could not be read it gets None. `watched`: the answers are
+    one, again and again. `decode_json`: as `decode`, from and to proto3's JSON, of methods that carry tensors.
     """
 
     name: str
@@ -44,6 +50,8 @@ class Rpc(NamedTuple):
     read: Callable[[bytes], Any] | None = None
     ref: Callable[[Any], ModelRef] | None = None
     instead: Callable[[Any, ServingError], Message | None] | None = None
+    watched: bool = False
+    decode_json: DecodeJson | None = None
 
 
 class RpcMethod(NamedTuple):
@@ -52,8 +60,13 @@ class RpcMethod(NamedTuple):
     service: str
     rpc: Rpc
     request: type[Message]
+    response: type[Message]
     form: Form
     safe: bool
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.rpc.name}"
 
     def read(self, body: bytes) -> Any:
         """What `decode` takes. Raises InvalidInput for bytes that are no such message."""
@@ -63,12 +76,27 @@ class RpcMethod(NamedTuple):
             kind = self.request.DESCRIPTOR.name
             raise InvalidInput(f"the {len(body)} bytes of the request are not a {kind}") from None
 
+    def read_json(self, body: bytes) -> Message:
+        """What `decode` takes, of a method without tensors. Raises InvalidInput."""
+        from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+
+        try:
+            return json_format.Parse(body, self.request(), ignore_unknown_fields=True)
+        except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+            kind = self.request.DESCRIPTOR.name
+            raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
+
+    def write_json(self, answer: Message) -> bytes:
+        from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+
+        return json_format.MessageToJson(answer, indent=None).encode()
+
 
 def methods(service: str, *rpcs: Rpc) -> tuple[RpcMethod, ...]:
     found = []
     for rpc in rpcs:
-        descriptor, request = pool.method(service, rpc.name)
-        form = FORMS[descriptor.client_streaming, descriptor.server_streaming]
+        descriptor, request, response = pool.method(service, rpc.name)
+        form = Form.WATCH if rpc.watched else FORMS[descriptor.client_streaming, descriptor.server_streaming]
         safe = descriptor.GetOptions().idempotency_level == NO_SIDE_EFFECTS
-        found.append(RpcMethod(service, rpc, request, form, safe))
+        found.append(RpcMethod(service, rpc, request, response, form, safe))
     return tuple(found)

@@ -1,6 +1,6 @@
 """HTTP as the dialects see it: a request, an answer, a table of routes. No sockets, no framework."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -89,13 +89,14 @@ class Options(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """`path`: percent-decoded. `headers`: by name in lower case."""
+    """`path`: percent-decoded. `headers`: by name in lower case. `query`: as it stands behind the question mark."""
 
     method: str
     path: str
     headers: Mapping[bytes, bytes] = MappingProxyType({})
     body: bytes | memoryview = b""
     options: Options = Options()
+    query: bytes = b""
 
     def content(self) -> bytes | memoryview:
         """The body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
@@ -126,6 +127,17 @@ class HttpResponse(NamedTuple):
         return sum(map(len, self.parts))
 
 
+class HttpStream(NamedTuple):
+    """An answer in chunks, each sent as soon as it is there.
+
+    `chunks`: a tuple, or a generator, which is closed if the client goes; what it raises breaks the answer off.
+    """
+
+    status: int
+    headers: tuple[Header, ...]
+    chunks: Iterable[bytes]
+
+
 class Call(NamedTuple):
     """One request on one route; `path`: what stood at the route's {placeholders}."""
 
@@ -134,7 +146,9 @@ class Call(NamedTuple):
 
 
 Reply = Callable[[Any], HttpResponse]
-Decode = Callable[[Call], tuple[Operation, Reply]]
+StreamReply = Callable[[Any], HttpStream]
+AnyReply = Callable[[Any], HttpResponse | HttpStream]
+Decode = Callable[[Call], tuple[Operation, AnyReply]]
 
 
 class Waits(Enum):

@@ -5,23 +5,36 @@ Requests that no protocol knows go to the site, which is imported then and not b
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
 
 from core.dialects import DIALECTS
 from core.errors import ModelFailed, ServingError
-from core.wire import Call, Dialect, HttpRequest, HttpResponse, Options, Router, Waits
-from handler import bodies
+from core.wire import (
+    Call,
+    Dialect,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    Options,
+    Route,
+    RouteNotFound,
+    Router,
+    Waits,
+)
+from handler import bodies, streams
 from handler.bodies import Receive
 from handler.jobs import AnyJob, Job, Sent
+from handler.refusals import Scope, is_rpc, path_of
 from handler.registry import Pending, Registry
 from handler.settings import Settings
 from handler.workers import Workers
 
 log = logging.getLogger(__name__)
-Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
 LOADERS: Final = 4
 """Models loaded at the same time; each load waits mostly for the network."""
 ASIDE: Final = 4
@@ -42,7 +55,8 @@ class App:
         self.registry = Registry(settings, self._loaders)
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]
-        self._compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
+        self.inline = inline
+        self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self._site: Any = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,13 +90,26 @@ class App:
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = _path(scope)
-        for dialect, router in self._routers:
-            if dialect.owns(path):
-                response = await self._protocol(dialect, router, path, scope, receive)
-                if response is not None:
-                    await _send(response, scope, send)
-                return
+        path = path_of(scope)
+        dialect, router = next(((d, r) for d, r in self._routers if d.owns(path)), (None, self._routers[0][1]))
+        if dialect is None and await self._custom(path):
+            dialect = self._routers[0][0]
+        if dialect is not None:
+            response = await self._protocol(dialect, router, path, scope, receive)
+            if isinstance(response, HttpStream):
+                await self._send_stream(response, receive, send)
+            elif response is not None:
+                await _send(response, scope, send)
+        else:
+            await self._elsewhere(path, scope, receive, send)
+
+    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is no dialect's: remote calls and the site, which are imported when they are asked for."""
+        if is_rpc(path):
+            from handler import connect  # noqa: PLC0415 - protobuf, and nothing for who does without it
+
+            await connect.serve(self, scope, receive, send)
+            return
         root = _root(scope) if path == "/" else None
         if root is not None:
             await _send(root, scope, send)
@@ -108,16 +135,17 @@ class App:
 
     async def _protocol(
         self, dialect: Dialect, router: Router, path: str, scope: Scope, receive: Receive
-    ) -> HttpResponse | None:
+    ) -> HttpResponse | HttpStream | None:
         """The answer, None if the client has gone."""
         try:
             headers = dict(scope["headers"])
             body = await bodies.gather(headers, receive, self._options.max_body_bytes)
             if body is None:
                 return None
-            route, values = router.find(scope["method"], path)
-            request = HttpRequest(scope["method"], path, headers, body, self._options)
-            job = Job(self.registry, route, Call(request, values), self._compress_from)
+            route, values = await self._find(router, scope["method"], path)
+            query = scope.get("query_string", b"")
+            request = HttpRequest(scope["method"], path, headers, body, self._options, query)
+            job = Job(self.registry, route, Call(request, values), self.compress_from)
             return await self.answer(job, route.waits)
         except ServingError as error:
             return dialect.refuse(error, scope["method"], path)
@@ -125,6 +153,26 @@ class App:
             log.exception("%s %s failed", scope["method"], path)
             failure = ModelFailed("internal error: the server's log has the details")
             return dialect.refuse(failure, scope["method"], path)
+
+    async def _find(self, router: Router, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """Raises RouteNotFound, MethodNotAllowed."""
+        try:
+            return router.find(method, path)
+        except RouteNotFound:
+            models = await self._custom(path)
+            if not models:
+                raise
+            from core.dialects import custom  # noqa: PLC0415 - for those whose models speak HTTP themselves
+
+            return custom.route(method, path, models), {}
+
+    async def _custom(self, path: str) -> Mapping[str, Sequence[str]]:
+        """The models that answer whole requests on the path, with the methods that they take."""
+        if not self.settings.allow_code:
+            return {}
+        if self._aside is None:
+            return self.registry.custom(path)
+        return await asyncio.get_running_loop().run_in_executor(self._aside, self.registry.custom, path)
 
     async def answer(self, job: AnyJob[Sent], waits: Waits) -> Sent:
         """What the job makes of its request, in a thread that suits what it may wait for. Raises ServingError."""
@@ -139,6 +187,23 @@ class App:
                 if pending.final:
                     return job.phrase(result)
 
+    def each(self, items: Iterable[T]) -> AsyncGenerator[T]:
+        """The items of a stream, as its model makes them and the client takes them. To be closed."""
+        return streams.each(items, self._workers)
+
+    async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": stream.status, "headers": [*stream.headers]})
+        gone = asyncio.create_task(bodies.disconnected(receive))
+        try:
+            async with aclosing(self.each(stream.chunks)) as chunks:
+                async for chunk in chunks:
+                    if gone.done():
+                        return
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
     async def _run(self, job: AnyJob[Sent], waits: Waits, workers: Workers) -> Sent:
         if waits in (Waits.MODEL, Waits.LONG):
             answer: Sent = await workers.run(job.run)
@@ -151,13 +216,6 @@ def _root(scope: Scope) -> HttpResponse | None:
     if scope["method"] not in ("GET", "HEAD") or b"text/html" in dict(scope["headers"]).get(b"accept", b""):
         return None
     return next((dialect.root for dialect in DIALECTS if dialect.root), None)
-
-
-def _path(scope: Scope) -> str:
-    """The path below where the application is mounted: ASGI's path holds root_path, unless a gateway cut it off."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 async def _send(response: HttpResponse, scope: Scope, send: Send) -> None:

@@ -9,6 +9,7 @@ import gc
 gc.disable()  # what importing makes lives as long as the instance: looking for garbage among it takes 6 ms of INIT
 
 import asyncio
+import base64
 import json
 import logging
 import os
@@ -21,10 +22,11 @@ from mangum import Mangum
 from core.dialects import DIALECTS
 from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
-from handler.app import App, Scope, Send
+from handler.app import App, Send
 from handler.bodies import Receive
 from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from handler.memory import keep_large_blocks
+from handler.refusals import Scope, refuse
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -36,7 +38,8 @@ ENVELOPE: Final = 4096
 """Room for the document's other members: status and headers."""
 TEXT: Final = [
     "text/",
-    "application/json",
+    "application/json",  # and not application/connect+json, whose messages are in binary envelopes
+    "application/grpc-web-text",
     "application/javascript",
     "application/xml",
     "application/problem+json",
@@ -50,11 +53,12 @@ class Misconfigured:
     """Stands in for the application when the settings are wrong, and says so to every request in a protocol's shape."""
 
     def __init__(self, reason: str) -> None:
-        self._response = DIALECTS[0].refuse(ModelNotLoadable(f"this server is not configured: {reason}"), "", "")
+        self._error = ModelNotLoadable(f"this server is not configured: {reason}")
 
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 503, "headers": [*self._response.headers]})
-        await send({"type": "http.response.body", "body": b"".join(self._response.parts)})
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        response = refuse(self._error, scope)
+        await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
+        await send({"type": "http.response.body", "body": b"".join(response.parts)})
 
 
 class Function:
@@ -67,6 +71,7 @@ class Function:
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         self._root = ""
+        self._scope: Scope = {}
         try:
             settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
@@ -87,6 +92,7 @@ class Function:
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["root_path"] = self._root  # Mangum always says ""
+        self._scope = scope
         await self._asgi(scope, receive, send)
 
     def __call__(self, event: Any, context: Any) -> Any:
@@ -113,16 +119,11 @@ class Function:
         size = _document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
             return response
-        return _plain(
-            DIALECTS[0].refuse(
-                TooLarge(
-                    f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
-                    "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
-                ),
-                "",
-                "",
-            )
+        too_large = TooLarge(
+            f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
+            "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
         )
+        return _plain(refuse(too_large, self._scope))
 
     def _direct(self, event: dict[str, Any], context: Any) -> Any:
         """A V2 inference request as the event itself, for callers that invoke the function without HTTP."""
@@ -169,11 +170,13 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
 
 
 def _plain(response: HttpResponse) -> dict[str, Any]:
+    body = b"".join(response.parts)
+    is_text = body.isascii() and b"\0" not in body  # gRPC-Web's frames hold lengths in bytes
     return {
         "statusCode": response.status,
         "headers": {name.decode(): value.decode() for name, value in response.headers},
-        "body": b"".join(response.parts).decode(),
-        "isBase64Encoded": False,
+        "body": body.decode() if is_text else base64.b64encode(body).decode(),
+        "isBase64Encoded": not is_text,
     }
 
 

@@ -27,6 +27,12 @@ async def gather(headers: Headers, receive: Receive, limit: int) -> bytes | memo
     return first
 
 
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client goes. For requests whose body has been gathered."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 async def _joined(first: bytes, headers: Headers, receive: Receive, limit: int) -> memoryview | None:
     """A body in pieces, read to its end even beyond the limit, so that the client gets to read the answer.
 

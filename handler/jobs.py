@@ -1,16 +1,18 @@
 """One request of a protocol, run in one thread from decoding to phrasing, timed and counted."""
 
 import time
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol, TypeVar
 
 from core import compression
 from core.engine import execute, settled
 from core.errors import ServingError
-from core.operations import Deferred, Explain, Infer, ModelRef
-from core.wire import Call, Header, HttpRequest, HttpResponse, Reply, Route
+from core.operations import Deferred, Explain, Infer, InferResult, ModelRef, Stream
+from core.wire import AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream, Route
 from handler.registry import Registry
 
+QUICKLY_READ: Final = 64 * 1024
+"""Bytes of a body up to which it may be read before it is known which thread its model runs in."""
 Sent = TypeVar("Sent")
 Sent_co = TypeVar("Sent_co", covariant=True)
 
@@ -35,37 +37,51 @@ class Job:
         self._registry = registry
         self._route = route
         self._call = call
-        self._decoded: tuple[Any, Reply] | None = None
+        self._decoded: tuple[Any, AnyReply] | None = None
         self._started = time.perf_counter_ns()
 
     def is_quick(self) -> bool:
         """Whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of its time."""
-        path = self._call.path
-        if b"content-encoding" in self._call.request.headers:  # its size says nothing of what it inflates to
+        request, path = self._call.request, self._call.path
+        size = len(request.body)
+        if b"content-encoding" in request.headers:  # its size says nothing of what it inflates to
             return False
-        ref = ModelRef(path["model"], path.get("version"), path.get("label"))
-        return self._registry.is_quick(ref, len(self._call.request.body))
+        if "model" in path:
+            return self._registry.is_quick(ModelRef(path["model"], path.get("version"), path.get("label")), size)
+        operation = self._read() if size <= QUICKLY_READ else None
+        return isinstance(operation, Infer | Deferred) and self._registry.is_quick(operation.ref, size)
 
-    def run(self) -> HttpResponse:
-        """Raises ServingError, Pending."""
-        begun = time.perf_counter_ns()
+    def _read(self) -> Any:
         if self._decoded is None:
             self._decoded = self._route.decode(self._call)
-        operation, _ = self._decoded
+        return self._decoded[0]
+
+    def run(self) -> HttpResponse | HttpStream:
+        """Raises ServingError, Pending."""
+        begun = time.perf_counter_ns()
+        operation = self._read()
         if isinstance(operation, Deferred):
             self._decoded = settled(operation, self._registry)
             operation, _ = self._decoded
         if isinstance(operation, Infer):
             return self._infer(operation, begun)
+        if isinstance(operation, Stream):
+            return self._stream(operation, begun)
         if isinstance(operation, Explain):
             result = execute(operation, self._registry)
             return compressed(self.phrase(result), self._call.request, self._compress_from)
-        return self.phrase(execute(operation, self._registry))
+        answer: HttpResponse = self.phrase(execute(operation, self._registry))
+        return answer
 
-    def phrase(self, result: Any) -> HttpResponse:
+    def phrase(self, result: Any) -> Any:
         if self._decoded is None:
             raise AssertionError
         return self._decoded[1](result)
+
+    def _stream(self, operation: Stream, begun: int) -> HttpStream:
+        results = counted_each(self._registry, operation, len(self._call.request.body), (self._started, begun))
+        stream: HttpStream = self.phrase(results)
+        return stream._replace(chunks=tuple(stream.chunks)) if isinstance(results, tuple) else stream
 
     def _infer(self, operation: Infer, begun: int) -> HttpResponse:
         request = self._call.request
@@ -98,6 +114,47 @@ def counted(
     durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
     registry.record(operation.ref, durations, size, success=True)
     return answer
+
+
+def counted_each(registry: Registry, operation: Stream, size: int, times: tuple[int, int]) -> Iterable[InferResult]:
+    """The answers of a stream, which together are one inference in the model's statistics: a tuple, or a generator.
+
+    What a client leaves before its end is not counted. The arguments are those of `counted`.
+    """
+    decoded = time.perf_counter_ns()
+    came, begun = times
+    ref = operation.infer.ref
+
+    def record(infer: int, *, success: bool) -> None:
+        registry.record(ref, (begun - came, decoded - begun, infer, 0), size, success=success)
+
+    try:
+        results = execute(operation, registry)
+    except ServingError:
+        record(time.perf_counter_ns() - decoded, success=False)
+        raise
+    spent = time.perf_counter_ns() - decoded
+    if not isinstance(results, tuple):
+        return _timed(results, spent, record)
+    record(spent, success=True)
+    return results
+
+
+def _timed(results: Any, spent: int, record: Callable[..., None]) -> Iterator[InferResult]:
+    try:
+        while True:
+            stepped = time.perf_counter_ns()
+            result = next(results, None)
+            spent += time.perf_counter_ns() - stepped
+            if result is None:
+                break
+            yield result
+    except ServingError:
+        record(spent, success=False)
+        raise
+    finally:
+        results.close()
+    record(spent, success=True)
 
 
 def compressed(response: HttpResponse, request: HttpRequest, least: int) -> HttpResponse:

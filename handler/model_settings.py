@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable
 from core.tensor import TensorSpec
-from handler.checked import Wrong, an_object, is_shape, number
+from handler.checked import Wrong, an_object, is_shape, number, only, texts
 
 if TYPE_CHECKING:
     from handler.explainer_settings import ExplainerSettings
     from handler.signature_settings import SaidSignatures
 
 FILE: Final = "model-settings.json"
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
 
 
@@ -33,6 +34,13 @@ class VersionPolicy(NamedTuple):
         return versions if self.latest is None else versions[-self.latest :]
 
 
+class CustomPath(NamedTuple):
+    """Where the model answers whole requests itself."""
+
+    path: str
+    methods: tuple[str, ...] = ("POST",)
+
+
 class ModelSettings(NamedTuple):
     """`inputs`, `outputs` None: what the model itself says."""
 
@@ -46,6 +54,7 @@ class ModelSettings(NamedTuple):
     signatures: "SaidSignatures | None" = None
     v1_dialect: str | None = None
     explainer: "ExplainerSettings | None" = None
+    http: CustomPath | None = None
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -90,6 +99,7 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         signatures=_signatures(members.get("signatures")),
         v1_dialect=_v1_dialect(members.get("v1_dialect")),
         explainer=_explainer(members.get("explainer")),
+        http=_http(members.get("http")),
     )
 
 
@@ -165,6 +175,19 @@ def _explainer(value: Any) -> "ExplainerSettings | None":
     from handler import explainer_settings  # noqa: PLC0415 - 2 ms of cold start for models without one
 
     return explainer_settings.parse(value)
+
+
+def _http(value: Any) -> CustomPath | None:
+    if value is None:
+        return None
+    members = only(an_object(value, "http"), "http", "path", "methods")
+    path = members.get("path")
+    if not isinstance(path, str) or not path.startswith("/") or path == "/":
+        raise Wrong("http.path", path, "a path such as /v1/chat/completions")
+    methods = texts(members.get("methods", ["POST"]), "http.methods")
+    if not methods or not set(methods) <= set(METHODS):
+        raise Wrong("http.methods", list(methods), f"some of {', '.join(METHODS)}")
+    return CustomPath(path, methods)
 
 
 def _version_labels(value: Any) -> dict[str, int]:

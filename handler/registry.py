@@ -7,17 +7,18 @@ instance has one request at a time) it loads on the spot.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
 from core import operations as ops
-from core.errors import ModelNotFound, ServingError, UnknownLabel, VersionNotFound, shown
+from core.errors import ModelNotFound, NotSupported, ServingError, UnknownLabel, VersionNotFound
 from core.operations import ModelRef, State
 from core.ports import Model
-from handler.repository import VERSION, Repository
+from handler.catalog import Catalog
+from handler.repository import Repository
 from handler.settings import Settings
-from handler.slots import Entry, Slot
+from handler.slots import Slot
 from handler.stores import open_store
 
 log = logging.getLogger(__name__)
@@ -38,11 +39,12 @@ class Registry:
     def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self._settings = settings
         self._repository = Repository(open_store(settings))
+        self._catalog = Catalog(self._repository, settings.default_model)
         self._executor = executor
         self._lock = threading.Lock()
-        self._entries: dict[str, Entry] = {}
         self._ready: dict[ModelRef, Slot] = {}
         self._flights: dict[Any, Future[Any]] = {}
+        self._online = True
         self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -57,6 +59,8 @@ class Registry:
         return ops.ServerInfo(self._settings.name, number)
 
     def ready(self) -> ops.Readiness:
+        if not self._online:
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason="set offline")
         try:
             self._repository.check()
             if self._missing():
@@ -69,6 +73,18 @@ class Registry:
         reason = "; ".join(f"{name}: {self.readiness(ModelRef(name)).reason}" for name in missing[:8])
         return ops.Readiness(ready=False, state=State.LOADING, reason=f"models not loaded: {reason}")
 
+    def set_online(self, *, online: bool) -> None:
+        if self._settings.grps_health_control == "off":
+            raise NotSupported(
+                "online and offline are not supported here: instances come and go by themselves, and none speaks for "
+                "the others (DRAGOMAN_GRPS_HEALTH_CONTROL=off)"
+            )
+        self._online = online
+
+    def custom(self, path: str) -> Mapping[str, Sequence[str]]:
+        """The models that answer whole requests on the path, with the methods that they take. Raises ServingError."""
+        return self._catalog.custom(path)
+
     def _missing(self) -> list[str]:
         return [name for name in self._wanted() if not self.readiness(ModelRef(name)).ready]
 
@@ -76,14 +92,14 @@ class Registry:
         return sorted({*self._repository.models(), *self._loaded_names()})
 
     def _loaded_names(self) -> set[str]:
-        return {ref.name for ref in list(self._ready)}
+        return {slot.name for slot in list(self._ready.values())}
 
     def index(self) -> Sequence[ops.IndexEntry]:
         return [entry for name in self.names() for entry in self._index_of(name)]
 
     def _index_of(self, name: str) -> Iterator[ops.IndexEntry]:
         try:
-            entry = self._entry(name) if name in self._loaded_names() else self._look(name, None)
+            entry = self._catalog.entry(name) if name in self._loaded_names() else self._catalog.look(name, None)
         except ServingError as error:
             yield ops.IndexEntry(name, "", State.UNAVAILABLE, error.message)
             return
@@ -94,7 +110,7 @@ class Registry:
         if ref in self._ready:
             return ops.Readiness(ready=True)
         try:
-            slot = self._slot(ref)
+            slot = self._catalog.slot(ref)
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
@@ -103,12 +119,12 @@ class Registry:
 
     def describe(self, ref: ModelRef) -> ops.ModelInfo:
         spec = self.get(ref).spec
-        return ops.ModelInfo(spec, tuple(str(number) for number in self._entry(ref.name).versions))
+        return ops.ModelInfo(spec, tuple(str(number) for number in self._catalog.entry(spec.name).versions))
 
     def status(self, ref: ModelRef) -> ops.StatusResult:
         try:
-            wanted = self._slot(ref)
-            entry = self._entry(ref.name)
+            wanted = self._catalog.slot(ref)
+            entry = self._catalog.entry(ref.name)
         except ModelNotFound:
             return ops.StatusResult(())
         except VersionNotFound as error:
@@ -127,16 +143,16 @@ class Registry:
         if ref is None:
             return [slot.statistics for slot in self.known()]
         if ref.version is not None:
-            return [self._slot(ref).statistics]
-        return [slot.statistics for slot in self._entry(ref.name).versions.values()]
+            return [self._catalog.slot(ref).statistics]
+        return [slot.statistics for slot in self._catalog.entry(ref.name).versions.values()]
 
     def known(self) -> Sequence[Slot]:
         """What this process has looked at so far, without asking the repository."""
-        return [slot for _, entry in sorted(self._entries.items()) for slot in entry.versions.values()]
+        return self._catalog.known()
 
     def load_seconds(self, name: str, version: str) -> float | None:
         """How long the last load of a version took, None if it has not been loaded here."""
-        entry = self._entries.get(name)
+        entry = self._catalog.entries.get(name)
         slot = None if entry is None else entry.find(version)
         return slot.load_seconds if slot is not None and slot.load_seconds else None
 
@@ -151,49 +167,6 @@ class Registry:
         slot = self._ready.get(ref)
         return slot is not None and slot.is_quick(size)
 
-    # -- finding ------------------------------------------------------------------------------------------------------
-
-    def _entry(self, name: str) -> Entry:
-        return self._entries.get(name) or self._look(name, None)
-
-    def _look(self, name: str, wanted: int | None) -> Entry:
-        """List a model again; versions whose files are the same keep what is known of them."""
-        try:
-            listing = self._repository.look(name, wanted)
-        except ModelNotFound:
-            self._forget(name)
-            raise
-        with self._lock:
-            entry = self._entries[name] = Entry.of(listing, self._entries.get(name))
-        return entry
-
-    def _forget(self, name: str) -> None:
-        """A model that has left the repository: loaded versions go on serving, the rest is dropped."""
-        if name not in self._loaded_names():
-            self._entries.pop(name, None)
-
-    def _slot(self, ref: ModelRef) -> Slot:
-        entry = self._entry(ref.name)
-        if ref.label is not None:
-            return self._labelled(entry, ref.name, ref.label)
-        if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in entry.versions):
-            return entry.newest
-        if not VERSION.fullmatch(ref.version) or str(int(ref.version)) != ref.version:
-            text = f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers"
-            raise VersionNotFound(text, ref.version)
-        # A version that is not known may have been published since.
-        slot = entry.find(ref.version) or self._look(ref.name, int(ref.version)).find(ref.version)
-        if slot is None:
-            served = ", ".join(map(str, self._entry(ref.name).versions))
-            raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}", ref.version)
-        return slot
-
-    def _labelled(self, entry: Entry, name: str, label: str) -> Slot:
-        number = entry.said.version_labels.get(label)
-        if number is None:
-            raise UnknownLabel(f"Unrecognized servable version label: {label[:256]}")
-        return self._slot(ModelRef(name, str(number)))
-
     # -- loading ------------------------------------------------------------------------------------------------------
 
     def get(self, ref: ModelRef) -> Model:
@@ -207,7 +180,7 @@ class Registry:
         self._now_or_later(("load", name), lambda: self._reload(name), final=True)
 
     def unload(self, name: str) -> None:
-        for slot in self._entry(name).versions.values():
+        for slot in self._catalog.entry(name).versions.values():
             slot.empty()
         self._publish(name)
 
@@ -242,31 +215,31 @@ class Registry:
         raise Pending(future, final=final)
 
     def _obtain(self, ref: ModelRef) -> Model:
-        slot = self._slot(ref)
+        slot = self._catalog.slot(ref)
         model = slot.obtain(self._repository, self._settings)
-        self._publish(ref.name)
+        self._publish(slot.name)
         with self._lock:
             self._ready[ref] = slot  # under the client's own way of naming it, too
         return model
 
     def _reload(self, name: str) -> None:
-        for slot in self._look(name, None).versions.values():
+        for slot in self._catalog.look(name, None).versions.values():
             slot.fill(self._repository, self._settings)
         self._publish(name)
 
     def _publish(self, name: str) -> None:
         """Make what is loaded of a model findable without a lock, its newest version without a number."""
         with self._lock:
-            slots = self._entries[name].versions
-            for ref in [ref for ref in self._ready if ref.name == name]:
+            slots = self._catalog.entries[name].versions
+            for ref in [ref for ref, slot in self._ready.items() if slot.name == name]:
                 del self._ready[ref]
             for number, slot in slots.items():
                 if slot.model is not None:
                     self._ready[ModelRef(name, str(number))] = slot
-            newest = self._entries[name].newest
+            newest = self._catalog.entries[name].newest
             if newest.model is not None:
                 self._ready[ModelRef(name)] = newest
-            for label, number in self._entries[name].said.version_labels.items():
+            for label, number in self._catalog.entries[name].said.version_labels.items():
                 labelled = slots.get(number)
                 if labelled is not None and labelled.model is not None:
                     self._ready[ModelRef(name, None, label)] = labelled

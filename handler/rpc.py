@@ -6,25 +6,26 @@ which would tell a client nothing but "Exception deserializing request!".
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, Never
 
 import grpc
 from grpc import aio
 
 from core.dialects import reflection_rpc
-from core.dialects.health_rpc import HEALTH
-from core.dialects.v2_rpc import V2_RPC
+from core.dialects.rpcs import RPCS
 from core.errors import Fault, InvalidInput, ModelFailed, ServingError
 from core.rpc import Form, RpcMethod
-from handler.app import App, Scope, Send
+from handler.app import App, Send
 from handler.bodies import Receive
+from handler.refusals import Scope
 from handler.rpc_jobs import RpcJob
 
 log = logging.getLogger(__name__)
 Context = aio.ServicerContext[bytes, bytes]
-METHODS: Final = (*V2_RPC, *HEALTH)
-SERVICES: Final = (*dict.fromkeys(method.service for method in METHODS), reflection_rpc.SERVICES[0])
+SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection_rpc.SERVICES[0])
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
@@ -65,7 +66,7 @@ class RpcServer:
 
     def _handlers(self) -> tuple[Any, ...]:
         services: dict[str, dict[str, Any]] = {}
-        for method in METHODS:
+        for method in RPCS:
             services.setdefault(method.service, {})[method.rpc.name] = self._handler(method)
         for service in reflection_rpc.SERVICES:
             services[service] = {reflection_rpc.METHOD: grpc.stream_stream_rpc_method_handler(self._reflect)}
@@ -73,30 +74,41 @@ class RpcServer:
 
     def _handler(self, method: RpcMethod) -> Any:
         """Without serializers: grpc then gives and takes bytes."""
-
-        async def unary(body: bytes, context: Context) -> bytes:
-            return await self._answer(method, body, context)
-
-        async def exchange(bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
-            async for body in bodies:
-                yield await self._answer(method, body, context)
-
-        async def watch(body: bytes, context: Context) -> AsyncIterator[bytes]:
-            told = None
-            while not self._ending.is_set():
-                answer = await self._answer(method, body, context)
-                if answer != told:
-                    yield answer
-                told = answer
-                await self._pause()
-
-        handlers: dict[Form, tuple[Callable[..., Any], Any]] = {
-            Form.UNARY: (grpc.unary_unary_rpc_method_handler, unary),
-            Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, exchange),
-            Form.WATCH: (grpc.unary_stream_rpc_method_handler, watch),
+        forms: dict[Form, tuple[Callable[..., Any], Callable[..., Any]]] = {
+            Form.UNARY: (grpc.unary_unary_rpc_method_handler, self._unary),
+            Form.STREAM: (grpc.unary_stream_rpc_method_handler, self._stream),
+            Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, self._exchange),
+            Form.WATCH: (grpc.unary_stream_rpc_method_handler, self._watch),
         }
-        make, behaviour = handlers[method.form]
-        return make(behaviour)
+        make, behaviour = forms[method.form]
+        return make(partial(behaviour, method))
+
+    async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
+        return await self._answer(RpcJob(self._app.registry, method, body), method, context)
+
+    async def _stream(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        job = RpcJob(self._app.registry, method, body)
+        answers = await self._answer(job, method, context)
+        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
+            while (answer := await self._guarded(anext(each, None), job, method, context)) is not None:
+                yield answer
+
+    async def _exchange(
+        self, method: RpcMethod, bodies: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[bytes]:
+        async for body in bodies:
+            async with aclosing(self._stream(method, body, context)) as answers:
+                async for answer in answers:
+                    yield answer
+
+    async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncIterator[bytes]:
+        told = None
+        while not self._ending.is_set():
+            answer = await self._unary(method, body, context)
+            if answer != told:
+                yield answer
+            told = answer
+            await self._pause()
 
     async def _pause(self) -> None:
         try:
@@ -104,10 +116,14 @@ class RpcServer:
         except TimeoutError:
             return
 
-    async def _answer(self, method: RpcMethod, body: bytes, context: Context) -> bytes:
-        job = RpcJob(self._app.registry, method, body)
+    async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
+        """Bytes, or what gives many."""
+        return await self._guarded(self._app.answer(job, method.rpc.waits), job, method, context)
+
+    async def _guarded(self, work: Awaitable[Any], job: RpcJob, method: RpcMethod, context: Context) -> Any:
+        """What the work gives, or what the method answers in place of its error."""
         try:
-            answer = await self._app.answer(job, method.rpc.waits)
+            answer = await work
         except ServingError as error:
             failure = error
         except Exception:

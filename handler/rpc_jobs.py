@@ -1,65 +1,93 @@
 """One remote call, run in one thread from reading its message to writing its answer, timed and counted."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from google.protobuf.message import Message
-
-from core.engine import execute
+from core.engine import execute, settled
 from core.errors import ServingError
-from core.operations import Infer, Operation
-from core.rpc import RpcMethod
-from handler.jobs import counted
+from core.operations import Deferred, Infer, Operation, Stream
+from core.rpc import Form, RpcMethod
+from handler.jobs import QUICKLY_READ as QUICKLY_READ_JSON
+from handler.jobs import counted, counted_each
 from handler.registry import Registry
 
-Decoded = tuple[Operation, Callable[[Any], Message | bytes]]
+Decoded = tuple[Operation, Callable[[Any], Any]]
+MANY: Final = (Form.STREAM, Form.EXCHANGE)
 QUICKLY_READ: Final = 1024 * 1024
 """Bytes of a message up to which it may be read before it is known which thread its model runs in."""
 
 
 class RpcJob:
-    """As handler.jobs.Job, of a message instead of an HTTP request."""
+    """As handler.jobs.Job, of a message instead of an HTTP request. `json`: in proto3's JSON, and so its answer."""
 
-    __slots__ = ("_body", "_decoded", "_method", "_registry", "_request", "_started")
+    __slots__ = ("_body", "_decoded", "_json", "_method", "_registry", "_request", "_started")
 
-    def __init__(self, registry: Registry, method: RpcMethod, body: bytes) -> None:
+    def __init__(self, registry: Registry, method: RpcMethod, body: bytes, *, json: bool = False) -> None:
         self._registry = registry
         self._method = method
         self._body = body
+        self._json = json
         self._request: Any = None
         self._decoded: Decoded | None = None
         self._started = time.perf_counter_ns()
 
     def is_quick(self) -> bool:
+        size = len(self._body)
+        if self._json:
+            operation = self._decode() if size <= QUICKLY_READ_JSON else None
+            return isinstance(operation, Infer | Deferred) and self._registry.is_quick(operation.ref, size)
         ref = self._method.rpc.ref
-        if ref is None or len(self._body) > QUICKLY_READ:
+        if ref is None or size > QUICKLY_READ:
             return False
-        return self._registry.is_quick(ref(self._read()), len(self._body))
+        return self._registry.is_quick(ref(self._read()), size)
 
-    def run(self) -> bytes:
-        """Raises ServingError, Pending."""
+    def run(self) -> bytes | Iterable[bytes]:
+        """The answer; of methods with many, a tuple of them or a generator. Raises ServingError, Pending."""
         begun = time.perf_counter_ns()
-        if self._decoded is None:
-            self._decoded = self._method.rpc.decode(self._read())
-        operation, _ = self._decoded
+        operation = self._decode()
+        if isinstance(operation, Deferred):
+            self._decoded = settled(operation, self._registry)
+            operation, _ = self._decoded
+        times = (self._started, begun)
         if isinstance(operation, Infer):
-            return counted(self._registry, operation, self.phrase, len(self._body), (self._started, begun))
+            return counted(self._registry, operation, self.phrase, len(self._body), times)
+        if isinstance(operation, Stream):
+            return self.phrase(counted_each(self._registry, operation, len(self._body), times))
         return self.phrase(execute(operation, self._registry))
 
-    def phrase(self, result: Any) -> bytes:
+    def phrase(self, result: Any) -> bytes | Iterable[bytes]:
         if self._decoded is None:
             raise AssertionError
         answer = self._decoded[1](result)
-        return answer if isinstance(answer, bytes) else answer.SerializeToString()
+        if self._method.form not in MANY:
+            return self._written(answer)
+        answers = self._each(answer)
+        return tuple(answers) if isinstance(result, tuple) else answers
+
+    def _each(self, answers: Iterable[Any]) -> Iterator[bytes]:
+        for answer in answers:
+            yield self._written(answer)
 
     def instead(self, error: ServingError) -> bytes | None:
         """What the method answers in place of the error, if it does not fail with it."""
         instead = self._method.rpc.instead
         message = None if instead is None else instead(self._request, error)
-        return None if message is None else message.SerializeToString()
+        return None if message is None else self._written(message)
+
+    def _decode(self) -> Operation:
+        if self._decoded is None:
+            of_json = self._method.rpc.decode_json if self._json else None
+            self._decoded = self._method.rpc.decode(self._read()) if of_json is None else of_json(self._body)
+        return self._decoded[0]
 
     def _read(self) -> Any:
         if self._request is None:
-            self._request = self._method.read(self._body)
+            self._request = self._method.read_json(self._body) if self._json else self._method.read(self._body)
         return self._request
+
+    def _written(self, answer: Any) -> bytes:
+        if isinstance(answer, bytes):
+            return answer
+        written: bytes = self._method.write_json(answer) if self._json else answer.SerializeToString()
+        return written

@@ -64,10 +64,12 @@ class Setting(NamedTuple):
 SETTINGS: Final = (
     Setting("DRAGOMAN_REPOSITORY", "repository", _text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
     Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
+    Setting("DRAGOMAN_DEFAULT_MODEL", "default_model", _text, "", "the model of GRPS requests that name none, as `name` or `name-version`; default: the repository's only one"),
     Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
     Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
     Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities stand in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
     Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "whose answers `/v1` gives where KServe's and TensorFlow Serving's differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
+    Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", _one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
     Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
     Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
@@ -85,10 +87,12 @@ class Settings(NamedTuple):
 
     repository: str
     preload: tuple[str, ...]
+    default_model: str
     allow_code: bool
     max_body_bytes: int
     non_finite: str
     v1_dialect: str
+    grps_health_control: str
     threads: int
     queue: int
     cache: Path
@@ -113,7 +117,9 @@ class Settings(NamedTuple):
         cpus = _cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
-        return cls(**values, cpus=cpus, platform=_platform(environ))
+        platform = _platform(environ)
+        values["grps_health_control"] = values["grps_health_control"] or ("off" if platform == "lambda" else "instance")
+        return cls(**values, cpus=cpus, platform=platform)
 
 
 def _value(setting: Setting, environ: Mapping[str, str]) -> Any:

@@ -18,6 +18,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -40,6 +41,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+JSON: Final = "application/json"
 LINE: Final = 140
 """Characters of JSON that are shown in one line."""
 IMPORTED: Final = time.monotonic()
@@ -191,14 +193,14 @@ def _group(tag: Mapping[str, str], base: str) -> str:
         for method, operation in methods.items()
         if tag["name"] in operation["tags"]
     )
-    name = tag["name"].capitalize()
+    name = tag.get("x-displayName", tag["name"].capitalize())
     return f"<h2>{escape(name)} <small>{_text(tag['description'])}</small></h2>\n{operations}"
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) -> str:
     parameters = [_resolved(parameter) for parameter in operation.get("parameters", ())]
     responses = ((status, _resolved(response)) for status, response in operation["responses"].items())
-    commands = _commands(base, path, operation)
+    commands = _commands(base, method, path, operation)
     summary = (
         f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code><span>{_text(operation["summary"])}</span>'
     )
@@ -206,7 +208,10 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) 
         f"<details><summary>{summary}</summary><div>",
         f"<p>{_text(operation['description'])}</p>",
         *(f"<p><code>{escape(p['name'])}</code> {_text(p['description'])}</p>" for p in parameters),
-        *(f'<h3>{escape(label)}</h3><pre class="copy">{escape(command)}</pre>' for label, command in commands),
+        *(
+            f'<h3>{escape(label)}</h3><pre class="copy">{escape(text)}</pre>{answer}'
+            for label, text, answer in commands
+        ),
         "<h3>Answers</h3>",
         *(f"<p><code>{status}</code> {_text(r['description'])}</p>{_example(r)}" for status, r in responses),
         "</div></details>",
@@ -214,17 +219,38 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) 
     return "\n".join(lines)
 
 
-def _commands(base: str, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Labels and shell commands: one for each example of the request's body, to the model that the example is for."""
+def _commands(base: str, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Labels, shell commands, and what comes if that is shown for each: one for each example of the request's body.
+
+    An example may name the model that it is for (`x-path`), and what its query says (`x-query`).
+    """
     values = {p["name"]: p.get("example", "") for p in map(_resolved, operation.get("parameters", ()))}
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    examples = body.get("examples") or ({"": {"value": body["example"]}} if "example" in body else {})
+    answers = {
+        name: _shown(media, answer["value"]) for media, name, answer in _examples(operation["responses"]["200"]) if name
+    }
+    examples = list(_examples(operation.get("requestBody", {})))
     if not examples:
-        yield "Try it", f"curl {shlex.quote(base + _filled(path, values))}"
-    for example in examples.values():
-        url = shlex.quote(base + _filled(path, values | example.get("x-path", {})))
-        data = shlex.quote(json.dumps(example["value"], ensure_ascii=False))
-        yield example.get("summary", "Try it"), f"curl {url} -d {data}"
+        option = " -X POST" if method == "post" else ""
+        yield "Try it", f"curl{option} {shlex.quote(base + _filled(path, values))}", ""
+    for media, name, example in examples:
+        query = f"?{urlencode(example['x-query'])}" if "x-query" in example else ""
+        url = shlex.quote(base + _filled(path, values | example.get("x-path", {})) + query)
+        content = example["value"]
+        data = shlex.quote(json.dumps(content, ensure_ascii=False) if media == JSON else content)
+        command = f"curl {url} -H 'content-type: {media}' -d {data}"
+        yield example.get("summary", "Try it"), command, answers.get(name, "")
+
+
+def _examples(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The examples of a request or an answer: media type, name ("" for one that stands alone), and the example."""
+    for media, content in body.get("content", {}).items():
+        alone = {"": {"value": content["example"]}} if "example" in content else {}
+        for name, example in content.get("examples", alone).items():
+            yield media, name, example
+
+
+def _shown(media: str, value: Any) -> str:
+    return _json(value) if media == JSON else f"<pre>{escape(value)}</pre>"
 
 
 def _filled(path: str, values: Mapping[str, str]) -> str:
@@ -232,8 +258,7 @@ def _filled(path: str, values: Mapping[str, str]) -> str:
 
 
 def _example(response: Mapping[str, Any]) -> str:
-    content = response["content"]["application/json"]
-    return _json(content["example"]) if "example" in content else ""
+    return "".join(_json(example["value"]) for _, name, example in _examples(response) if not name)
 
 
 def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:

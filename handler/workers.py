@@ -30,9 +30,12 @@ class Workers:
         for worker in self._idle:
             worker.start()
 
-    async def run(self, work: Callable[[], Any]) -> Any:
-        """The result of `work`, called in one of the threads. Raises ServerBusy where too many wait."""
-        if self._held >= self._room:
+    async def run(self, work: Callable[[], Any], *, admitted: bool = False) -> Any:
+        """The result of `work`, called in one of the threads. Raises ServerBusy where too many wait.
+
+        `admitted`: it goes on with what has been begun, and is not turned away.
+        """
+        if self._held >= self._room and not admitted:
             raise ServerBusy(f"{self._held} requests wait already: try again, or raise DRAGOMAN_QUEUE", retry_after=1)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -42,6 +45,11 @@ class Workers:
             return await future
         finally:
             self._held -= 1
+
+    def spare(self, work: Callable[[], None]) -> None:
+        """Call `work`, which raises nothing, in one of the threads; nobody waits for it."""
+        loop = asyncio.get_running_loop()
+        self._put((loop, loop.create_future(), work))
 
     def _put(self, job: Job) -> None:
         with self._lock:

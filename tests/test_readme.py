@@ -41,11 +41,13 @@ def curl(command: str) -> str:
     words = shlex.split(command)
     assert words[:2] == ["curl", "-s"]
     options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
-    assert set(options) <= {"-d", "-X"}
+    assert set(options) <= {"-d", "-X", "-H"}
     body = options.get("-d")
     request = urllib.request.Request(  # noqa: S310 - of the README, on loopback
         words[-1], None if body is None else body.encode(), method=options.get("-X") or ("POST" if body else "GET")
     )
+    if "-H" in options:
+        request.add_header(*options["-H"].split(": "))
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the same
             return str(answer.read().decode())
@@ -105,12 +107,13 @@ def test_the_python_examples_print_what_they_show(mark: str, program: str, print
 
 def test_every_route_stands_in_the_table_and_no_other() -> None:
     """[brackets] are optional parts, ; between them alternatives."""
-    rows = re.findall(r"^\| (GET|POST) \| `(.*?)` \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (GET|POST|GET, POST) \| `(.*?)` \|", README, re.MULTILINE)
     listed = set()
-    for method, written in rows:
+    for methods, written in rows:
         before, _, rest = written.partition("[")
         optional, _, after = rest.partition("]")
-        listed |= {(method, f"{before}{part}{after}") for part in ("", *optional.split(";"))}
+        patterns = [f"{before}{part}{after}" for part in ("", *optional.split(";"))]
+        listed |= {(method, pattern) for method in methods.split(", ") for pattern in patterns}
     assert listed == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
 
 

@@ -206,7 +206,24 @@ raise KeyboardInterrupt
 
 _SYNTAX = "def predict(:\n"
 
+_YIELDS = '''
+"""n -> 0 to n-1, one answer each; with the parameter `fail`, it fails after them."""
+import numpy as np
+
+metadata = {
+    "inputs": [{"name": "n", "datatype": "INT64", "shape": [1]}],
+    "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}],
+}
+
+def predict(inputs, parameters):
+    for number in range(int(inputs["n"][0])):
+        yield {"y": np.array([number])}
+    if parameters.get("fail"):
+        raise RuntimeError("no more")
+'''
+
 PYTHON_MODELS: Final = {
+    "yields": _YIELDS,
     "py_echo_parameters": _ECHO_PARAMETERS,
     "py_raw_bytes": _RAW_BYTES,
     "py_bf16": _BF16,

@@ -23,4 +23,4 @@ def _unknown(_: HealthCheckRequest | None, error: ServingError) -> HealthCheckRe
     return HealthCheckResponse(status="SERVICE_UNKNOWN") if error.fault is Fault.NOT_FOUND else None
 
 
-HEALTH: Final = methods(SERVICE, Rpc("Check", _check), Rpc("Watch", _check, instead=_unknown))
+HEALTH: Final = methods(SERVICE, Rpc("Check", _check), Rpc("Watch", _check, instead=_unknown, watched=True))

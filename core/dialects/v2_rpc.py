@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from core import operations as ops
-from core.dialects import v2, v2_rpc_infer
+from core.dialects import v2, v2_rpc_infer, v2_rpc_json
 from core.errors import Fault, InvalidInput, ServingError, shown
 from core.operations import ModelRef
 from core.rpc import Rpc, RpcMethod, methods
@@ -190,8 +190,23 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
     Rpc("ModelReady", _model_ready, instead=_not_ready),
     Rpc("ServerMetadata", _server),
     Rpc("ModelMetadata", _model),
-    Rpc("ModelInfer", v2_rpc_infer.decode, Waits.MODEL, v2_rpc_infer.read, v2_rpc_infer.ref),
-    Rpc("ModelStreamInfer", v2_rpc_infer.decode_streamed, Waits.MODEL, v2_rpc_infer.read, v2_rpc_infer.ref, _told),
+    Rpc(
+        "ModelInfer",
+        v2_rpc_infer.decode,
+        Waits.MODEL,
+        v2_rpc_infer.read,
+        v2_rpc_infer.ref,
+        decode_json=v2_rpc_json.decode,
+    ),
+    Rpc(
+        "ModelStreamInfer",
+        v2_rpc_infer.decode_streamed,
+        Waits.MODEL,
+        v2_rpc_infer.read,
+        v2_rpc_infer.ref,
+        _told,
+        decode_json=v2_rpc_json.decode_streamed,
+    ),
     Rpc("ModelConfig", _config),
     Rpc("ModelStatistics", _statistics),
     Rpc("RepositoryIndex", _index),

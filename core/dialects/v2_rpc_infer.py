@@ -5,7 +5,7 @@ beside them. An answer comes as its request came; FP16 and BF16, which have no f
 Source: the OIP's open_inference_grpc.proto.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from core.dialects.v2_infer import REQUEST, What, classes_of, datatype_of, flag_of, refuse_shared_memory
 from core.dtype import DATATYPES, DataType
 from core.errors import InvalidInput, shown
-from core.operations import Infer, InferResult, ModelRef, RequestedOutput
+from core.operations import Infer, InferResult, ModelRef, RequestedOutput, Stream
 from core.schema import raw_fields
 from core.schema.open_inference import (
     InferParameter,
@@ -30,8 +30,10 @@ from core.values import from_values
 RAW_INPUT: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 RAW_OUTPUT: Final = ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER
 INFER_RESPONSE: Final = ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER
-FINAL: Final = {"triton_final_response": InferParameter(bool_param=True)}
-"""What Triton says of the last answer to a request; who asks models that give many waits for it."""
+FINAL: Final = "triton_final_response"
+"""What Triton says of every answer in a stream: whether it is the last one to its request."""
+EMPTY_FINAL: Final = "triton_enable_empty_final_response"
+"""The request's parameter by which a client asks to be told of the end even where no answer is left to say it in."""
 WORTH_SPLITTING: Final = 32 * 1024
 """Bytes from which on two copies of them take longer than finding the tensors between the other fields."""
 ELEMENTS: Final = {
@@ -74,21 +76,31 @@ def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
     return operation, lambda result: b"".join(phrase(result))
 
 
-def decode_streamed(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
-    """For a ModelStreamInferResponse around the answer. Raises InvalidInput that names the field."""
-    operation, phrase = _decode(request, FINAL)
+def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
+    wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
 
-    def framed(result: InferResult) -> bytes:
-        parts = phrase(result)
-        return b"".join((raw_fields.head(INFER_RESPONSE, sum(map(len, parts))), *parts))
+    def framed(results: Iterable[InferResult]) -> Iterator[bytes]:
+        only = isinstance(results, tuple)
+        for result in results:
+            yield _framed(phrase(result, {FINAL: InferParameter(bool_param=only)}))
+        if wants_end and not only:
+            last = ModelInferResponse(
+                model_name=request.message.model_name,
+                id=request.message.id,
+                parameters={FINAL: InferParameter(bool_param=True)},
+            )
+            yield _framed([last.SerializeToString()])
 
-    return operation, framed
+    return Stream(operation), framed
 
 
-def _decode(
-    request: Request, told: Mapping[str, InferParameter] | None = None
-) -> tuple[Infer, Callable[[InferResult], list[Part]]]:
-    """`told`: parameters of the answer."""
+def _framed(parts: Sequence[Part]) -> bytes:
+    return b"".join((raw_fields.head(INFER_RESPONSE, sum(map(len, parts))), *parts))
+
+
+def _decode(request: Request) -> tuple[Infer, Callable[..., list[Part]]]:
     message, contents = request
     parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
     members = message.inputs
@@ -98,7 +110,7 @@ def _decode(
     outputs = tuple([_requested(output) for output in message.outputs])
     wants_raw = bool(flag_of(parameters, "binary_data_output", REQUEST)) or raw
 
-    def phrase(result: InferResult) -> list[Part]:
+    def phrase(result: InferResult, told: Mapping[str, InferParameter] | None = None) -> list[Part]:
         response = ModelInferResponse(
             model_name=result.model_name, model_version=result.model_version, id=message.id, parameters=told
         )

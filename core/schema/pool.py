@@ -24,7 +24,7 @@ def messages(name: str) -> dict[str, type[Message]]:
     return {message: GetMessageClass(descriptor) for message, descriptor in found.items()}
 
 
-def method(service: str, name: str) -> tuple[MethodDescriptor, type[Message]]:
-    """What a service's method is, and the class of its requests."""
+def method(service: str, name: str) -> tuple[MethodDescriptor, type[Message], type[Message]]:
+    """What a service's method is, and the classes of its requests and answers."""
     descriptor = POOL.FindServiceByName(service).methods_by_name[name]
-    return descriptor, GetMessageClass(descriptor.input_type)
+    return descriptor, GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type)

@@ -111,6 +111,8 @@ def _tensors(
 class OnnxModel:
     steady = True
     explain = None
+    stream = None
+    http = None
 
     def __init__(self, spec: ModelSpec, session: Any, runtime: Any) -> None:
         self.spec = spec

@@ -2,6 +2,13 @@
 
     def predict(inputs: dict[str, ndarray], parameters: dict) -> dict[str, ndarray]
 
+It may yield such dicts instead of returning one, each an answer of its own for clients that ask for a stream. Where a
+function `stream` of the same arguments stands beside it, that one is asked for streams, and `predict` for one answer.
+
+    def http(request) -> bytes | str | dict | Generator | tuple[status, headers, body]
+
+answers whole requests on the path that its settings name (`http.path`); see core.dialects.custom.
+
 BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. What the model takes and gives may
 stand in its settings' `inputs` and `outputs`, or in a module variable `metadata` of the same form; requests are checked
 against what is said there, and metadata shows it.
@@ -15,9 +22,11 @@ members of each explanation; a list holds the explanations themselves, whose mem
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import isgeneratorfunction, unwrap
 from types import ModuleType
 from typing import Any
 
@@ -83,9 +92,7 @@ def _import(source: Source) -> ModuleType:
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
     """The result, from another thread where this one runs an event loop (Lambda): a model may run one of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if asyncio._get_running_loop() is None:  # noqa: SLF001 - documented for this; the other one raises
         return call()
     with ThreadPoolExecutor(1) as aside:
         return aside.submit(call).result()
@@ -99,14 +106,56 @@ class PythonModel:
         self.module = module
         self._datatypes = {output.name: output.datatype for output in spec.outputs or ()}
         self.explain = self._explain if callable(getattr(module, "explain", None)) else None
+        self.http = self._http if callable(getattr(module, "http", None)) else None
+        streams = hasattr(module, "stream") or isgeneratorfunction(unwrap(module.predict))
+        self.stream = self._stream if streams else None
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
     ) -> list[Tensor]:
         answered = self._call(self.module.predict, inputs, parameters)
+        if not isinstance(answered, Generator):
+            return self._outputs(outputs, answered)
+        with closing(answered):
+            only = self._next(answered)
+            if only is None:
+                raise self._wrong("predict yielded nothing")
+            if self._next(answered) is not None:
+                name = shown(self.spec.name)
+                raise InvalidInput(f"model {name} gives more than one answer: ask it for a stream")
+            return self._outputs(outputs, only)
+
+    def _stream(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
+    ) -> Generator[list[Tensor]]:
+        """Each answer as `predict` gives its one."""
+        answered = self._call(getattr(self.module, "stream", self.module.predict), inputs, parameters)
+        if not isinstance(answered, Generator):
+            yield self._outputs(outputs, answered)
+            return
+        with closing(answered):
+            while (answer := self._next(answered)) is not None:
+                yield self._outputs(outputs, answer)
+
+    def _next(self, answers: Generator[Any]) -> Any:
+        """None at the end."""
+        return self._guarded(lambda: next(answers, None))
+
+    def _http(self, request: Any) -> Any:
+        answered = self._guarded(lambda: self.module.http(request))
+        if isinstance(answered, tuple) and answered and isinstance(answered[-1], Generator):
+            return (*answered[:-1], self._chunks(answered[-1]))
+        return self._chunks(answered) if isinstance(answered, Generator) else answered
+
+    def _chunks(self, body: Generator[Any]) -> Generator[Any]:
+        with closing(body):
+            while (chunk := self._next(body)) is not None:
+                yield chunk
+
+    def _outputs(self, wanted: Sequence[str], answered: Any) -> list[Tensor]:
         if not isinstance(answered, Mapping):
             raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
-        return [self._output(name, answered) for name in outputs or answered]
+        return [self._output(name, answered) for name in wanted or answered]
 
     def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         answered = self._call(self.module.explain, inputs, parameters)
@@ -140,8 +189,11 @@ class PythonModel:
             name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
             for name, tensor in inputs.items()
         }
+        return self._guarded(lambda: function(arrays, dict(parameters)))
+
+    def _guarded(self, work: Callable[[], Any]) -> Any:
         try:
-            return _beside_any_loop(lambda: function(arrays, dict(parameters)))
+            return _beside_any_loop(work)
         except ServingError:
             raise
         except BaseException as error:

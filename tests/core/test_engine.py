@@ -18,7 +18,7 @@ from core.tensor import Tensor, TensorSpec
 from tests.core.v1_samples import signature
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 FP32, INT32, BYTES = DATATYPES["FP32"], DATATYPES["INT32"], DATATYPES["BYTES"]
 REF = ModelRef("m")
@@ -35,6 +35,8 @@ class Echo:
     """Answers the array of input `a` under every output's name."""
 
     steady = True
+    stream = None
+    http = None
     explain: Any = None
 
     def __init__(self, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None) -> None:
@@ -164,6 +166,67 @@ def test_a_raw_request_may_be_one_text() -> None:
     assert result.outputs[0].array.tolist() == [b"ab"]
 
 
+class Counts(Echo):
+    """Gives as many answers as its input has elements; notes when it was left."""
+
+    def __init__(self) -> None:
+        super().__init__((spec("a", (-1,)),), (spec("y", (-1,)),))
+        self.left = 0
+
+    def stream(  # type: ignore[override] # Echo has none
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Mapping[str, Any]
+    ) -> Iterator[list[Tensor]]:
+        """Element by element."""
+        self.asked = outputs
+        try:
+            for element in inputs["a"].array:
+                yield [Tensor("y", FP32, np.array([element]))]
+        finally:
+            self.left += 1
+
+
+def stream(model: Any, *inputs: Tensor, outputs: Sequence[str] = ()) -> Any:
+    """The answers to a stream's question."""
+    return execute(ops.Stream(ops.Infer(REF, inputs, tuple(map(RequestedOutput, outputs)))), Shelf(model))  # type: ignore[arg-type]
+
+
+def test_a_stream_has_as_many_answers_as_the_model_gives() -> None:
+    """Each with the model's name and version."""
+    model = Counts()
+    answers = list(stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)), outputs=["y"]))
+    assert [(a.model_name, a.model_version, a.outputs[0].array.tolist()) for a in answers] == [
+        ("m", "1", [1.0]),
+        ("m", "1", [2.0]),
+    ]
+    assert (model.asked, model.left) == (["y"], 1)
+
+
+def test_a_stream_of_a_model_that_does_not_stream_is_one_answer_that_is_there() -> None:
+    """A tuple: who sends it need not wait for a next one."""
+    model = Echo((spec("a", (-1,)),), (spec("y", (-1,)),))
+    answers = stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)))
+    assert isinstance(answers, tuple)
+    assert [answer.outputs[0].array.tolist() for answer in answers] == [[1.0, 2.0]]
+
+
+def test_a_stream_that_is_left_ends_the_models_own() -> None:
+    """So that it may free what it holds."""
+    model = Counts()
+    answers = stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)))
+    next(answers)
+    assert model.left == 0
+    answers.close()
+    assert model.left == 1
+
+
+def test_a_question_that_does_not_fit_is_refused_before_its_stream_begins() -> None:
+    """As without a stream."""
+    with pytest.raises(InvalidInput, match="no output 'q'"):
+        stream(Counts(), Tensor("a", FP32, np.array([1], np.float32)), outputs=["q"])
+    with pytest.raises(InvalidInput, match="the model expects FP32"):
+        stream(Counts(), Tensor("a", INT32, np.array([1], np.int32)))
+
+
 def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
     """With the labels of that output."""
     model = Echo((spec("a"),), (spec("y", labels=["no", "yes"]), spec("z")))
@@ -201,7 +264,7 @@ class Everything:
 
     def __getattr__(self, name: str) -> Any:
         """Any method of the port but index."""
-        return lambda *asked: (name, *asked)
+        return lambda *asked, **named: (name, *asked, *named.items())
 
     def index(self) -> list[ops.IndexEntry]:
         """One version of each state."""
@@ -214,6 +277,7 @@ class Everything:
         (ops.ServerLive(), ops.Readiness(ready=True)),
         (ops.ServerReady(), ("ready",)),
         (ops.ServerMetadata(), ("server",)),
+        (ops.ServerOverview(), (("server",), Everything().index())),
         (ops.ListModels(), ("names",)),
         (ops.ModelReady(REF), ("readiness", REF)),
         (ops.ModelMetadata(REF), ("describe", REF)),
@@ -238,7 +302,7 @@ def test_the_index_has_every_version_or_those_that_are_ready() -> None:
 
 def test_loading_and_unloading_have_no_result() -> None:
     """That they did not fail is the answer."""
-    for operation in (ops.Load("m"), ops.Unload("m")):
+    for operation in (ops.Load("m"), ops.Unload("m"), ops.SetOnline(online=False)):
         assert execute(operation, Everything()) is None  # type: ignore[arg-type] # stands for the port
 
 

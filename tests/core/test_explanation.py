@@ -30,6 +30,8 @@ class Fake:
     """A model of one function, which keeps what it was asked."""
 
     steady = True
+    stream = None
+    http = None
     explain: Any = None
 
     def __init__(self, function: Callable[..., Mapping[str, Any]], **spec: Any) -> None:

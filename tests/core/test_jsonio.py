@@ -121,6 +121,13 @@ def test_what_is_no_json_is_refused_with_its_place(body: bytes, message: str) ->
             jsonio.loads(text)
 
 
+def test_a_pair_of_surrogates_may_stand_beside_a_number_beyond_every_double() -> None:
+    """What the number is good for, its tensor says."""
+    assert jsonio.loads_exact(rb'{"a": 1e999, "b": "\ud83d\ude00"}')["b"] == "\U0001f600"
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        jsonio.loads_exact(rb'{"a": 1e999, "b": "\ud83d"}')
+
+
 def test_pairs_of_surrogates_are_text() -> None:
     """Only lone ones are not."""
     assert jsonio.loads(rb'["\ud83e\udd9c", NaN]')[0] == "\U0001f99c"

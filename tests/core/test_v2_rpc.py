@@ -64,6 +64,13 @@ def infer(message: oip.ModelInferRequest, method: str = "ModelInfer") -> tuple[o
     return operation, phrase
 
 
+def streamed(message: oip.ModelInferRequest, results: Any) -> list[oip.ModelStreamInferResponse]:
+    """How these results would be answered in a stream."""
+    operation, phrase = asked("ModelStreamInfer", message)
+    assert isinstance(operation, ops.Stream)
+    return [oip.ModelStreamInferResponse.FromString(answer) for answer in phrase(results)]
+
+
 def answer(message: oip.ModelInferRequest, *outputs: Tensor) -> oip.ModelInferResponse:
     """How a result with these outputs would be answered."""
     _, phrase = infer(message)
@@ -259,15 +266,28 @@ def test_a_request_that_contradicts_itself_is_refused_by_the_name_of_its_culprit
 def test_a_stream_answers_with_the_response_and_says_that_it_is_the_last() -> None:
     """As Triton does, for clients that wait for it; typed contents are mirrored there, too."""
     result = InferResult("m", "7", (Tensor("y", FP32, FOUR),))
-    _, phrase = infer(raw_question(id="a"), "ModelStreamInfer")
-    response = oip.ModelStreamInferResponse.FromString(phrase(result))
+    (response,) = streamed(raw_question(id="a"), (result,))
     assert response.error_message == ""
     assert response.infer_response.id == "a"
     assert list(response.infer_response.raw_output_contents) == [RAW]
     assert response.infer_response.parameters["triton_final_response"].bool_param
-    _, phrase = infer(question(given(fp32_contents=FOUR)), "ModelStreamInfer")
-    response = oip.ModelStreamInferResponse.FromString(phrase(result))
+    (response,) = streamed(question(given(fp32_contents=FOUR)), (result,))
     assert list(response.infer_response.outputs[0].contents.fp32_contents) == FOUR.tolist()
+
+
+def test_the_answers_of_a_model_that_gives_many_are_none_of_them_the_last() -> None:
+    """Who asks for it is told of the end by an answer without outputs, as by Triton."""
+    results = [InferResult("m", "7", (Tensor("y", FP32, FOUR[:n]),)) for n in (1, 2)]
+    answers = streamed(raw_question(id="a"), iter(results))
+    assert [list(one.infer_response.outputs[0].shape) for one in answers] == [[1], [2]]
+    assert not any(one.infer_response.parameters["triton_final_response"].bool_param for one in answers)
+    asked_for = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=True)}
+    *answers, last = streamed(raw_question(id="a", parameters=asked_for), iter(results))
+    assert len(answers) == 2
+    assert last.infer_response.parameters["triton_final_response"].bool_param
+    assert (last.infer_response.id, last.infer_response.model_name, len(last.infer_response.outputs)) == ("a", "m", 0)
+    (only,) = streamed(raw_question(parameters=asked_for), tuple(results[:1]))
+    assert only.infer_response.parameters["triton_final_response"].bool_param
 
 
 def instead(method: str, request: Any, error: Any) -> Any:

@@ -232,6 +232,10 @@ def test_wrong_settings_are_told_to_every_request(monkeypatch: pytest.MonkeyPatc
     answer = function(http("GET", "/v2/health/ready"), None)
     assert answer["statusCode"] == 503
     assert "DRAGOMAN_ALLOW_CODE is 'maybe'" in json.loads(answer["body"])["error"]
+    status = json.loads(function(http("GET", "/grps/v1/health/ready"), None)["body"])["status"]
+    assert (status["code"], "DRAGOMAN_ALLOW_CODE" in status["msg"]) == (503, True)
+    refused = json.loads(function(http("POST", "/grpc.health.v1.Health/Check"), None)["body"])
+    assert refused["code"] == "failed_precondition"
     with pytest.raises(UnsupportedEvent, match="not configured"):
         function({}, None)
     function.close()

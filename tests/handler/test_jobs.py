@@ -6,18 +6,19 @@ import gzip
 import zlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
-from core.operations import InferResult, ModelRef, ModelSpec
-from core.wire import Call, HttpRequest, HttpResponse, Options, Router
-from handler.jobs import Job, compressed
+from core.operations import Infer, InferResult, ModelRef, ModelSpec, Stream
+from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
+from handler.jobs import QUICKLY_READ, Job, compressed
 from handler.registry import Pending
 from tests.core.v1_samples import model, output, signature, told
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from core.tensor import Tensor
 
@@ -30,6 +31,8 @@ class Halves:
     """A model that halves x, and fails at a negative number; the explanation of an example is its place."""
 
     steady = True
+    stream = None
+    http = None
     spec: ModelSpec = SPEC
 
     def predict(self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]) -> list[Tensor]:
@@ -46,8 +49,9 @@ class Halves:
 class Shelf:
     """A registry of one model, which is being loaded the first `pending` times that somebody asks for it."""
 
-    def __init__(self, pending: int = 0) -> None:
+    def __init__(self, pending: int = 0, model: Halves | None = None) -> None:
         self.pending = pending
+        self.model = model or Halves()
         self.asked: list[ModelRef] = []
         self.recorded: list[tuple[ModelRef, int, int, bool]] = []
 
@@ -57,7 +61,7 @@ class Shelf:
         if self.pending:
             self.pending -= 1
             raise Pending(None, final=False)  # type: ignore[arg-type] # nobody waits
-        return Halves()
+        return self.model
 
     def record(self, ref: ModelRef, durations: Sequence[int], size: int, *, success: bool) -> None:
         """What was counted: how many durations, of what size."""
@@ -148,6 +152,81 @@ def test_an_explanation_is_compressed_and_not_counted() -> None:
     assert dict(response.headers)[b"content-encoding"] == b"gzip"
     assert b'"explanations":[{"place":0},{"place":1}]' in gzip.decompress(b"".join(response.parts))
     assert shelf.recorded == []
+
+
+class Counts(Halves):
+    """A model that gives an answer for each element, and fails at a negative one."""
+
+    def stream(  # type: ignore[override] # Halves has none
+        self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]
+    ) -> Iterator[list[Tensor]]:
+        """Output y."""
+        for element in inputs["x"].array.reshape(-1):
+            if element < 0:
+                raise ModelFailed("negative")
+            yield [output("y", "FP32", element.reshape(1))]
+
+
+def of_stream(shelf: Shelf, *elements: float) -> Job:
+    """A request on a route that answers in a stream, with the first output's elements as text."""
+    inputs = (output("x", "FP32", np.array(elements, np.float32)),)
+
+    def chunks(results: Iterable[InferResult]) -> Iterator[bytes]:
+        for result in results:
+            yield str(result.outputs[0].array.tolist()).encode()
+
+    def decode(_: Call) -> tuple[Any, StreamReply]:
+        return Stream(Infer(ModelRef("m"), inputs)), lambda results: HttpStream(200, (), chunks(results))
+
+    route = Route("POST", "/stream", decode, "", Waits.MODEL)
+    return Job(shelf, route, Call(HttpRequest("POST", "/stream", body=b"12345"), {}), 0)  # type: ignore[arg-type]
+
+
+def test_a_stream_is_one_inference_once_it_has_ended() -> None:
+    """However many answers it had."""
+    shelf = Shelf(model=Counts())
+    stream = of_stream(shelf, 1, 2).run()
+    assert isinstance(stream, HttpStream)
+    assert shelf.recorded == []
+    assert list(stream.chunks) == [b"[1.0]", b"[2.0]"]
+    assert shelf.recorded == [(ModelRef("m"), 4, 5, True)]
+
+
+def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
+    """What its client leaves is none."""
+    shelf = Shelf(model=Counts())
+    stream: Any = of_stream(shelf, 1, -1).run()
+    assert next(stream.chunks) == b"[1.0]"
+    with pytest.raises(ModelFailed, match="negative"):
+        next(stream.chunks)
+    assert shelf.recorded == [(ModelRef("m"), 4, 5, False)]
+    left: Any = of_stream(shelf, 1, 2).run()
+    next(left.chunks)
+    left.chunks.close()
+    assert len(shelf.recorded) == 1
+
+
+def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
+    """And counted; if the model fails, so."""
+    shelf = Shelf()
+    stream: Any = of_stream(shelf, 4).run()
+    assert stream.chunks == (b"[2.0]",)
+    with pytest.raises(ModelFailed, match="negative"):
+        of_stream(shelf, -4).run()
+    assert [success for *_, success in shelf.recorded] == [True, False]
+
+
+def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick() -> None:
+    """If it is small; a stream never is."""
+
+    def asking(body: bytes, decode: Any) -> Job:
+        request = HttpRequest("POST", "/infer", body=body)
+        return Job(Shelf(), Route("POST", "/infer", decode, "", Waits.MODEL), Call(request, {}), 0)  # type: ignore[arg-type]
+
+    fast = Infer(ModelRef("m", None, "fast"), ())
+    assert asking(b"", lambda _: (fast, None)).is_quick()
+    assert not asking(b"", lambda _: (Stream(fast), None)).is_quick()
+    assert not asking(bytes(QUICKLY_READ + 1), lambda _: pytest.fail("read")).is_quick()
 
 
 def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import hashlib
@@ -23,6 +24,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.dialects import DIALECTS
+from core.dialects.grps import GRPS
 from handler.app import App
 from handler.settings import Settings
 
@@ -48,8 +50,12 @@ class Answer:
 
 
 def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: str) -> Answer:
-    """One request, as a server would hand it over; `where`: the host, and the root path in front of the application."""
+    """One request, as a server would hand it over.
+
+    `where`: the host, the root path in front of the application, the query, and the media type of the body.
+    """
     root, host = where.get("root", ""), where.get("host", "127.0.0.1:8080")
+    media = [(b"content-type", where["media"].encode())] if "media" in where else []
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -60,8 +66,8 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
         "path": root + path,
         "raw_path": (root + path).encode(),
         "root_path": root,
-        "query_string": b"",
-        "headers": [(b"host", host.encode()), (b"accept", b"text/html")],
+        "query_string": where.get("query", "").encode(),
+        "headers": [(b"host", host.encode()), (b"accept", b"text/html"), *media],
         "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
     }
@@ -234,18 +240,57 @@ def test_the_description_has_the_version_of_the_distribution(app: App) -> None:
     assert ask(app, "/openapi.json").value["info"]["version"] == app.registry.server().version
 
 
+def commands(page: str) -> list[tuple[str, str, str, str]]:
+    """The curl lines of a page as method, URL, media type and body."""
+    lines = [shlex.split(unescape(text)) for text in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.DOTALL)]
+    parser = argparse.ArgumentParser()
+    for option in ("-X", "-H", "-d"):
+        parser.add_argument(option)
+    parser.add_argument("url")
+    found = []
+    for program, *words in lines:
+        assert program == "curl"
+        said = parser.parse_args(words)
+        name, _, media = (said.H or "content-type: ").partition(": ")
+        assert name == "content-type"
+        found.append((said.X or ("GET" if said.d is None else "POST"), said.url, media, said.d or ""))
+    return found
+
+
 def test_every_command_of_the_documentation_works(app: App) -> None:
     """Each curl line gets 200 from the sample models, just as it stands; inferences come first, because they load."""
+    found = commands(ask(app, "/docs").text)
+    assert len(found) >= sum(len(dialect.routes) for dialect in DIALECTS)
+    turns = {"offline": -2, "online": -1, "infer": 0, "predict": 0, "unload": 2}
+    found.sort(key=lambda command: turns.get(re.split("[/:]", urlsplit(command[1]).path)[-1], 1))
+    for method, url, media, body in found:
+        assert url.startswith(tuple(f"http://127.0.0.1:8080{dialect.prefix}" for dialect in DIALECTS))
+        path, query = urlsplit(url).path, urlsplit(url).query
+        assert ask(app, path, method, body.encode(), query=query, media=media).status == 200, (url, body)
+
+
+def test_the_commands_have_every_method_of_every_route(app: App) -> None:
+    """A line for a POST is one, with a body and without."""
+    asked = {(method, urlsplit(url).path) for method, url, _, _ in commands(ask(app, "/docs").text)}
+    routes = {(route.method, route.pattern) for route in GRPS.routes}
+    assert routes <= asked
+
+
+def test_answers_to_several_examples_stand_below_their_commands(app: App) -> None:
+    """JSON as JSON, everything else as it comes; none of them a second time among the statuses."""
     page = ask(app, "/docs").text
-    commands = [shlex.split(unescape(text)) for text in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.DOTALL)]
-    assert len(commands) >= sum(len(dialect.routes) for dialect in DIALECTS)
-    turns = {"infer": 0, "predict": 0, "unload": 2}
-    commands.sort(key=lambda words: turns.get(re.split("[/:]", words[1])[-1], 1))
-    for program, url, *options in commands:
-        assert program == "curl"
-        assert url.startswith(("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v2"))
-        method, body = ("POST", options[1].encode()) if options else ("GET", b"")
-        assert ask(app, urlsplit(url).path, method, body).status == 200, (url, options)
+    operation = page[page.index("/grps/v1/infer/predict") :]
+    operation = operation[: operation.index("</details>")]
+    shown = dict(re.findall(r'<h3>([^<]*)</h3><pre class="copy">[^<]*</pre><pre>([^<]*)</pre>', operation))
+    assert shown["bytes in and out"] == "dragoman"
+    assert json.loads(unescape(shown["a stream of messages"]))["str_data"] == "dragoman"
+    assert json.loads(unescape(shown["nested numbers in the answer, too"]))["ndarray"] == [[3.5, 4.0], [4.5, 5.0]]
+    assert "SUCCESS" not in operation.partition("<h3>Answers</h3>")[2]
+
+
+def test_a_protocol_is_called_as_it_is_spelled(app: App) -> None:
+    """A tag's name is for programs."""
+    assert "<h2>GRPS <small>" in ask(app, "/docs").text
 
 
 def test_the_answer_shown_for_an_inference_is_what_comes(app: App) -> None:

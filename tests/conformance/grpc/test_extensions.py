@@ -211,6 +211,36 @@ def test_what_goes_wrong_in_a_stream_is_told_in_an_answer_and_the_stream_goes_on
     assert (right.error_message, right.infer_response.id) == ("", "4")
 
 
+@pytest.mark.row("G-310")
+def test_a_model_that_yields_answers_many_times(remote: Remote) -> None:
+    """Each as it comes; what it fails with afterwards is told in an answer, too, and the stream goes on."""
+    told = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=True)}
+    messages = [
+        asked("yields", raw("n", "INT64", np.array([1000])), id="1", parameters=told),
+        asked(
+            "yields", raw("n", "INT64", np.array([1])), id="2", parameters={"fail": oip.InferParameter(bool_param=True)}
+        ),
+        asked("versions", X, id="3"),
+    ]
+    answers = list(remote.stream(iter(messages)))
+    numbers = [tensors(answer.infer_response)["y"].tolist() for answer in answers[:1000]]
+    assert numbers == [[number] for number in range(1000)]
+    end, one, failed, right = answers[1000:]
+    assert end.infer_response.parameters["triton_final_response"].bool_param
+    assert (end.infer_response.id, len(end.infer_response.outputs)) == ("1", 0)
+    assert tensors(one.infer_response)["y"].tolist() == [0]
+    assert "RuntimeError: no more" in failed.error_message
+    assert right.infer_response.id == "3"
+
+
+@pytest.mark.row("G-310")
+def test_one_answer_of_a_model_that_gives_many_is_refused(remote: Remote) -> None:
+    """With the way to have all of them."""
+    with pytest.raises(grpc.RpcError, match="ask it for a stream"):
+        remote.infer("yields", raw("n", "INT64", np.array([2])))
+    assert tensors(remote.infer("yields", raw("n", "INT64", np.array([1]))))["y"].tolist() == [0]
+
+
 def test_a_stream_answers_while_its_client_still_thinks(remote: Remote) -> None:
     """Each answer comes before the next question."""
     questions: queue.Queue[Any] = queue.Queue()

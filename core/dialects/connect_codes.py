@@ -1,0 +1,93 @@
+"""The error codes of Connect and gRPC-Web, and the refusals that these protocols have beside those of the operations.
+
+Sources: the Connect protocol's "Error Codes"; gRPC's statuscodes.md, whose names Faults have.
+"""
+
+from typing import ClassVar, Final, NamedTuple
+
+from core.errors import Fault, ServingError
+from core.wire import Header
+
+
+class Code(NamedTuple):
+    """`name`: in Connect's JSON. `number`: gRPC's. `status`: of a Connect answer that is no stream."""
+
+    name: str
+    number: int
+    status: int
+
+
+CODES: Final = {
+    code.name: code
+    for code in (
+        Code("unknown", 2, 500),
+        Code("invalid_argument", 3, 400),
+        Code("deadline_exceeded", 4, 504),
+        Code("not_found", 5, 404),
+        Code("resource_exhausted", 8, 429),
+        Code("failed_precondition", 9, 400),
+        Code("unimplemented", 12, 501),
+        Code("internal", 13, 500),
+        Code("unavailable", 14, 503),
+    )
+}
+"""Those that this server says."""
+OF_FAULT: Final = {fault: CODES[fault.name.lower()] for fault in Fault}
+
+
+class EdgeError(ServingError):
+    """A refusal under a code that no Fault has, or with an HTTP status that no code has.
+
+    `status`: 0 for the code's. `headers`: of an answer that is no stream.
+    """
+
+    code: ClassVar[Code]
+    status: ClassVar[int] = 0
+
+    def __init__(self, message: str, *headers: Header) -> None:
+        super().__init__(message)
+        self.headers = headers
+
+
+class DeadlineExceeded(EdgeError):
+    code = CODES["deadline_exceeded"]
+
+
+class UnknownCompression(EdgeError):
+    """`headers`: which are known."""
+
+    code = CODES["unimplemented"]
+
+
+class UnannouncedCompression(EdgeError):
+    """A compressed message where nothing says how: gRPC's compression.md wants this code."""
+
+    code = CODES["internal"]
+
+
+class UnknownMethod(EdgeError):
+    code = CODES["unimplemented"]
+    status = 404
+
+
+class WrongVerb(EdgeError):
+    """Clients make this code of the status. `headers`: Allow."""
+
+    code = CODES["unknown"]
+    status = 405
+
+
+class WrongType(EdgeError):
+    """Clients make this code of the status. `headers`: Accept-Post."""
+
+    code = CODES["unknown"]
+    status = 415
+
+
+def code_of(error: ServingError) -> Code:
+    return error.code if isinstance(error, EdgeError) else OF_FAULT[error.fault]
+
+
+def metadata_of(error: ServingError) -> dict[str, str]:
+    """What a refusal says beside its code and message, as headers or trailers; RFC 9110 10.2.3."""
+    return {} if error.retry_after is None else {"retry-after": str(max(1, round(error.retry_after)))}

@@ -1,0 +1,120 @@
+"""Requests that a model answers itself, from the whole request to the whole answer (GRPS's customised HTTP).
+
+The protocol is the model's own business; what stands here is what it may say, and how it is put into HTTP.
+"""
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from core import jsonio
+from core.errors import InvalidInput, ModelFailed, shown
+from core.operations import Custom, ModelRef
+from core.wire import (
+    AnyReply,
+    Call,
+    Header,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    MethodNotAllowed,
+    Route,
+    Waits,
+)
+
+NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name (RFC 9110 5.6.2)."""
+VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+LEAST, MOST = 200, 599
+TYPES: Final = {bytes: "application/octet-stream", str: "text/plain; charset=utf-8"}
+
+
+class Request(NamedTuple):
+    """What `http` of a model.py takes. `query`: of a name that is there twice, the last. `headers`: in lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
+    """Of a path that models have named, with the methods that each takes. Raises MethodNotAllowed."""
+    allowed = sorted({each for methods in models.values() for each in methods})
+    if method not in allowed:
+        raise MethodNotAllowed(method, path, allowed)
+
+    def decode(call: Call) -> tuple[Custom, AnyReply]:
+        request = _request(call.request)
+        selector = request.query.get("model") or _only(path, models)
+        return Custom(ModelRef(selector, dashed=True), request), answer
+
+    return Route(method, path, decode, "", Waits.LONG)
+
+
+def _request(request: HttpRequest) -> Request:
+    """Raises what reading the body raises."""
+    query = dict(parse_qsl(request.query.decode("latin-1"), keep_blank_values=True))
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+    return Request(request.method, request.path, query, headers, bytes(request.content()))
+
+
+def _only(path: str, models: Iterable[str]) -> str:
+    first, *others = models
+    if others:
+        raise InvalidInput(
+            f"{shown(path)} is the path of {shown([first, *others])}: name one in the query, ?model=NAME"
+        )
+    return first
+
+
+def answer(result: Any) -> HttpResponse | HttpStream:
+    """A body, or (status, headers, body); a body is bytes, text, what JSON can carry, or a generator of bytes or text.
+
+    Raises ModelFailed for anything else.
+    """
+    status, given, body = result if isinstance(result, tuple) and len(result) == len("shb") else (200, {}, result)
+    if type(status) is not int or not LEAST <= status <= MOST:
+        raise ModelFailed(f"http answered with the status {shown(status)}; expected {LEAST} to {MOST}")
+    if isinstance(body, Generator):
+        return HttpStream(status, _headers(given, TYPES[bytes]), _chunks(body))
+    if isinstance(body, str | bytes):
+        return HttpResponse(status, _headers(given, TYPES[type(body)]), (_encoded(body),))
+    try:
+        text = jsonio.dumps(body)
+    except (TypeError, ValueError) as error:
+        raise ModelFailed(f"http answered with {type(body).__name__}, which JSON cannot carry: {error}") from None
+    return HttpResponse(status, _headers(given, "application/json"), (text,))
+
+
+def _headers(given: Any, content_type: str) -> tuple[Header, ...]:
+    if not isinstance(given, Mapping):
+        raise ModelFailed(f"http answered with headers {shown(given)}; expected a dict of text")
+    headers = {"content-type": content_type}
+    for name, value in given.items():
+        if (
+            not isinstance(name, str)
+            or not NAME.fullmatch(name)
+            or not isinstance(value, str)
+            or not VALUE.fullmatch(value)
+        ):
+            raise ModelFailed(f"http answered with the header {shown(name)}: {shown(value)}, which HTTP cannot carry")
+        headers[name.lower()] = value
+    headers.pop("content-length", None)  # it is what is sent
+    return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
+
+
+def _chunks(body: Generator[Any]) -> Iterator[bytes]:
+    try:
+        for chunk in body:
+            yield _encoded(chunk)
+    finally:
+        body.close()
+
+
+def _encoded(chunk: Any) -> bytes:
+    if not isinstance(chunk, str | bytes):
+        raise ModelFailed(f"http yielded {shown(chunk)}; expected bytes or text")
+    return chunk.encode(errors="replace") if isinstance(chunk, str) else chunk

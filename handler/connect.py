@@ -1,0 +1,248 @@
+"""The edge of remote calls over plain HTTP: Connect and gRPC-Web, on the same port as REST and through its gateways.
+
+Imported with the first such request. What the protocols are stands in core.dialects.connect; here is what waits.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import Any, Final, Protocol, TypeVar
+
+from core.dialects import connect
+from core.dialects.connect import Question
+from core.dialects.connect_codes import DeadlineExceeded, EdgeError
+from core.dialects.connect_envelopes import Frame, only
+from core.dialects.connect_requests import from_text
+from core.dialects.rpcs import RPCS
+from core.errors import ModelFailed, ServingError
+from core.rpc import Form
+from core.wire import HttpResponse, Part, Waits
+from handler import bodies
+from handler.bodies import Receive
+from handler.jobs import AnyJob, Sent
+from handler.registry import Registry
+from handler.rpc_jobs import RpcJob
+from handler.settings import Settings
+
+log = logging.getLogger(__name__)
+METHODS: Final = {method.path: method for method in RPCS}
+WATCH_SECONDS: Final = 5.0
+"""Between two looks at what a client watches."""
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Tell = Callable[[bytes], Awaitable[None]]
+T = TypeVar("T")
+
+
+class Application(Protocol):
+    """What is needed of handler.app."""
+
+    settings: Settings
+    registry: Registry
+    inline: bool
+    compress_from: int
+
+    async def answer(self, job: AnyJob[Sent], waits: Waits) -> Sent: ...
+
+    def each(self, items: Iterable[T]) -> AsyncGenerator[T]: ...
+
+
+async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    """Answers a request for /package.Service/Method, whatever it is."""
+    headers = dict(scope["headers"])
+    if connect.is_native(headers):
+        await _send(connect.NATIVE, send)
+        return
+    path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
+    kind = connect.kind_of(headers)
+    try:
+        question = connect.question(METHODS.get(path), scope["method"], path, headers, scope.get("query_string", b""))
+        call = _Call(app, question)
+        # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
+        ending = {**headers, b"inference-header-content-length": headers.get(b"content-length", b"")}
+        body = await bodies.gather(ending, receive, app.settings.max_body_bytes)
+        if body is None:
+            return
+        if kind.text:
+            body = await call.aside(from_text, body)
+    except ServingError as error:
+        await _send(kind.refuse(error), send)
+        return
+    if question.method.form is Form.UNARY:
+        await _send(await call.whole(body), send)
+    else:
+        await call.stream(body, receive, send)
+
+
+async def _send(response: HttpResponse, send: Send) -> None:
+    headers = [*response.headers, (b"content-length", b"%d" % response.length)]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"".join(response.parts)})
+
+
+class _Call:
+    """One call, from its messages to its answers. Its deadline counts from when its head was read."""
+
+    __slots__ = ("_app", "_lambda", "_question", "_when")
+
+    def __init__(self, app: Application, question: Question) -> None:
+        self._app = app
+        self._question = question
+        # A function answers once, when it has all, and serves nobody else meanwhile.
+        self._lambda = app.inline
+        seconds = question.seconds
+        self._when = None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+    async def aside(self, work: Callable[[Any], Part], body: Part) -> Part:
+        return work(body) if self._lambda else await asyncio.to_thread(work, body)
+
+    async def whole(self, body: Part) -> HttpResponse:
+        try:
+            async with self._deadline():
+                job = self._job(only(self._frames(body)))
+                answer: HttpResponse = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+                return answer
+        except TimeoutError:
+            return self._question.kind.refuse(self._late())
+        except ServingError as error:
+            return self._question.kind.refuse(error)
+
+    async def stream(self, body: Part, receive: Receive, send: Send) -> None:
+        """Answers until all has been said, or the client has gone."""
+        await send({"type": "http.response.start", "status": 200, "headers": [*self._question.head()]})
+        if self._lambda:
+            await self._tell_all(body, send)
+            return
+        telling = asyncio.create_task(self._tell_all(body, send))
+        gone = asyncio.create_task(bodies.disconnected(receive))
+        try:
+            await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            telling.cancel()
+            gone.cancel()
+            await asyncio.gather(telling, gone, return_exceptions=True)
+
+    async def _tell_all(self, body: Part, send: Send) -> None:
+        async def tell(part: bytes) -> None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+
+        failure: ServingError | None = None
+        try:
+            async with self._deadline():
+                await self._answers(body, tell)
+        except TimeoutError:
+            failure = self._late()
+        except ServingError as error:
+            failure = error
+        await send({"type": "http.response.body", "body": self._question.kind.last(failure)})
+
+    async def _answers(self, body: Part, tell: Tell) -> None:
+        form = self._question.method.form
+        if form is Form.WATCH:
+            await self._watch(only(self._frames(body)), tell)
+        elif form is Form.STREAM:
+            await self._each(only(self._frames(body)), tell)
+        else:
+            for frame in self._frames(body):
+                await self._each(frame, tell)
+                await asyncio.sleep(0)  # thousands of quick answers must not hold up everybody else
+
+    async def _each(self, frame: Frame, tell: Tell) -> None:
+        job = self._job(frame)
+        answers = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
+            while (part := await self._guarded(anext(each, None), job)) is not None:
+                await tell(part)
+
+    async def _watch(self, frame: Frame, tell: Tell) -> None:
+        told = None
+        while True:
+            job = self._job(frame)
+            part = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+            if part != told:
+                await tell(part)
+            if self._lambda:
+                return
+            told = part
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _guarded(self, work: Awaitable[Any], job: "_Job") -> Any:
+        """What the work gives, or what the method answers in place of its error. Raises ServingError."""
+        try:
+            return await work
+        except ServingError as error:
+            failure = error
+        except Exception:
+            log.exception("%s failed", self._question.method.rpc.name)
+            failure = ModelFailed("internal error: the server's log has the details")
+        instead = job.instead(failure)
+        if instead is None:
+            raise failure
+        return instead
+
+    def _frames(self, body: Part) -> Iterator[Frame]:
+        return self._question.frames(body, self._app.settings.max_body_bytes)
+
+    def _job(self, frame: Frame) -> "_Job":
+        return _Job(self._app, self._question, frame, self._app.compress_from)
+
+    def _deadline(self) -> AbstractAsyncContextManager[Any]:
+        return nullcontext() if self._when is None else asyncio.timeout_at(self._when)
+
+    def _late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
+
+
+class _Job:
+    """One message's job, with its compression and framing both ways, which belong in the same thread."""
+
+    __slots__ = ("_app", "_frame", "_job", "_least", "_question")
+
+    def __init__(self, app: Application, question: Question, frame: Frame, least: int) -> None:
+        self._app = app
+        self._question = question
+        self._frame = frame
+        self._least = least
+        self._job = None if frame.compressed else self._read()
+
+    def is_quick(self) -> bool:
+        return self._job is not None and not self._question.deflates and self._job.is_quick()
+
+    def run(self) -> Any:
+        if self._job is None:
+            self._job = self._read()
+        return self._sent(self._job.run())
+
+    def phrase(self, result: Any) -> Any:
+        if self._job is None:
+            raise AssertionError
+        return self._sent(self._job.phrase(result))
+
+    def instead(self, error: ServingError) -> Any:
+        """What is sent in place of an error that is not the protocol's own; None if it is an error."""
+        if self._job is None or isinstance(error, EdgeError):
+            return None
+        message = self._job.instead(error)
+        return None if message is None else self._sent(message)
+
+    def _read(self) -> RpcJob:
+        kind, method = self._question.kind, self._question.method
+        # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
+        message: Any = self._frame.message(self._app.settings.max_body_bytes)
+        return RpcJob(self._app.registry, method, bytes(message) if kind.json else message, json=kind.json)
+
+    def _sent(self, answer: Any) -> HttpResponse | bytes | Iterable[bytes]:
+        if self._question.method.form is Form.UNARY:
+            return self._question.answer(answer, self._least)
+        if isinstance(answer, bytes):
+            return self._part(answer)
+        return tuple(map(self._part, answer)) if isinstance(answer, tuple) else self._parts(answer)
+
+    def _parts(self, answers: Any) -> Iterator[bytes]:
+        try:
+            yield from map(self._part, answers)
+        finally:
+            answers.close()
+
+    def _part(self, message: bytes) -> bytes:
+        return self._question.part(message, self._least)

@@ -1,0 +1,130 @@
+"""core.dialects.custom: whole requests to models, and whatever they answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.dialects import custom
+from core.errors import InvalidInput, ModelFailed
+from core.operations import Custom, ModelRef
+from core.wire import Call, HttpRequest, HttpResponse, HttpStream, MethodNotAllowed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATH = "/v1/chat"
+
+
+def asked(query: bytes = b"", models: Any = None, **headers: bytes) -> Custom:
+    """What a request asks for."""
+    named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    request = HttpRequest("POST", PATH, named, b"body", query=query)
+    route = custom.route("POST", PATH, models or {"m": ["POST", "GET"]})
+    operation, _ = route.decode(Call(request, {}))
+    assert isinstance(operation, Custom)
+    return operation
+
+
+def test_a_request_comes_whole() -> None:
+    """As text where HTTP is text."""
+    operation = asked(b"a=1&b=x%20y&b=&c", x_y=b"\xe9")
+    assert operation.ref == ModelRef("m", dashed=True)
+    assert operation.request == ("POST", PATH, {"a": "1", "b": "", "c": ""}, {"x-y": "\xe9"}, b"body")
+
+
+def test_the_query_may_name_the_model() -> None:
+    """Where several answer on the path, it has to."""
+    assert asked(b"model=n-2").ref == ModelRef("n-2", dashed=True)
+    several = {"m": ["POST"], "n": ["GET"]}
+    assert asked(b"model=n", several).ref.name == "n"
+    with pytest.raises(InvalidInput, match=r"'/v1/chat' is the path of \['m', 'n'\]: name one in the query"):
+        asked(b"", several)
+
+
+def test_a_method_that_no_model_takes_is_not_allowed() -> None:
+    """With those that are."""
+    with pytest.raises(MethodNotAllowed) as refused:
+        custom.route("PUT", PATH, {"m": ["POST"], "n": ["GET", "POST"]})
+    assert refused.value.allowed == ["GET", "POST"]
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "content_type", "body"),
+    [
+        (b"\x00\xff", 200, b"application/octet-stream", b"\x00\xff"),
+        ("\u0645 \ud800", 200, b"text/plain; charset=utf-8", b"\xd9\x85 ?"),
+        ({"a": [1, None]}, 200, b"application/json", b'{"a":[1,null]}'),
+        ([1.5], 200, b"application/json", b"[1.5]"),
+        (None, 200, b"application/json", b"null"),
+        ((404, {}, "no"), 404, b"text/plain; charset=utf-8", b"no"),
+        ((201, {"Content-Type": "text/html", "Content-Length": "9"}, b"<p>"), 201, b"text/html", b"<p>"),
+    ],
+)
+def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type: bytes, body: bytes) -> None:
+    """Its type is told where the model does not."""
+    answer = custom.answer(result)
+    assert isinstance(answer, HttpResponse)
+    assert (answer.status, dict(answer.headers), b"".join(answer.parts)) == (
+        status,
+        {b"content-type": content_type},
+        body,
+    )
+
+
+def test_a_generator_is_a_stream() -> None:
+    """Of bytes and text; its end is the model's end."""
+    ended = []
+
+    def events() -> Iterator[str | bytes]:
+        try:
+            yield "data: 1\n\n"
+            yield b"data: 2\n\n"
+        finally:
+            ended.append(1)
+
+    answer = custom.answer((200, {"content-type": "text/event-stream"}, events()))
+    assert isinstance(answer, HttpStream)
+    assert answer.headers == ((b"content-type", b"text/event-stream"),)
+    assert list(answer.chunks) == [b"data: 1\n\n", b"data: 2\n\n"]
+    left: Any = custom.answer(events())
+    assert left.headers == ((b"content-type", b"application/octet-stream"),)
+    next(left.chunks)
+    left.chunks.close()
+    assert ended == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ((199, {}, b""), "the status 199; expected 200 to 599"),
+        ((True, {}, b""), "the status true"),
+        ((200, [], b""), "headers \\[\\]; expected a dict"),
+        ((200, {"a b": "c"}, b""), "the header 'a b'"),
+        ((200, {"a": "b\r\nc: d"}, b""), "which HTTP cannot carry"),
+        ((200, {"a": 1}, b""), "the header 'a': 1"),
+        (object(), "http answered with object, which JSON cannot carry"),
+        ((1, 2), None),
+    ],
+)
+def test_what_http_cannot_carry_is_the_models_failure(result: Any, words: str | None) -> None:
+    """A pair is JSON, though."""
+    if words is None:
+        assert custom.answer(result).status == 200
+        return
+    with pytest.raises(ModelFailed, match=words):
+        custom.answer(result)
+
+
+def test_a_stream_of_anything_else_breaks_off() -> None:
+    """The status line is gone by then."""
+
+    def numbers() -> Iterator[Any]:
+        yield b"1"
+        yield 2
+
+    answer: Any = custom.answer(numbers())
+    assert next(answer.chunks) == b"1"
+    with pytest.raises(ModelFailed, match="http yielded 2; expected bytes or text"):
+        next(answer.chunks)

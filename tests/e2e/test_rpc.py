@@ -1,0 +1,169 @@
+"""Clients of Connect and gRPC-Web, unmodified, where native gRPC cannot go: uvicorn, Lambda's runtime, SAM's gateway.
+
+For Node connectrpc's own, `buf curl` for the command line (which is connectrpc's for Go), and connectrpc's for Python.
+"""
+
+import base64
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from connectrpc.client import ConnectClientSync
+from connectrpc.code import Code
+from connectrpc.compat import google_protobuf_binary_codec, google_protobuf_json_codec
+from connectrpc.errors import ConnectError
+from connectrpc.method import IdempotencyLevel, MethodInfo, StreamType
+from connectrpc.protocol import ProtocolType
+
+from core.dialects.rpcs import RPCS
+from core.schema import grps
+from core.schema import open_inference as oip
+from tests.e2e import rpc_gateway
+from tests.e2e.expected import HALF_PLUS_THREE
+from tests.e2e.tools import HOME, ROOT, daemon, free_port, listens, run
+
+HERE = ROOT / "tests" / "e2e" / "rpc"
+CLIENTS = HOME / "rpc"
+SCHEMAS = [ROOT / "core" / "schema" / f"{name}.binpb" for name in ("open_inference", "grps")]
+OIP, GRPS = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService"
+METHODS = {method.path: method for method in RPCS}
+NUMBERS = [1.0, 2.0, 5.0]
+RAW = np.array(NUMBERS, np.float32).tobytes()
+TENSOR = {"name": "x", "dtype": "DT_FLOAT32", "shape": [3], "flatFloat32": NUMBERS}
+PREDICTION = {
+    "status": {"code": 200, "msg": "OK", "status": "SUCCESS"},
+    "gtensors": {"tensors": [TENSOR | {"name": "y", "flatFloat32": HALF_PLUS_THREE}]},
+}
+UNKNOWN = "there is no model 'nobody' in the repository"
+NODE_OUTCOMES = {
+    "live": True,
+    "raw": HALF_PLUS_THREE,
+    "typed": HALF_PLUS_THREE,
+    "compressed": HALF_PLUS_THREE,
+    "got": ["123"],
+    "unknown_model": {"code": "NotFound", "message": UNKNOWN},
+    "in_time": HALF_PLUS_THREE,
+    "predict": PREDICTION,
+    "predict_streaming": [PREDICTION],
+}
+FORMS = {
+    "connect": (ProtocolType.CONNECT, google_protobuf_binary_codec),
+    "connect-json": (ProtocolType.CONNECT, google_protobuf_json_codec),
+    "grpc-web": (ProtocolType.GRPC_WEB, google_protobuf_binary_codec),
+}
+
+
+@pytest.fixture(scope="session")
+def uvicorn() -> Iterator[str]:
+    """Offer the sample models on uvicorn."""
+    port = free_port()
+    command = (sys.executable, "-m", "uvicorn", "handler.asgi:app", "--port", str(port), "--log-level", "warning")
+    with daemon(*command, ready=lambda: listens(port), log=HOME / "log" / "uvicorn.log"):
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(params=["uvicorn", "runtime", "gateway"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Offer each place in turn."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "uvicorn":
+            yield request.getfixturevalue("uvicorn")
+        elif request.param == "runtime":
+            answers = rpc_gateway.before_emulator(request.getfixturevalue("warm"))
+            yield stack.enter_context(rpc_gateway.running(answers))
+        else:
+            answers = rpc_gateway.before_sam(request.getfixturevalue("api"))
+            yield stack.enter_context(rpc_gateway.running(answers))
+
+
+@pytest.fixture(scope="session")
+def clients() -> Path:
+    """Install what package.json pins, and offer the folder."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError("these tests need Node 20 or newer, with npm")
+    CLIENTS.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "client.js", CLIENTS)
+    wanted, stamp = (HERE / "package.json").read_text(encoding="utf-8"), CLIENTS / "package.json"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        draft = CLIENTS / "draft"
+        draft.mkdir(exist_ok=True)
+        shutil.copy(HERE / "package.json", draft)
+        run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=draft)
+        shutil.rmtree(CLIENTS / "node_modules", ignore_errors=True)
+        (draft / "node_modules").rename(CLIENTS / "node_modules")
+        shutil.copy(HERE / "package.json", stamp)
+    return CLIENTS
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_connect_node_calls_models(clients: Path, url: str, protocol: str) -> None:
+    """Raw and typed tensors, GRPS and its streams, compression, GET, deadlines, errors."""
+    told = run("node", clients / "client.js", url, protocol, *SCHEMAS)
+    assert json.loads(told) == NODE_OUTCOMES
+
+
+def curl(clients: Path, protocol: str, url: str, data: Any) -> subprocess.CompletedProcess[str]:
+    """Call as the command line does, with the .proto files for a schema."""
+    buf = clients / "node_modules" / ".bin" / "buf"
+    command = (buf, "curl", "--schema", ROOT / "proto", "--protocol", protocol, "--data", json.dumps(data), url)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("protocol", ["connect", "grpcweb"])
+def test_buf_curl_calls_models(clients: Path, url: str, protocol: str) -> None:
+    """An inference, a stream of GRPS, and an error with its code."""
+    x = {"name": "x", "datatype": "FP32", "shape": [3]}
+    asked = {"modelName": "half_plus_three", "inputs": [x], "rawInputContents": [base64.b64encode(RAW).decode()]}
+    infer = f"{url}/{OIP}/ModelInfer"
+    answer = curl(clients, protocol, infer, asked)
+    assert answer.returncode == 0, answer.stderr
+    (raw,) = json.loads(answer.stdout)["rawOutputContents"]
+    assert np.frombuffer(base64.b64decode(raw), np.float32).tolist() == HALF_PLUS_THREE
+    predict = {"model": "half_plus_three", "gtensors": {"tensors": [TENSOR]}}
+    answer = curl(clients, protocol, f"{url}/{GRPS}/PredictStreaming", predict)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == PREDICTION
+    answer = curl(clients, protocol, infer, asked | {"modelName": "nobody"})
+    assert answer.returncode == 5 << 3
+    assert json.loads(answer.stderr) == {"code": "not_found", "message": UNKNOWN}
+
+
+def info(path: str) -> MethodInfo[Any, Any]:
+    """What generated code would say of a method."""
+    method = METHODS[path]
+    return MethodInfo(
+        name=method.rpc.name,
+        service_name=method.service,
+        input=method.request,
+        output=method.response,
+        idempotency_level=IdempotencyLevel.NO_SIDE_EFFECTS if method.safe else IdempotencyLevel.UNKNOWN,
+        stream_type=StreamType.UNARY,
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_connectrpc_for_python_calls_models(url: str, form: str) -> None:
+    """An inference, a stream of GRPS, and an error with its code."""
+    protocol, codec = FORMS[form]
+    tensor = oip.ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=[3])
+    message = oip.ModelInferRequest(model_name="half_plus_three", inputs=[tensor], raw_input_contents=[RAW])
+    x = grps.GenericTensor(name="x", dtype="DT_FLOAT32", shape=[3], flat_float32=NUMBERS)
+    predict = grps.GrpsMessage(model="half_plus_three", gtensors=grps.GenericTensorData(tensors=[x]))
+    infer = info(f"/{OIP}/ModelInfer")
+    with ConnectClientSync(url, codec=codec(), protocol=protocol) as client:
+        answer = client.execute_unary(request=message, method=infer, timeout_ms=60_000)
+        assert np.frombuffer(answer.raw_output_contents[0], np.float32).tolist() == HALF_PLUS_THREE
+        answers = client.execute_server_stream(request=predict, method=info(f"/{GRPS}/PredictStreaming"))
+        assert [list(one.gtensors.tensors[0].flat_float32) for one in answers] == [HALF_PLUS_THREE]
+        message.model_name = "nobody"
+        with pytest.raises(ConnectError, match=UNKNOWN) as refused:
+            client.execute_unary(request=message, method=infer)
+        assert refused.value.code == Code.NOT_FOUND

@@ -1,0 +1,140 @@
+"""handler.catalog: which version of which model a client's words mean."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidInput, ModelNotFound, NotSupported, ServingError, VersionNotFound
+from core.operations import ModelRef, State
+from handler.catalog import Catalog
+from handler.registry import Registry
+from handler.repository import Repository
+from handler.settings import Settings
+from handler.stores.directory import DirectoryStore
+
+ONNX = Path(__file__).parents[2] / "models" / "half_plus_three" / "123" / "model.onnx"
+VERSIONS = (("a", "1"), ("a", "2"), ("a-2", "7"), ("a-b", "3"), ("a-b-9", "1"))
+
+
+def settings(folder: Path, **more: str) -> Settings:
+    """Of a repository in this folder."""
+    named = {f"DRAGOMAN_{name}": value for name, value in more.items()}
+    return Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **named})
+
+
+def add(folder: Path, model: str, version: str) -> None:
+    """A version that works."""
+    (folder / model / version).mkdir(parents=True)
+    shutil.copy(ONNX, folder / model / version / "model.onnx")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Models whose names could be taken for others' versions."""
+    for model, version in VERSIONS:
+        add(tmp_path, model, version)
+    (tmp_path / "a" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    return tmp_path
+
+
+def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
+    """Name and version that a GRPS client means."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), default)
+    slot = catalog.slot(ModelRef(selector, dashed=True))
+    return slot.name, slot.version.number
+
+
+@pytest.mark.parametrize(
+    ("selector", "name", "version"),
+    [
+        ("a-1", "a", 1),
+        ("a-01", "a", 1),
+        ("a-2", "a", 2),  # the version, although a model has that name
+        ("a", "a", 2),
+        ("a-2-7", "a-2", 7),
+        ("a-b-3", "a-b", 3),
+        ("a-b", "a-b", 3),
+        ("a-b-9", "a-b-9", 1),  # no version 9 of a-b
+    ],
+)
+def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str, name: str, version: int) -> None:
+    """Names may hold dashes; without a version it is the newest."""
+    assert selected(folder, selector) == (name, version)
+
+
+@pytest.mark.parametrize(
+    ("selector", "error", "words"),
+    [
+        ("a-3", VersionNotFound, "model 'a' has no version 3; it serves 1, 2"),
+        ("q-1", ModelNotFound, "there is no model 'q-1'"),
+        ("-1", ModelNotFound, "there is no model '-1'"),
+        ("a-", ModelNotFound, "there is no model 'a-'"),
+        ("../a-1", ModelNotFound, "no model's name"),
+    ],
+)
+def test_what_a_selector_does_not_find_is_said_in_its_own_words(
+    folder: Path, selector: str, error: type[ServingError], words: str
+) -> None:
+    """A version that is missing, or the model."""
+    with pytest.raises(error, match=words):
+        selected(folder, selector)
+
+
+def test_no_selector_is_the_default_model_or_the_only_one(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Where there are several, nothing is guessed."""
+    assert selected(folder, "", "a-1") == ("a", 1)
+    with pytest.raises(InvalidInput, match=r"known are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
+        selected(folder, "")
+    lonely = tmp_path_factory.mktemp("lonely")
+    with pytest.raises(InvalidInput, match="known are: none"):
+        selected(lonely, "")
+    add(lonely, "only", "4")
+    assert selected(lonely, "") == ("only", 4)
+
+
+def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: Path) -> None:
+    """What was found under it before is not kept for ever."""
+    models = Registry(settings(folder, DEFAULT_MODEL="a"))
+    refs = ModelRef("a", dashed=True), ModelRef("", dashed=True)
+    assert [models.get(ref).spec.version for ref in refs] == ["2", "2"]
+    assert models.describe(refs[0]).versions == ("1", "2")
+    add(folder, "a", "3")
+    models.load("a")
+    assert [models.get(ref).spec.version for ref in refs] == ["3", "3"]
+    models.unload("a")
+    assert not models.readiness(refs[1]).ready
+    assert models.get(refs[1]).spec.version == "3"
+
+
+def test_a_process_that_was_set_offline_is_not_ready(folder: Path) -> None:
+    """And serves on: only who asks for readiness is told."""
+    models = Registry(settings(folder))
+    assert models.ready().ready
+    models.set_online(online=False)
+    assert models.ready() == (False, State.UNAVAILABLE, "set offline")
+    assert models.get(ModelRef("a")).spec.version == "2"
+    models.set_online(online=True)
+    assert models.ready().ready
+
+
+@pytest.mark.parametrize("environ", [{"DRAGOMAN_GRPS_HEALTH_CONTROL": "off"}, {"AWS_LAMBDA_FUNCTION_NAME": "f"}])
+def test_instances_that_nobody_can_choose_are_not_set_offline(folder: Path, environ: dict[str, Any]) -> None:
+    """One of many, about to end, would answer for all."""
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
+    with pytest.raises(NotSupported, match="DRAGOMAN_GRPS_HEALTH_CONTROL=off"):
+        models.set_online(online=False)
+    assert models.ready().ready
+
+
+def test_on_lambda_health_control_can_be_asked_for(folder: Path) -> None:
+    """By its setting, as anywhere."""
+    environ = {"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_GRPS_HEALTH_CONTROL": "instance"}
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
+    models.set_online(online=False)
+    assert not models.ready().ready

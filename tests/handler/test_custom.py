@@ -1,0 +1,194 @@
+"""Models that answer whole requests: their settings, their path, the application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.errors import ModelNotLoadable
+from handler import catalog, model_settings
+from handler.app import App
+from handler.model_settings import CustomPath
+from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHAT = """
+import json
+from pathlib import Path
+
+def predict(inputs, parameters):
+    return inputs
+
+def http(request):
+    asked = json.loads(request.body or b"{}")
+    if asked.get("fail"):
+        raise RuntimeError("no more")
+    if not asked.get("stream"):
+        kind = request.headers["x-type"]
+        return {"method": request.method, "path": request.path, "query": request.query, "type": kind}
+    def events():
+        for number in range(asked["stream"]):
+            yield f"data: {number}\\n\\n"
+        if asked.get("break"):
+            raise RuntimeError("no more")
+    return 200, {"content-type": "text/event-stream"}, events()
+"""
+PATH = "/v1/chat/completions"
+
+
+def add(folder: Path, name: str, code: str = CHAT, **http: Any) -> None:
+    """A python model with a path of its own."""
+    (folder / name / "1").mkdir(parents=True)
+    (folder / name / "1" / "model.py").write_text(code)
+    if http:
+        (folder / name / "model-settings.json").write_text(json.dumps({"http": http}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model that answers at PATH, and one at a path that is no protocol's."""
+    add(tmp_path, "chat", path=PATH)
+    add(tmp_path, "own", path="/own/path", methods=["GET", "POST"])
+    return tmp_path
+
+
+def make(folder: Path, *, inline: bool = False, **settings: str) -> App:
+    """An application of these models."""
+    environ = {f"DRAGOMAN_{name}": value for name, value in {"ALLOW_CODE": "true", **settings}.items()}
+    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}), inline=inline)
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "inline"])
+def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """On an ASGI server, and as on Lambda."""
+    made = make(folder, inline=request.param)
+    yield made
+    made.close()
+
+
+def ask(app: App, method: str, path: str, body: Any = None, query: bytes = b"", gone: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
+    """What is sent for a request, whose client may be gone after it."""
+    sent: list[Any] = []
+    text = b"" if body is None else json.dumps(body).encode()
+
+    async def main() -> None:
+        inbox = [{"type": "http.request", "body": text}]
+        stays = asyncio.Event()
+
+        async def receive() -> Any:
+            if inbox:
+                return inbox.pop()
+            if not gone:
+                await stays.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            await asyncio.sleep(0)
+
+        scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
+        await app(scope, receive, send)
+
+    asyncio.run(main())
+    return sent
+
+
+def told(sent: list[Any]) -> tuple[int, Any]:
+    """Status and JSON of an answer."""
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None:
+    """Below a protocol's prefix as anywhere, first while it is being loaded."""
+    expected = {"method": "POST", "path": PATH, "query": {"a": "b"}, "type": "t"}
+    assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
+    assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
+    assert told(ask(app, "GET", "/own/path"))[1]["method"] == "GET"
+    assert told(ask(app, "POST", "/own/path", {}, b"model=chat-1"))[1]["query"] == {"model": "chat-1"}
+
+
+def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
+    """With the type that the model gave it."""
+    start, *bodies = ask(app, "POST", PATH, {"stream": 100})
+    assert (start["status"], dict(start["headers"])) == (200, {b"content-type": b"text/event-stream"})
+    assert [body["body"].decode() for body in bodies[:-1]] == [f"data: {number}\n\n" for number in range(100)]
+    assert all(body["more_body"] for body in bodies[:-1])
+    assert bodies[-1] == {"type": "http.response.body", "body": b""}
+
+
+def test_a_stream_stops_when_its_client_goes(app: App) -> None:
+    """The model's generator is closed."""
+    sent = ask(app, "POST", PATH, {"stream": 10**9}, gone=True)
+    assert 0 < len(sent) < 10
+
+
+def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
+    """The server cuts the connection."""
+    with pytest.raises(Exception, match="no more"):
+        ask(app, "POST", PATH, {"stream": 1, "break": True})
+
+
+def test_what_goes_wrong_is_told_as_everywhere(app: App) -> None:
+    """The model's failure, a method that it does not take, a path that is nobody's."""
+    status, body = told(ask(app, "POST", PATH, {"fail": True}))
+    assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError: no more"})
+    sent = ask(app, "PUT", "/own/path")
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"allow"]) == (405, b"GET, POST")
+    assert ask(app, "POST", "/v1/chat")[0]["status"] == 400  # as /v1 calls it, which is whose path it is then
+    assert ask(app, "POST", "/own/other")[0]["status"] == 404
+
+
+def test_a_model_without_the_function_says_so(folder: Path) -> None:
+    """Its path is there, its answer is not."""
+    add(folder, "empty", "def predict(inputs, parameters):\n    return inputs", path="/empty")
+    app = make(folder, inline=True)
+    assert told(ask(app, "POST", "/empty")) == (501, {"error": "model 'empty' has no function http(request)"})
+
+
+def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
+    """Nothing is looked up for it."""
+    app = make(folder, inline=True, ALLOW_CODE="false")
+    assert ask(app, "POST", PATH)[0]["status"] == 400
+    assert ask(app, "GET", "/own/path")[0]["status"] == 404
+
+
+def test_paths_are_looked_up_again_after_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose settings are wrong has none, and hides no other's."""
+    app = make(folder, inline=True)
+    assert ask(app, "POST", "/late")[0]["status"] == 404
+    add(folder, "late", path="/late")
+    add(folder, "wrong", path="")
+    assert ask(app, "POST", "/late")[0]["status"] == 404
+    monkeypatch.setattr(catalog, "CUSTOM_SECONDS", -1.0)
+    app.registry._catalog._custom_until = 0.0
+    assert ask(app, "POST", "/late", {})[0]["status"] == 200
+
+
+def test_the_settings_say_where_a_model_answers() -> None:
+    """POST, unless they say more."""
+    assert model_settings.parse("m", b'{"http": {"path": "/a/b"}}').http == CustomPath("/a/b", ("POST",))
+    assert model_settings.parse("m", b"{}").http is None
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ("[]", "http is \\[\\]; expected an object"),
+        ('{"path": "a"}', "http.path is 'a'; expected a path such as /v1/chat/completions"),
+        ('{"path": "/"}', "http.path is '/'"),
+        ("{}", "http.path is null"),
+        ('{"path": "/a", "methods": []}', "http.methods is \\[\\]; expected some of GET, POST"),
+        ('{"path": "/a", "methods": ["get"]}', "http.methods is \\['get'\\]"),
+        ('{"path": "/a", "method": "GET"}', "http.method is 'GET'; expected no such key"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(http: str, words: str) -> None:
+    """With the key's path."""
+    with pytest.raises(ModelNotLoadable, match=words):
+        model_settings.parse("m", f'{{"http": {http}}}'.encode())

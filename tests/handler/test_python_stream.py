@@ -1,0 +1,120 @@
+"""handler.backends.python: models that give more than one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core.dtype import DATATYPES
+from core.errors import InvalidInput, ModelFailed
+from core.tensor import Tensor
+from handler.backends import Source, python
+from handler.model_settings import ModelSettings
+from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
+INPUTS = {"n": Tensor("n", DATATYPES["INT64"], np.array([3]))}
+COUNTS = """
+import numpy as np
+
+def predict(inputs, parameters):
+    for number in range(int(inputs["n"][0])):
+        yield {"y": np.array([number]), "z": np.array([-number])}
+"""
+
+
+def model(folder: Path, code: str) -> python.PythonModel:
+    """A version whose model.py is this."""
+    (folder / "model.py").write_text(code)
+    return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
+
+
+def asked(of: python.PythonModel, *outputs: str) -> Any:
+    """Its stream."""
+    assert of.stream is not None
+    return of.stream(INPUTS, outputs, {})
+
+
+def numbers(answers: Any) -> list[list[int]]:
+    """The outputs of each answer."""
+    return [[int(output.array[0]) for output in outputs] for outputs in answers]
+
+
+def test_every_dict_that_predict_yields_is_an_answer(tmp_path: Path) -> None:
+    """With the outputs that were asked for."""
+    counts = model(tmp_path, COUNTS)
+    assert numbers(asked(counts)) == [[0, 0], [1, -1], [2, -2]]
+    assert numbers(asked(counts, "z")) == [[0], [-1], [-2]]
+
+
+def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
+    """Of more, the client cannot be told; of none, there is nothing to tell."""
+    counts = model(tmp_path, COUNTS)
+    (y,) = counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([1]))}, ["y"], {})
+    assert y.array.tolist() == [0]
+    with pytest.raises(InvalidInput, match=r"model 'm' gives more than one answer: ask it for a stream"):
+        counts.predict(INPUTS, [], {})
+    with pytest.raises(ModelFailed, match="predict yielded nothing"):
+        counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([0]))}, [], {})
+
+
+def test_who_returns_one_answer_streams_nothing(tmp_path: Path) -> None:
+    """Unless a function of its own is there for it, which may return one, too."""
+    once = model(tmp_path, "def predict(inputs, parameters):\n    return {'y': inputs['n']}")
+    assert once.stream is None
+    either = model(tmp_path, "def predict(inputs, _):\n    return {'y': inputs['n']}\n\nstream = predict")
+    assert numbers(asked(either)) == [[3]]
+
+
+def test_a_function_of_its_own_may_answer_streams(tmp_path: Path) -> None:
+    """Beside predict, which gives one answer."""
+    both = model(
+        tmp_path, COUNTS.replace("predict", "stream") + "\n\ndef predict(inputs, _):\n    return {'y': inputs['n']}"
+    )
+    assert numbers([both.predict(INPUTS, [], {})]) == [[3]]
+    assert numbers(asked(both, "y")) == [[0], [1], [2]]
+
+
+def test_what_fails_between_two_answers_is_the_models_failure(tmp_path: Path) -> None:
+    """As in predict; what it yields has to be arrays in a dict."""
+    failing = model(tmp_path, "def predict(inputs, _):\n    yield {'y': inputs['n']}\n    raise KeyError('gone')")
+    answers = asked(failing)
+    assert numbers([next(answers)]) == [[3]]
+    with pytest.raises(ModelFailed, match="model 'm' raised KeyError: 'gone'"):
+        next(answers)
+    wrong = model(tmp_path, "def predict(inputs, _):\n    yield 3")
+    with pytest.raises(ModelFailed, match="returned int, not a dict of arrays"):
+        next(asked(wrong))
+
+
+def test_leaving_a_stream_ends_the_models_generator(tmp_path: Path) -> None:
+    """So that it may free what it holds."""
+    closing = model(
+        tmp_path,
+        "ended = []\n\ndef predict(inputs, _):\n    try:\n        while True:\n            yield inputs\n"
+        "    finally:\n        ended.append(1)",
+    )
+    answers = asked(closing)
+    next(answers)
+    answers.close()
+    assert closing.module.ended == [1]
+
+
+def test_a_stream_may_run_an_event_loop_of_its_own_inside_one(tmp_path: Path) -> None:
+    """On Lambda it is called in the thread of the server's."""
+    nested = model(
+        tmp_path,
+        "import asyncio\n\ndef predict(inputs, _):\n    for _ in range(2):\n"
+        "        asyncio.run(asyncio.sleep(0))\n        yield inputs",
+    )
+
+    async def main() -> list[list[int]]:
+        return numbers(asked(nested))
+
+    assert asyncio.run(main()) == [[3], [3]]
