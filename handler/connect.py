@@ -50,11 +50,7 @@ class Application(Protocol):
 async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
     """Answers a request for /package.Service/Method, whatever it is."""
     headers = dict(scope["headers"])
-    if connect.is_native(headers):
-        await _send(connect.NATIVE, send)
-        return
     path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
-    kind = connect.kind_of(headers)
     try:
         question = connect.question(METHODS.get(path), scope["method"], path, headers, scope.get("query_string", b""))
         call = _Call(app, question)
@@ -63,10 +59,10 @@ async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, se
         body = await bodies.gather(ending, receive, app.settings.max_body_bytes)
         if body is None:
             return
-        if kind.text:
+        if question.kind.text:
             body = await call.aside(from_text, body)
     except ServingError as error:
-        await _send(kind.refuse(error), send)
+        await _send(connect.NATIVE if connect.is_native(headers) else connect.kind_of(headers).refuse(error), send)
         return
     if question.method.form is Form.UNARY:
         await _send(await call.whole(body), send)
@@ -98,14 +94,19 @@ class _Call:
 
     async def whole(self, body: Part) -> HttpResponse:
         try:
-            async with self._deadline():
-                job = self._job(only(self._frames(body)))
-                answer: HttpResponse = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
-                return answer
+            if self._when is None:
+                return await self._only(body)
+            async with asyncio.timeout_at(self._when):
+                return await self._only(body)
         except TimeoutError:
             return self._question.kind.refuse(self._late())
         except ServingError as error:
             return self._question.kind.refuse(error)
+
+    async def _only(self, body: Part) -> HttpResponse:
+        job = self._job(only(self._frames(body)))
+        answer: HttpResponse = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+        return answer
 
     async def stream(self, body: Part, receive: Receive, send: Send) -> None:
         """Answers until all has been said, or the client has gone."""
