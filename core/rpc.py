@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
+from core import jsonio
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
 from core.schema import pool
@@ -80,10 +81,13 @@ class RpcMethod(NamedTuple):
         """What `decode` takes, of a method without tensors. Raises InvalidInput."""
         from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
 
+        kind = self.request.DESCRIPTOR.name
+        document = jsonio.loads_exact(body)
+        if not isinstance(document, dict):
+            raise InvalidInput(f"the body is {shown(document)}; expected an object, the {kind} in JSON")
         try:
-            return json_format.Parse(body, self.request(), ignore_unknown_fields=True)
-        except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
-            kind = self.request.DESCRIPTOR.name
+            return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
+        except (json_format.ParseError, RecursionError) as error:
             raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
 
     def write_json(self, answer: Message) -> bytes:

@@ -1,0 +1,56 @@
+"""core.rpc: a method's messages as bytes and in proto3's JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.dialects.rpcs import RPCS
+from core.errors import InvalidInput
+from core.rpc import Form
+from core.schema import open_inference as oip
+
+METHODS = {method.path: method for method in RPCS}
+CONFIG = METHODS["/inference.GRPCInferenceService/ModelConfig"]
+
+
+def test_every_method_has_a_path_of_its_own() -> None:
+    """Of its service and its name."""
+    assert len(METHODS) == len(RPCS)
+    assert METHODS["/grpc.health.v1.Health/Watch"].form is Form.WATCH
+    assert METHODS["/grps.protos.v1.GrpsService/PredictStreaming"].form is Form.STREAM
+    assert METHODS["/inference.GRPCInferenceService/ModelStreamInfer"].form is Form.EXCHANGE
+    assert CONFIG.form is Form.UNARY
+
+
+def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_not_known() -> None:
+    """As proto3's JSON mapping has it."""
+    method = METHODS["/inference.GRPCInferenceService/RepositoryIndex"]
+    for text in (b'{"repositoryName": "r", "ready": true}', b'{"repository_name": "r", "ready": true, "new": {}}'):
+        assert method.read_json(text) == oip.RepositoryIndexRequest(repository_name="r", ready=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not UTF-8"),
+        (b"[]", r"the body is \[\]; expected an object, the ModelConfigRequest in JSON"),
+        (b'{"name": 1}', "the body is no ModelConfigRequest in JSON: .*name"),
+        (b'{"name": 1e999}', "the body is no ModelConfigRequest in JSON: .*name"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_message_in_json_is_refused_by_its_kind(text: bytes, words: str) -> None:
+    """With what is wrong with it."""
+    with pytest.raises(InvalidInput, match=words):
+        CONFIG.read_json(text)
+
+
+def test_an_answer_is_written_in_lower_camel_case_on_one_line() -> None:
+    """With 64-bit integers as strings."""
+    answer = oip.ModelConfigResponse(
+        config=oip.ModelConfig(max_batch_size=3, version_policy={"specific": {"versions": [7]}})
+    )
+    written = CONFIG.write_json(answer)
+    assert written == b'{"config": {"versionPolicy": {"specific": {"versions": ["7"]}}, "maxBatchSize": 3}}'
