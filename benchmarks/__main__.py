@@ -1,7 +1,8 @@
-"""python -m benchmarks [--quick] [suite ...]: all of SUITES, or those named; then what has a bar."""
+"""python -m benchmarks [--quick] [--full] [suite ...]: all of SUITES, or those named; then what has a bar."""
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks import connect, grps, json_tensors, per_request, rpc, v1
 from benchmarks.measure import Row, table
@@ -13,6 +14,12 @@ def cold_start(*, quick: bool) -> list[Row]:
     return measured.main(quick=quick)
 
 
+def fetch(*, quick: bool, full: bool = False) -> list[Row]:
+    from benchmarks import fetch as measured  # noqa: PLC0415 - needs boto3 and obstore
+
+    return measured.main(quick=quick, full=full)
+
+
 SUITES: dict[str, Callable[..., list[Row]]] = {
     "tensors": json_tensors.main,
     "v1": v1.main,
@@ -20,6 +27,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "requests": per_request.main,
     "rpc": rpc.main,
     "connect": connect.main,
+    "fetch": fetch,
     "cold-start": cold_start,
 }
 
@@ -28,12 +36,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="which; default: all, one after the other")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
+    parser.add_argument("--full", action="store_true", help="fetch: 1 GB, too, in 4 GB of memory or temporary folder")
     arguments = parser.parse_args()
     if unknown := set(arguments.suites) - set(SUITES):
         parser.error(f"{', '.join(sorted(unknown))}: expected {', '.join(SUITES)}")
     rows: list[Row] = []
-    for name in arguments.suites or SUITES:
-        rows += SUITES[name](quick=arguments.quick)
+    suites = SUITES | {"fetch": partial(fetch, full=arguments.full)}
+    for name in arguments.suites or suites:
+        rows += suites[name](quick=arguments.quick)
     print(table("All that has a bar", [row for row in rows if row.bar is not None]))
 
 

@@ -8,6 +8,7 @@
     |-- VersionNotFound     NOT_FOUND
     |-- ModelNotLoadable    FAILED_PRECONDITION  stays wrong until somebody mends the model or the configuration
     |-- ModelUnavailable    UNAVAILABLE          may pass by itself: the store did not answer
+    |   `-- StillLoading    UNAVAILABLE          the load needs more time than it has; the next one goes on with it
     |-- ServerBusy          UNAVAILABLE          more requests wait than may wait
     |-- NotSupported        UNIMPLEMENTED
     `-- ModelFailed         INTERNAL             the model itself, or this server
@@ -96,6 +97,10 @@ class ModelNotLoadable(ServingError):
 
 class ModelUnavailable(ServingError):
     fault = Fault.UNAVAILABLE
+
+
+class StillLoading(ModelUnavailable):
+    pass
 
 
 class ServerBusy(ServingError):

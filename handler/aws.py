@@ -158,7 +158,7 @@ class Function:
 
 def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
     """The models whose files are among the objects; those of other buckets and prefixes are none of ours."""
-    from handler.stores.s3 import locate  # noqa: PLC0415 - for events that hardly any function gets
+    from handler.stores.s3_location import locate  # noqa: PLC0415 - for events that hardly any function gets
 
     if not repository.startswith("s3://"):
         return

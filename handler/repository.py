@@ -12,6 +12,7 @@ from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler import model_settings
 from handler.backends import BACKENDS
 from handler.model_settings import ModelSettings
+from handler.progress import Progress
 from handler.stores import File, Folder, Forbidden, Store
 
 NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
@@ -88,8 +89,8 @@ class Repository:
         own = self._read_settings(listing.name, f"{version.folder}/", version.files)
         return model_settings.parse(listing.name, listing.settings, own)
 
-    def fetch(self, listing: Listing, version: Version) -> Folder:
-        return self._store.fetch(listing.name, version.folder, version.files)
+    def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
+        return self._store.fetch(listing.name, version.folder, version.files, progress)
 
     def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
         path = prefix + model_settings.FILE

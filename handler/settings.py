@@ -73,6 +73,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
     Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
+    Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", _positive, "", "most bytes of downloads to keep, those least recently used go first; default: what the disk has room for"),
     Setting("DRAGOMAN_NAME", "name", _text, "dragoman", "the server's name in its metadata"),
     Setting("DRAGOMAN_SITE", "site", _flag, "true", "`false`: no status page, no /docs"),
     Setting("DRAGOMAN_BASE_PATH", "base_path", _base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
@@ -96,6 +97,7 @@ class Settings(NamedTuple):
     threads: int
     queue: int
     cache: Path
+    cache_bytes: int | None
     name: str
     site: bool
     base_path: str
@@ -116,6 +118,7 @@ class Settings(NamedTuple):
         values = {setting.field: _value(setting, environ) for setting in SETTINGS}
         cpus = _cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
+        values["cache_bytes"] = values["cache_bytes"] or None
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
         platform = _platform(environ)
         values["grps_health_control"] = values["grps_health_control"] or ("off" if platform == "lambda" else "instance")

@@ -13,6 +13,7 @@ from core.ports import Model
 from handler import backends
 from handler.backends import Source
 from handler.model_settings import ModelSettings
+from handler.progress import Progress
 from handler.repository import Listing, Repository, Version
 from handler.settings import Settings
 from handler.stores import Folder
@@ -120,7 +121,7 @@ class Slot:
         said = repository.settings(self.listing, self.version)
         files = {file.path.removeprefix(f"{self.version.folder}/") for file in self.version.files}
         load = backends.choose(self.name, files, said)
-        folder = repository.fetch(self.listing, self.version)
+        folder = repository.fetch(self.listing, self.version, Progress())
         return load(Source(self.name, str(self.version.number), folder.path, said), settings), folder
 
     def _failed(self, error: ServingError) -> None:

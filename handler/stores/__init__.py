@@ -6,16 +6,23 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from handler import plugins
+from handler.progress import Progress
 from handler.settings import InvalidSettings, Settings
 
 STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3:S3Store"}
 
 
 class File(NamedTuple):
-    """`path`: relative to the model's folder, with slashes. `size` in bytes; None where the store was not asked."""
+    """`path`: relative to the model's folder, with slashes. None where the store was not asked, or has none.
+
+    `size` in bytes; `etag`: another one means another content (RFC 9110, section 8.8.3); `checked`: the store has a
+    checksum of the whole file, and tells it when asked.
+    """
 
     path: str
     size: int | None = None
+    etag: str | None = None
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -50,8 +57,11 @@ class Store(Protocol):
         """A small file, None if there is none."""
         ...
 
-    def fetch(self, model: str, version: str, files: Sequence[File], /) -> Folder:
-        """The folder of a version with these files in place."""
+    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
+        """The folder of a version with these files in place.
+
+        Raises StillLoading soon after the deadline of `progress`, and keeps what it has for the next call.
+        """
         ...
 
 

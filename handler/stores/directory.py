@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from core.errors import ModelUnavailable
+from handler.progress import Progress
 from handler.settings import Settings
 from handler.stores import File, Folder
 
@@ -40,7 +41,7 @@ class DirectoryStore:
         except OSError as error:
             raise ModelUnavailable(f"{path} of model {model!r} cannot be read: {error.strerror}") from error
 
-    def fetch(self, model: str, version: str, _files: Sequence[File]) -> Folder:
+    def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
         if not folder.is_dir():
             raise ModelUnavailable(f"version {version} of model {model!r} has gone from the repository")

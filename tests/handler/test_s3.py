@@ -1,28 +1,33 @@
 """handler.stores.s3 against a real S3 server: OpenStack Swift's.
 
-What no real server here can be made to answer, a loopback server of canned answers does; those tests say so.
+Its answers pass a proxy of faults where a test needs them. What no real server here can be made to answer, a stand-in
+does (tests/s3_stand_in.py); those tests say so.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError
+from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError, StillLoading
 from core.operations import ModelRef
 from handler.aws import Function
+from handler.progress import Progress
 from handler.registry import Registry
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File, Forbidden
+from handler.stores import File, Forbidden, fetching, regions, retries, s3_http
 from handler.stores import s3 as s3_store
-from handler.stores.s3 import Location, S3Store, locate
+from handler.stores.s3 import S3Store
+from handler.stores.s3_location import Location, locate
+from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
-from tests.e2e.tools import free_port
+from tests.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +43,43 @@ def server() -> Iterator[servers.Store]:
     with servers.running() as running:
         running.fill()
         yield running
+
+
+@pytest.fixture
+def proxy(server: servers.Store) -> Iterator[fault_proxy.Proxy]:
+    """In front of the server."""
+    with fault_proxy.running(server.endpoint) as between:
+        yield between
+
+
+@pytest.fixture
+def stand_in() -> Iterator[s3_stand_in.StandIn]:
+    """For answers that no real server here can be made to give."""
+    with s3_stand_in.running() as store:
+        yield store
+
+
+@pytest.fixture
+def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+    """A proxy in front of the stand-in."""
+    with fault_proxy.running(stand_in.url) as between:
+        yield between
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of some hundred kB is cut as one of a GB would be, and nobody waits long."""
+    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
+    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
+    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
+    monkeypatch.setattr(s3_http, "CHUNK", 16 * 1024)
+    monkeypatch.setattr(s3_http, "STALL", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between tries are for stores, not for tests."""
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture(autouse=True)
@@ -72,21 +114,20 @@ def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Env:
     return Env(monkeypatch, tmp_path)
 
 
-def test_a_model_in_a_bucket_is_found_loaded_and_its_files_go_with_it(
+def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_time(
     server: servers.Store, env: Env, tmp_path: Path
 ) -> None:
-    """One listing, one object, nothing left behind."""
+    """One listing, one object; what was unloaded is not fetched again."""
     models = Registry(env.settings(server.variables()))
     assert list(models.names()) == ["half_plus_three", "iris", "strings"]
     assert models.ready().ready
     model = models.get(ModelRef("half_plus_three"))
     assert model.spec.version == "123"
     assert models.get(ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
-    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     del model
     models.unload("half_plus_three")
-    models.unload("iris")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     with pytest.raises(ModelNotFound):
         models.get(ModelRef("half"))
 
@@ -103,16 +144,16 @@ def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Stor
     assert list(store.models()) == ["m", "m-2"]
 
 
-def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env: Env) -> None:
+def test_listings_of_many_pages_are_read_to_their_end(
+    server: servers.Store, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thousand keys are one page."""
     bucket = "pages"
     server.client.create_bucket(Bucket=bucket)
     for number in range(12):
         server.client.put_object(Bucket=bucket, Key=f"{PREFIX}/m/{number}/model.onnx", Body=b"")
-    store = S3Store(env.settings(server.variables(bucket)))
-    call = store._call
-    store._call = lambda method, **arguments: call(method, **{**arguments, "MaxKeys": 5})  # type: ignore[method-assign] # smaller pages
-    assert len(store.files("m")) == 12
+    monkeypatch.setattr(s3_store, "PAGE", "5")
+    assert len(S3Store(env.settings(server.variables(bucket))).files("m")) == 12
 
 
 @pytest.mark.parametrize(
@@ -124,7 +165,7 @@ def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env
         (
             {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"},
             ModelUnavailable,
-            "127.0.0.1 does not answer .EndpointConnectionError.: check AWS_ENDPOINT_URL_S3",
+            "127.0.0.1 does not answer .ConnectionRefusedError.: check AWS_ENDPOINT_URL_S3",
         ),
         ({"AWS_ENDPOINT_URL_S3": "http://"}, ServingError, "does not answer"),
     ],
@@ -155,7 +196,7 @@ def test_an_object_that_goes_between_listing_and_loading_is_missing(server: serv
     """Or forbidden: S3 does not tell."""
     store = S3Store(env.settings(server.variables()))
     with pytest.raises(ModelUnavailable, match="1/gone of model 'iris' is missing or forbidden"):
-        store.fetch("iris", "1", [File("1/gone", 1)])
+        store.fetch("iris", "1", [File("1/gone", 1, "etag")], Progress())
 
 
 def test_settings_that_are_not_there_are_none(server: servers.Store, env: Env) -> None:
@@ -167,7 +208,7 @@ def test_a_model_larger_than_the_disk_is_refused_before_it_is_fetched(server: se
     """With both numbers."""
     store = S3Store(env.settings(server.variables()))
     with pytest.raises(ModelNotLoadable, match=rf"'m' has {2**60} bytes, \d+ are free: enlarge DRAGOMAN_CACHE"):
-        store.fetch("m", "1", [File("1/model.onnx", 2**60)])
+        store.fetch("m", "1", [File("1/model.onnx", 2**60, "etag")], Progress())
 
 
 def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: Env, tmp_path: Path) -> None:
@@ -175,7 +216,7 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
     (tmp_path / "file").touch()
     store = S3Store(env.settings(server.variables(), DRAGOMAN_CACHE=str(tmp_path / "file" / "x")))
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written"):
-        store.fetch("m", "1", [File("1/model.onnx", 1)])
+        store.fetch("m", "1", [File("1/model.onnx", 1, "etag")], Progress())
 
 
 @pytest.mark.parametrize(
@@ -229,54 +270,9 @@ def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: se
     function.close()
 
 
-class Canned(BaseHTTPRequestHandler):
-    """Answers what a test put in; a stand-in for what the real server cannot be made to do."""
-
-    answers: list[tuple[int, bytes, int]]
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        """The next answer; the last one again and again."""
-        status, body, announced = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        self.asked.append(self.headers.get("Authorization", "unsigned"))
-        self.send_response(status)
-        self.send_header("Content-Length", str(announced))
-        self.end_headers()
-        self.wfile.write(body)
-        self.close_connection = announced != len(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Silence."""
-
-
-@pytest.fixture
-def canned() -> Iterator[type[Canned]]:
-    """A server whose handler class holds its answers."""
-    handler = type("Handler", (Canned,), {"answers": [], "asked": []})
-    with ThreadingHTTPServer(("127.0.0.1", free_port()), handler) as running:
-        handler.url = f"http://127.0.0.1:{running.server_port}"  # type: ignore[attr-defined] # made here
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        yield handler
-        running.shutdown()
-        thread.join()
-
-
-def store_at(env: Env, canned: Any, **more: str) -> S3Store:
-    """A store that asks the canned server."""
-    variables = {
-        "DRAGOMAN_REPOSITORY": "s3://b/p",
-        "AWS_ENDPOINT_URL_S3": canned.url,
-        "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s",
-    }
-    return S3Store(env.settings(variables, **more))
-
-
-def error(code: str, status: int) -> tuple[int, bytes, int]:
-    """S3's error document."""
-    body = f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode()
-    return status, body, len(body)
+def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **more: str) -> S3Store:
+    """A store that asks the stand-in."""
+    return S3Store(env.settings(stand_in.variables(url), **more))
 
 
 @pytest.mark.parametrize(
@@ -288,82 +284,329 @@ def error(code: str, status: int) -> tuple[int, bytes, int]:
         ("PermanentRedirect", 301, ModelNotLoadable, "another region: set AWS_REGION"),
         ("SlowDown", 503, ModelUnavailable, "answered 503 SlowDown"),
         ("Strange", 418, ModelNotLoadable, "answered 418 Strange"),
-        ("404", 404, ModelNotLoadable, "answered 404 404 for s3://b/p: check AWS_ENDPOINT_URL_S3"),
+        ("404", 404, ModelNotLoadable, "answered 404 404 for s3://bucket/p: check AWS_ENDPOINT_URL_S3"),
     ],
 )
 def test_every_refusal_of_a_store_has_its_message(
-    canned: Any, env: Env, code: str, status: int, kind: type[ServingError], message: str
+    stand_in: s3_stand_in.StandIn, env: Env, code: str, status: int, kind: type[ServingError], message: str
 ) -> None:
-    """A canned server: no real one here can be made to refuse so."""
-    canned.answers.append(error(code, status))
+    """On the stand-in: no real server here can be made to refuse so. Of a listing, a small file, and a model's."""
+    stand_in.refusal = (status, code, {})
+    store = store_at(env, stand_in)
     with pytest.raises(kind, match=message):
-        store_at(env, canned).check()
+        store.check()
+    if code != "404":  # of an object that is: it is not there
+        with pytest.raises(kind, match=message):
+            store.read("m", "model-settings.json")
+        with pytest.raises(kind, match=message):
+            store.fetch("m", "1", [File("1/model.onnx", 5, "etag")], Progress())
 
 
-def test_a_bucket_that_may_not_be_listed_still_answers(canned: Any, env: Env) -> None:
-    """A canned server: Swift has no such right apart. Models cannot be named then; files are read all the same."""
-    canned.answers.append(error("AccessDenied", 403))
-    store = store_at(env, canned)
+def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """On the stand-in: the region stands in the signature's scope."""
+    stand_in.put("p/m/1/x", b"x")
+    store = store_at(env, stand_in, AWS_REGION="eu-west-1")
+    stand_in.refusal = (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-central-1"})
+    with pytest.raises(ModelNotLoadable, match="another region"):
+        store.check()
+    stand_in.refusal = None
+    assert [file.path for file in store.files("m")] == ["1/x"]
+    assert "/eu-west-1/s3/" in stand_in.signed[0]
+    assert "/eu-central-1/s3/" in stand_in.signed[-1]
+
+
+def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """A web server that is no store, for instance; on the stand-in."""
+    stand_in.refusal = (200, "</Code>", {})
+    with pytest.raises(ModelUnavailable, match="the listing is no XML"):
+        store_at(env, stand_in).check()
+
+
+def test_a_bucket_that_may_not_be_listed_still_answers(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """On the stand-in: Swift has no such right apart. Models cannot be named then; files are read all the same."""
+    stand_in.listable = False
+    stand_in.put("p/m/x.json", b"{}")
+    store = store_at(env, stand_in)
     store.check()
     with pytest.raises(ModelUnavailable, match="grant s3:ListBucket"):
         store.models()
     with pytest.raises(Forbidden):
         store.files("m")
     assert store.read("m", "model-settings.json") is None
+    assert store.read("m", "x.json") == b"{}"
 
 
-def test_a_body_that_breaks_off_is_asked_for_again(canned: Any, env: Env, tmp_path: Path) -> None:
-    """A canned server, because it must break off at a given byte."""
-    canned.answers.extend([(200, b"ab", 5), (200, b"abcde", 5)])
-    folder = store_at(env, canned).fetch("m", "1", [File("1/model.onnx", 5)])
-    assert (folder.path / "model.onnx").read_bytes() == b"abcde"
-    assert [p.name for p in folder.path.iterdir()] == ["model.onnx"]
-    canned.answers[:] = [(200, b"ab", 5)]
-    with pytest.raises(ModelUnavailable, match="broke off 3 times"):
-        store_at(env, canned).fetch("m", "1", [File("1/model.onnx", 5)])
-    with pytest.raises(ModelUnavailable, match="broke off 3 times"):
-        store_at(env, canned).read("m", "model-settings.json")
+def test_a_file_of_a_bucket_that_may_not_be_listed_takes_one_get(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """On the stand-in. Size and ETag are those of its answer; the second time nothing of it is read."""
+    stand_in.listable = False
+    stand_in.put("p/m/1/model.onnx", b"first")
+    store = store_at(env, stand_in)
+    folder = store.fetch("m", "1", [File("1/model.onnx")], Progress())
+    assert (folder.path / "model.onnx").read_bytes() == b"first"
+    assert stand_in.asked == ["p/m/1/model.onnx"]
+    assert store.fetch("m", "1", [File("1/model.onnx")], Progress()).path == folder.path
+    stand_in.put("p/m/1/model.onnx", b"second")
+    folder = store.fetch("m", "1", [File("1/model.onnx")], Progress())
+    assert (folder.path / "model.onnx").read_bytes() == b"second"
+    with pytest.raises(ModelUnavailable, match="1/none of model 'm' is missing or forbidden"):
+        store.fetch("m", "1", [File("1/none")], Progress())
 
 
-def test_a_public_bucket_is_read_unsigned(canned: Any, env: Env) -> None:
-    """Only when it is asked for."""
-    canned.answers.append((200, b"{}", 2))
-    assert store_at(env, canned).read("m", "x") == b"{}"
-    assert store_at(env, canned, DRAGOMAN_S3_ANONYMOUS="true").read("m", "x") == b"{}"
-    assert canned.asked[0].startswith("AWS4-HMAC-SHA256")
-    assert canned.asked[1] == "unsigned"
+def test_a_public_bucket_is_read_unsigned(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """Only when it is asked for; on the stand-in, which shows the signature."""
+    stand_in.put("p/m/x", b"{}")
+    assert store_at(env, stand_in).read("m", "x") == b"{}"
+    assert store_at(env, stand_in, DRAGOMAN_S3_ANONYMOUS="true").read("m", "x") == b"{}"
+    assert stand_in.signed[0].startswith("AWS4-HMAC-SHA256")
+    assert stand_in.signed[1] == "unsigned"
+
+
+CONTENT = np.random.default_rng(0).bytes(300_000)
+
+
+def published(server: servers.Store, bucket: str, content: bytes = CONTENT) -> str:
+    """A bucket with one version of one model in it."""
+    with suppress(server.client.exceptions.BucketAlreadyOwnedByYou):
+        server.client.create_bucket(Bucket=bucket)
+    server.client.put_object(Bucket=bucket, Key=f"{PREFIX}/m/1/model.bin", Body=content)
+    return bucket
+
+
+@pytest.fixture(scope="module")
+def bucket(server: servers.Store) -> str:
+    """One that stays as it is."""
+    return published(server, "faults")
+
+
+def through(proxy: fault_proxy.Proxy, server: servers.Store, env: Env, bucket: str) -> S3Store:
+    """A store behind the proxy; only the model's file takes faults."""
+    proxy.only = "model.bin"
+    return S3Store(env.settings({**server.variables(bucket), "AWS_ENDPOINT_URL_S3": proxy.url}))
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(
+    "faults",
+    [[Fault("truncate", after)] * 3 for after in (0, 1, 70_000)]
+    + [
+        [Fault(kind, after)] * 2
+        for kind in ("reset", "stall", "short", "refuse", "slow", "error", "expired")
+        for after in (0, 40_000)
+    ]
+    + [[Fault("flip", 100_000)], [Fault("latency", seconds=0.2)] * 8],
+    ids=lambda faults: f"{faults[0].kind}-{faults[0].after}",
+)
+def test_whatever_happens_on_the_way_the_file_is_right(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str, faults: list[Fault]
+) -> None:
+    """Swift's, byte by byte; the same call that met the faults."""
+    store = through(proxy, server, env, bucket)
+    files = store.files("m")
+    proxy.faults = list(faults)
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "model.bin").read_bytes() == CONTENT
+    assert not proxy.faults
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("truncate", "1/model.bin of model 'm' broke off again and again"),
+        ("reset", "1/model.bin of model 'm' broke off again and again"),
+        ("refuse", "the store at 127.0.0.1 does not answer .RemoteDisconnected"),
+        ("slow", "answered 503 SlowDown"),
+        ("expired", "credentials have expired"),
+        ("flip", "came twice with another content than the store's md5 says"),
+    ],
+)
+def test_what_does_not_pass_is_said_and_the_next_call_goes_on(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str, tmp_path: Path, kind: str, message: str
+) -> None:
+    """Nothing gets its final name before it is right."""
+    store = through(proxy, server, env, bucket)
+    files = store.files("m")
+    proxy.always = Fault(kind, 0)
+    with pytest.raises(ServingError, match=message):
+        store.fetch("m", "1", files, Progress())
+    assert not list((tmp_path / "cache").rglob("model.bin"))
+    proxy.always = None
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "model.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("after", [0, 1, 10_000])
+def test_an_object_replaced_meanwhile_is_never_mixed(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env, after: int
+) -> None:
+    """The new one comes, from its beginning."""
+    bucket, other = published(server, "replaced"), CONTENT[::-1]
+    store = through(proxy, server, env, bucket)
+    files = store.files("m")
+    proxy.faults = [Fault("swap", after, then=lambda: published(server, bucket, other))]
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "model.bin").read_bytes() == other
+
+
+@pytest.mark.usefixtures("_small")
+def test_an_object_replaced_between_two_calls_is_begun_anew(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env
+) -> None:
+    """Though half of the old one lies in the cache, and the listing is an old one."""
+    bucket, other = published(server, "between"), CONTENT[::-1]
+    store = through(proxy, server, env, bucket)
+    files = store.files("m")
+    proxy.always = Fault("truncate", 30_000)
+    with pytest.raises(StillLoading):
+        store.fetch("m", "1", files, Progress(time.monotonic() + 0.3))
+    proxy.always = None
+    published(server, bucket, other)
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "model.bin").read_bytes() == other
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_server_that_restarts_is_waited_for_as_long_as_tries_last(
+    server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str
+) -> None:
+    """Its connections are reset in mid-air, and its port is closed; what had come is not fetched again."""
+    store = through(proxy, server, env, bucket)
+    files = store.files("m")
+    proxy.faults = [Fault("truncate", 10_000, then=proxy.down)]
+    with pytest.raises(ModelUnavailable, match="does not answer|broke off"):
+        store.fetch("m", "1", files, Progress())
+    proxy.faults = []
+    proxy.up()
+    proxy.asked.clear()
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "model.bin").read_bytes() == CONTENT
+    assert "bytes=0-59999" not in [asked for _, asked in proxy.asked]
+
+
+def test_a_small_model_takes_one_listing_and_one_get(server: servers.Store, proxy: fault_proxy.Proxy, env: Env) -> None:
+    """And where its version is known, the GET alone; the second time nothing."""
+    store = through(proxy, server, env, published(server, "one", b"small"))
+    files = store.files("m")
+    store.fetch("m", "1", files, Progress())
+    assert [(path.partition("?")[0], asked) for path, asked in proxy.asked] == [
+        ("/one", None),
+        ("/one/models/m/1/model.bin", None),
+    ]
+    store.fetch("m", "1", files, Progress())
+    assert len(proxy.asked) == 2
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_load_that_is_longer_than_its_deadline_converges(
+    stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
+) -> None:
+    """On the stand-in, which sends as slowly as it is told: no call has time for all of it, some together do."""
+    content = np.random.default_rng(3).bytes(2_000_000)
+    stand_in.put("p/m/1/model.bin", content)
+    stand_in.rate = 100_000
+    store = store_at(env, stand_in)
+    files = store.files("m")
+    done = []
+    while True:
+        progress = Progress(time.monotonic() + 0.2)
+        with suppress(StillLoading):
+            folder = store.fetch("m", "1", files, progress)
+            break
+        done.append(progress.done)
+    assert (folder.path / "model.bin").read_bytes() == content
+    assert len(done) >= 2
+    assert done == sorted(done)
+
+
+def test_a_load_that_runs_out_of_time_says_how_far_it_is(
+    stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
+) -> None:
+    """On the stand-in. And stops at once, though the store says nothing; with a hint when to come again."""
+    stand_in.put("p/m/1/model.bin", bytes(4_000_000))
+    behind.faults = [Fault("stall", 1_500_000)]
+    behind.only = "model.bin"
+    store = store_at(env, stand_in, behind.url)
+    files = store.files("m")
+    with pytest.raises(StillLoading, match="model 'm' is 1 of 4 MB loaded: try again") as refusal:
+        store.fetch("m", "1", files, Progress(time.monotonic() + 0.5))
+    assert refusal.value.retry_after == 1.0
+    store.fetch("m", "1", files, Progress())
+    assert stand_in.ranges_asked[1:] == ["bytes=1500000-3999999"]
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_store_without_ranges_is_read_from_the_beginning(
+    stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
+) -> None:
+    """On the stand-in, as some compatible stores do: 200 to a Range request is the whole object."""
+    stand_in.put("p/m/1/model.bin", CONTENT)
+    stand_in.ranges = False
+    store = store_at(env, stand_in, behind.url)
+    behind.faults = [Fault("truncate", 200_000)]
+    behind.only = "model.bin"
+    folder = store.fetch("m", "1", store.files("m"), Progress())
+    assert (folder.path / "model.bin").read_bytes() == CONTENT
+
+
+def test_a_store_whose_listing_has_other_etags_is_believed_when_it_sends(
+    stand_in: s3_stand_in.StandIn, env: Env
+) -> None:
+    """On the stand-in: some stores list none, and a listing may be older than what a GET finds."""
+    stand_in.put("p/m/1/model.bin", b"content")
+    store = store_at(env, stand_in)
+    stand_in.listed_etags = False
+    folder = store.fetch("m", "1", store.files("m"), Progress())
+    assert (folder.path / "model.bin").read_bytes() == b"content"
+    wrong = [File("1/model.bin", 7, "another")]
+    assert store.fetch("m", "1", wrong, Progress()).path == folder.path
+
+
+def test_objects_without_etags_are_fetched_each_time(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """On the stand-in: nothing else would tell that they changed."""
+    stand_in.put("p/m/1/model.bin", b"old", etag="")
+    store = store_at(env, stand_in)
+    store.fetch("m", "1", store.files("m"), Progress())
+    stand_in.put("p/m/1/model.bin", b"new", etag="")
+    folder = store.fetch("m", "1", store.files("m"), Progress())
+    assert (folder.path / "model.bin").read_bytes() == b"new"
+
+
+def test_a_version_that_never_stops_changing_is_refused(
+    stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
+) -> None:
+    """On the stand-in."""
+    numbers = iter(range(100))
+    stand_in.put("p/m/1/model.bin", b"content")
+    store = store_at(env, stand_in, behind.url)
+    files = store.files("m")
+    behind.only = "model.bin"
+    behind.always = Fault("swap", 3, then=lambda: stand_in.put("p/m/1/model.bin", b"content%d" % next(numbers)))
+    with pytest.raises(ModelUnavailable, match="version 1 of model 'm' is being replaced"):
+        store.fetch("m", "1", files, Progress())
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "said", "style"),
+    ("endpoint", "said", "url"),
     [
-        (None, "auto", "auto"),
-        ("https://s3.eu-west-1.amazonaws.com", "auto", "auto"),
-        ("http://127.0.0.1:9", "auto", "path"),
-        ("http://127.0.0.1:9", "virtual", "virtual"),
+        (None, "auto", "https://models.s3.eu-west-1.amazonaws.com"),
+        ("https://s3.eu-west-1.amazonaws.com", "virtual", "https://models.s3.eu-west-1.amazonaws.com"),
+        (None, "path", "https://s3.eu-west-1.amazonaws.com/models"),
+        ("http://127.0.0.1:9", "auto", "http://127.0.0.1:9/models"),
+        ("http://localhost:9", "virtual", "http://models.localhost:9"),
     ],
 )
 def test_path_style_is_for_endpoints_of_ones_own(
-    env: Env, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, said: str, style: str
+    env: Env, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, said: str, url: str
 ) -> None:
     """Unless it is said otherwise."""
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
-    variables = {"DRAGOMAN_REPOSITORY": "s3://b/p", "AWS_REGION": "eu-west-1"}
+    variables = {"DRAGOMAN_REPOSITORY": "s3://models/p", "AWS_REGION": "eu-west-1"}
     if endpoint:
         variables["AWS_ENDPOINT_URL_S3"] = endpoint
-    client = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._client
-    assert client.meta.config.s3["addressing_style"] == style
-    assert client.meta.region_name == "eu-west-1"
-
-
-def test_a_certificate_need_not_be_checked(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KServe's variable for endpoints with certificates of their own."""
-    made: list[Any] = []
-    monkeypatch.setattr("botocore.session.Session.create_client", lambda *_, **arguments: made.append(arguments))
-    for value, verify in (("0", False), ("1", None)):
-        monkeypatch.setenv("S3_VERIFY_SSL", value)
-        S3Store(env.settings({"DRAGOMAN_REPOSITORY": "s3://b"}))._connect()
-        assert made[-1]["verify"] is verify
+    bucket = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._bucket
+    assert bucket._base == url
+    assert bucket.region == "eu-west-1"
 
 
 def test_the_module_is_imported_without_boto3() -> None:

@@ -1,0 +1,97 @@
+"""What a store says of an object's content, and whether a file has it.
+
+S3 sends checksums of the whole object with a GET that asks for them; those of parts ("composite") say nothing about
+the file as it is here, and two kinds (CRC32C, CRC64NVME) need AWS's C library. An ETag of 32 hexadecimal digits is the
+content's MD5, unless the store says that it encrypts with keys of KMS or of the caller (Amazon S3 API reference,
+"Checking object integrity", "Common response headers").
+"""
+
+import hashlib
+import re
+import zlib
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Mapping
+from email.message import Message
+from typing import Any, Final, NamedTuple, Protocol
+
+MD5: Final = re.compile(r"[0-9a-f]{32}")
+COMPOSITE: Final = re.compile(r"-\d+$")
+
+
+class Checksum(NamedTuple):
+    """`algorithm`: one of ALGORITHMS; `value`: hexadecimal."""
+
+    algorithm: str
+    value: str
+
+
+class Hash(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class Crc:
+    """A cyclic redundancy check with the methods of a hash; `step` is that of zlib.crc32."""
+
+    def __init__(self, step: Callable[[Any, int], int], digits: int) -> None:
+        self._step = step
+        self._digits = digits
+        self._value = 0
+
+    def update(self, data: bytes, /) -> None:
+        self._value = self._step(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:0{self._digits}x}"
+
+
+def _crt(name: str, digits: int) -> Hash | None:
+    try:
+        from awscrt import checksums  # noqa: PLC0415 - AWS's C library: most installations do without
+    except ImportError:
+        return None
+    step = getattr(checksums, name, None)
+    return None if step is None else Crc(step, digits)
+
+
+ALGORITHMS: Final[Mapping[str, Callable[[], Hash | None]]] = {
+    "crc32": lambda: Crc(zlib.crc32, 8),
+    "crc32c": lambda: _crt("crc32c", 8),
+    "crc64nvme": lambda: _crt("crc64nvme", 16),
+    "sha256": lambda: hashlib.sha256(usedforsecurity=False),
+    "sha1": lambda: hashlib.sha1(usedforsecurity=False),
+    "md5": lambda: hashlib.md5(usedforsecurity=False),
+}
+"""The cheapest first; None where this machine cannot compute it."""
+
+
+def is_known(algorithm: str) -> bool:
+    """Whether a listing's ChecksumAlgorithm is one that this machine can compute."""
+    make = ALGORITHMS.get(algorithm.lower())
+    return make is not None and make() is not None
+
+
+def of_answer(headers: Message) -> Checksum | None:
+    """The one to check, None if there is none that this machine can compute."""
+    whole = headers.get("x-amz-checksum-type", "FULL_OBJECT").upper() == "FULL_OBJECT"
+    for algorithm, make in ALGORITHMS.items():
+        text = headers.get(f"x-amz-checksum-{algorithm}", "")
+        if text and whole and not COMPOSITE.search(text) and make() is not None:
+            try:
+                return Checksum(algorithm, b64decode(text, validate=True).hex())
+            except NotBase64:
+                continue
+    etag = headers.get("ETag", "").strip('"')
+    return Checksum("md5", etag) if MD5.fullmatch(etag) and not _keyed(headers) else None
+
+
+def _keyed(headers: Message) -> bool:
+    encryption = headers.get("x-amz-server-side-encryption", "")
+    return encryption.startswith("aws:kms") or "x-amz-server-side-encryption-customer-algorithm" in headers
+
+
+def begin(checksum: Checksum) -> Hash | None:
+    """A new hash of that kind; None if this machine cannot compute it."""
+    return ALGORITHMS[checksum.algorithm]()

@@ -1,0 +1,269 @@
+"""One fetch: objects of a bucket into the files of a version, by as many streams as they are worth.
+
+What breaks off goes on at its last good byte, from the same content (If-Match), after a pause that doubles, with full
+jitter. A stream that is told to slow down leaves its work to the others, if there are any.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from handler.progress import Progress
+from handler.stores import checksums, regions
+from handler.stores.checksums import Checksum
+from handler.stores.items import Item, fitting, missing
+from handler.stores.parts import Identity, Part, gaps
+from handler.stores.regions import Region
+from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Tries
+from handler.stores.s3_http import Answer, Broken, Bucket, Refused
+
+SAVE: Final = 8 * 1024 * 1024
+"""Bytes after which the journal is told: what a killed process may have to fetch again, per stream."""
+READ: Final = 1024 * 1024
+CHANGED: Final = {412, 416}
+
+
+class Stopped(Exception):
+    """Another stream has failed, or goes on alone."""
+
+
+def most_streams(cpus: float) -> int:
+    """Where a connection is slow, as S3's are, 16 fill two CPUs; where it is not, they cost as little as one."""
+    return min(32, 8 * max(1, round(cpus)))
+
+
+class Download:
+    """Runs once. Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials."""
+
+    def __init__(self, bucket: Bucket, items: Sequence[Item], most: int, progress: Progress) -> None:
+        self._bucket = bucket
+        self._progress = progress
+        self._items = {item.work: item for item in items if not item.part.complete}
+        self._changed = threading.Condition()
+        self._answers: set[Answer] = set()
+        self._active = 0  # streams that will ask for work again
+        self._failure: BaseException | None = None
+        self._most = most
+        for item in self._items.values():
+            self._resume(item)
+        self._streams = min(most, max(1, sum(regions.worth(missing(item)) for item in self._items.values())))
+        progress.total = sum(item.file.size for item in items)
+        progress.done = progress.total - sum(map(missing, self._items.values()))
+
+    def _resume(self, item: Item) -> None:
+        """Where the journal tells of the same object, its parts count."""
+        part, file = item.part, item.file
+        if part.ranges:
+            part.resume()
+            item.work.resume(gaps(part.ranges, file.size), self._most)
+        elif file.etag and file.first is None and regions.worth(file.size) > 1:
+            # All streams begin at once; a GET of it all would go on sending what others fetch.
+            part.begin(Identity(file.size, file.etag, None))
+            item.work.resume([(0, file.size)], self._most)
+
+    def run(self) -> None:
+        """One stream is the caller's own thread."""
+        self._active = self._streams
+        threads = [threading.Thread(target=self._stream, daemon=True) for _ in range(self._streams - 1)]
+        for thread in threads:
+            thread.start()
+        self._stream()
+        for thread in threads:
+            thread.join()
+        for item in self._items.values():
+            item.part.close()
+        if self._failure is not None:
+            raise self._failure
+        if not all(item.part.complete for item in self._items.values()):
+            raise RuntimeError("a fetch ended before everything was there")
+
+    def _stream(self) -> None:
+        try:
+            while (task := self._claim()) is not None:
+                self._fetch(self._items[task.work], task.region)
+        except Stopped:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again by run, in the caller's thread
+            self._fail(error)
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+            for answer in self._answers:
+                answer.abort()
+
+    def _claim(self) -> regions.Task | None:
+        """The next task of a stream; it counts as active from here until it asks again."""
+        with self._changed:
+            self._active -= 1
+            while True:
+                self._check()
+                if task := regions.claim(list(self._items)):
+                    self._active += 1
+                    return task
+                if not any(work.opening for work in self._items):
+                    return None
+                self._changed.wait(min(1.0, max(0.0, self._progress.left)))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise Stopped
+        if self._progress.left <= 0:
+            raise OutOfTime
+
+    def _fetch(self, item: Item, region: Region) -> None:
+        """A region to its end, or to where others go on."""
+        try:
+            if region.rest > 0 or not item.work.opened:
+                self._persist(item, region, self._receive)
+        finally:
+            last = self._release(item, region)
+        if last:
+            self._persist(item, region, self._learn)
+            self._verify(item)
+
+    def _persist(self, item: Item, region: Region, attempt: Callable[[Item, Region], None]) -> None:
+        """Again and again, as long as it gets on."""
+        tries = Tries()
+        while True:
+            before = region.start
+            try:
+                return attempt(item, region)
+            except Broken as broken:
+                if broken.crowded:
+                    self._leave(item, region)
+                pause = tries.pause(moved=region.start > before)
+                if pause is None:
+                    raise Failed(item.file.path, broken) from broken
+            self._wait(pause)
+
+    def _leave(self, item: Item, region: Region) -> None:
+        """End this stream, unless it is the last one: those that are active will look for work again."""
+        with self._changed:
+            if self._active > 1 and item.work.release(region):
+                self._active -= 1
+                self._changed.notify_all()
+                raise Stopped
+
+    def _wait(self, seconds: float) -> None:
+        with self._changed:
+            self._check()
+            self._changed.wait(min(seconds, max(0.0, self._progress.left)))
+            self._check()
+
+    def _release(self, item: Item, region: Region) -> bool:
+        """Whether everything of this object has come."""
+        with self._changed:
+            self._changed.notify_all()
+            return item.work.release(region) and item.work.finished
+
+    def _receive(self, item: Item, region: Region) -> None:
+        """As much of the region as one answer brings."""
+        with self._answer(item, region) as answer:
+            skip = region.start - answer.start
+            if skip:  # a store without ranges begins at the beginning: one stream is enough
+                self._leave(item, region)
+            while region.rest > 0:
+                chunk = answer.read(self._progress.left)
+                self._check()
+                if not chunk:
+                    raise Broken("the answer was too short", started=True)
+                skip, chunk = max(0, skip - len(chunk)), chunk[skip:]
+                self._land(item, region, chunk)
+
+    @contextmanager
+    def _answer(self, item: Item, region: Region) -> Iterator[Answer]:
+        answer = self._asked(item, region)
+        with self._changed:
+            self._answers.add(answer)
+        try:
+            yield answer
+        finally:
+            with self._changed:
+                self._answers.discard(answer)
+            answer.close()
+            self._save(item, region)
+
+    def _asked(self, item: Item, region: Region) -> Answer:
+        identity, first = item.part.identity, item.first
+        item.first = None
+        if identity is None or not item.work.opened:
+            return self._opened(item, first or self._get(item))
+        start, end = region.start, region.end  # it may be cut while the answer comes
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
+        answer = fitting(self._get(item, headers), start, end, identity)
+        if identity.checksum is None and (checksum := checksums.of_answer(answer.headers)):
+            item.part.learn(checksum)
+        return answer
+
+    def _get(self, item: Item, headers: Mapping[str, str] | None = None, *, body: bool = True) -> Answer:
+        self._check()
+        try:
+            return self._bucket.get(item.file.key, self._progress.left, headers, body=body)
+        except Refused as refusal:
+            if refusal.status in CHANGED:
+                raise Replaced from refusal
+            raise Failed(item.file.path, refusal) from refusal
+
+    def _opened(self, item: Item, answer: Answer) -> Answer:
+        """The first answer tells what the object is; from then on other streams may help."""
+        if (answer.size, answer.etag) != (item.file.size, item.file.etag):
+            answer.close()
+            raise Replaced
+        item.part.begin(Identity(answer.size, answer.etag, checksums.of_answer(answer.headers)))
+        with self._changed:
+            item.work.divide(self._streams)
+            self._changed.notify_all()
+        return answer
+
+    def _land(self, item: Item, region: Region, chunk: bytes) -> None:
+        data = memoryview(chunk)[: region.rest]
+        item.part.write(data, region.start)
+        region.start += len(data)
+        self._progress.add(len(data))
+        if region.start - region.saved >= SAVE:
+            self._save(item, region)
+
+    def _save(self, item: Item, region: Region) -> None:
+        if region.start > region.saved:
+            item.part.save(region.saved, region.start)
+            region.saved = region.start
+
+    def _learn(self, item: Item, _: Region) -> None:
+        """The checksum, which S3 tells of a whole object and not of ranges, where the listing says there is one."""
+        identity = item.part.identity
+        if item.file.checked and identity is not None and identity.checksum is None:
+            answer = self._get(item, body=False)
+            answer.close()
+            if answer.etag != identity.etag:
+                raise Replaced
+            if checksum := checksums.of_answer(answer.headers):
+                item.part.learn(checksum)
+
+    def _verify(self, item: Item) -> None:
+        """Under its final name if it is right; from the beginning, once, if it is not."""
+        part, identity = item.part, item.part.identity
+        wanted = None if identity is None else identity.checksum
+        if wanted is None or self._computed(part, wanted, item.work.size) in (wanted.value, None):
+            part.finish()
+            return
+        if item.damaged:
+            part.forget()
+            raise Damaged(item.file.path, wanted.algorithm)
+        item.damaged = True
+        self._progress.add(-item.work.size)
+        with self._changed:
+            item.work.restart()
+            self._changed.notify_all()
+
+    def _computed(self, part: Part, checksum: Checksum, size: int) -> str | None:
+        computed = checksums.begin(checksum)
+        if computed is None:
+            return None
+        for position in range(0, size, READ):
+            self._check()
+            computed.update(part.read(READ, position))
+        return computed.hexdigest()

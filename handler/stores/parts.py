@@ -1,0 +1,186 @@
+"""The files of a version that is being fetched: what is there of each survives whatever ends the process.
+
+    journal           one JSON array a line: ["object", path, size, ETag, algorithm, checksum] begins a file anew;
+                      ["checksum", path, algorithm, checksum]: the store told it later; ["range", path, start, end]
+                      says that these bytes are there
+    <hash>.partial    a file under its own length from the beginning, filled in any order
+    new/<path>        complete and verified
+
+The journal is written after the data, so that it never says too much: a line that is cut short is none, and what it
+would have said is fetched again. Nothing waits for the disk: after a crash of the whole machine another cache is used.
+One process at a time (see `cache`), any number of its threads.
+"""
+
+import json
+import os
+import threading
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from core.errors import ModelNotLoadable
+from handler.stores.checksums import Checksum
+
+JOURNAL: Final = "journal"
+NEW: Final = "new"
+
+
+class Identity(NamedTuple):
+    """Which content a partial file is of. `etag`: empty if the store has none."""
+
+    size: int
+    etag: str
+    checksum: Checksum | None
+
+
+class Parts:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, tuple[Identity, list[tuple[int, int]]]] = {}
+        self._lock = threading.Lock()
+        (folder / NEW).mkdir(parents=True, exist_ok=True)
+        self._journal = os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._replay()
+
+    def _replay(self) -> None:
+        size = os.fstat(self._journal).st_size
+        content = os.pread(self._journal, size, 0)
+        for line in content.splitlines():
+            try:
+                self._read(json.loads(line))
+            except (ValueError, TypeError, KeyError, IndexError):
+                continue  # cut short
+        if content and not content.endswith(b"\n"):
+            _write(self._journal, b"\n")
+
+    def _read(self, line: list[Any]) -> None:
+        kind, path, *rest = line
+        if kind == "object":
+            size, etag, algorithm, value = rest
+            checksum = Checksum(algorithm, value) if algorithm else None
+            self._known[path] = Identity(size, etag, checksum), []
+        elif kind == "checksum":
+            identity, ranges = self._known[path]
+            self._known[path] = identity._replace(checksum=Checksum(*rest)), ranges
+        else:
+            start, end = rest
+            self._known[path][1].append((int(start), int(end)))
+
+    def part(self, path: str, size: int, etag: str) -> "Part":
+        """What there is of this content. `path`: relative to the version's folder."""
+        identity, ranges = self._known.get(path, (None, []))
+        same = identity is not None and identity[:2] == (size, etag) and etag
+        return Part(self, path, identity if same else None, ranges)
+
+    def record(self, *line: Any) -> None:
+        with self._lock:
+            _write(self._journal, json.dumps(line).encode() + b"\n")
+
+    def allocated(self) -> int:
+        """Bytes on the disk, of files."""
+        if not self._known:
+            return 0
+        return sum(file.lstat().st_blocks * 512 for file in self.folder.rglob("*") if file.is_file())
+
+    def close(self) -> None:
+        os.close(self._journal)
+
+
+class Part:
+    """One file. `identity` None: nothing of it is there."""
+
+    def __init__(self, parts: Parts, path: str, identity: Identity | None, ranges: list[tuple[int, int]]) -> None:
+        self._parts = parts
+        self._path = path
+        self._file = -1
+        self._partial = parts.folder / f"{sha256(path.encode(errors='surrogateescape')).hexdigest()[:32]}.partial"
+        self._final = parts.folder / NEW / path
+        self.identity = identity
+        self.complete = False
+        self.ranges: list[tuple[int, int]] = []
+        if identity is not None:
+            self.complete = _size(self._final) == identity.size
+            there = _size(self._partial) == identity.size and not self.complete
+            self.ranges = merged(ranges, identity.size) if there else []
+
+    def begin(self, identity: Identity) -> None:
+        """From nothing, whatever was there."""
+        self.close()
+        self._final.unlink(missing_ok=True)
+        self._partial.unlink(missing_ok=True)
+        self.identity, self.complete, self.ranges = identity, False, []
+        checksum = identity.checksum or (None, None)
+        self._parts.record("object", self._path, identity.size, identity.etag, *checksum)
+        self._open()
+        os.ftruncate(self._file, identity.size)
+
+    def forget(self) -> None:
+        """What has come is wrong."""
+        self.close()
+        self._partial.unlink()
+
+    def learn(self, checksum: Checksum) -> None:
+        """What the content must have."""
+        if self.identity is not None:
+            self.identity = self.identity._replace(checksum=checksum)
+            self._parts.record("checksum", self._path, *checksum)
+
+    def resume(self) -> None:
+        if self._file < 0 and not self.complete:
+            self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: memoryview, position: int) -> None:
+        while data:
+            written = os.pwrite(self._file, data, position)
+            data, position = data[written:], position + written
+
+    def save(self, start: int, end: int) -> None:
+        """These bytes have been written."""
+        self._parts.record("range", self._path, start, end)
+
+    def read(self, count: int, position: int) -> bytes:
+        return os.pread(self._file, count, position)
+
+    def finish(self) -> None:
+        """Under its final name: every byte is there and has been verified."""
+        self.close()
+        self._final.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.rename(self._final)
+        self.complete = True
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def merged(ranges: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """The same bytes in ascending ranges that do not touch; none outside of the file."""
+    together: list[tuple[int, int]] = []
+    for start, end in sorted(span for span in ranges if 0 <= span[0] < span[1] <= size):
+        if together and start <= together[-1][1]:
+            together[-1] = together[-1][0], max(end, together[-1][1])
+        else:
+            together.append((start, end))
+    return together
+
+
+def gaps(ranges: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """What is missing between ranges that are merged."""
+    edges = [0, *(edge for span in ranges for edge in span), size]
+    return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _write(file: int, data: bytes) -> None:
+    if os.write(file, data) != len(data):
+        raise ModelNotLoadable("DRAGOMAN_CACHE is full: enlarge it (ephemeral storage)")

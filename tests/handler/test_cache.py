@@ -1,0 +1,288 @@
+"""handler.stores.cache and handler.stores.parts: what is kept, what is dropped, what a crash may leave behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from core.errors import ModelNotLoadable, StillLoading
+from handler.progress import Progress
+from handler.stores import cache as caches
+from handler.stores import parts as journals
+from handler.stores.cache import Cache, Place
+from handler.stores.checksums import Checksum
+from handler.stores.parts import Identity, Parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from handler.stores import Folder
+
+
+class Usage(NamedTuple):
+    """Of a disk."""
+
+    total: int
+    used: int
+    free: int
+
+
+def kept(cache: Cache, name: str, size: int, used: float) -> Folder:
+    """A complete version of so many bytes, last used at a time."""
+    place = cache.place(name)
+    with place.locked(Progress(), name):
+        parts = Parts(place.parts)
+        part = parts.part("file", size, "etag")
+        part.begin(Identity(size, "etag", None))
+        part.write(memoryview(os.urandom(size)), 0)
+        part.finish()
+        parts.close()
+        folder = place.publish("content")
+    os.utime(folder.path.with_name("content.lock"), (used, used))
+    return folder
+
+
+def there(cache: Cache, *names: str) -> list[str]:
+    """Those of the names whose version is complete."""
+    return [name for name in names if cache.place(name).held("content") is not None]
+
+
+def test_the_least_recently_used_version_goes_first(tmp_path: Path) -> None:
+    """Until what is left and what comes are within the cap."""
+    cache = Cache(tmp_path / "cache", 100_000)
+    for number, name in enumerate("abc"):
+        kept(cache, name, 30_000, time.time() - 100 + number)
+    cache.make_room(cache.place("d"), "d", 40_000, 0)
+    assert there(cache, "a", "b", "c") == ["c"]
+
+
+def test_what_is_in_use_stays(tmp_path: Path) -> None:
+    """As long as its Folder lives, in whatever process: the lock is a file's."""
+    cache = Cache(tmp_path / "cache", 50_000)
+    folder = kept(cache, "a", 30_000, 0)
+    kept(cache, "b", 10_000, 1)
+    cache.make_room(cache.place("c"), "c", 45_000, 0)
+    assert folder.path.is_dir()
+    assert there(cache, "b") == []
+    del folder
+    cache.make_room(cache.place("c"), "c", 45_000, 0)
+    assert there(cache, "a") == []
+
+
+def test_a_use_makes_a_version_the_last_to_go(tmp_path: Path) -> None:
+    """Use is being held, not being fetched."""
+    cache = Cache(tmp_path / "cache", 70_000)
+    kept(cache, "a", 30_000, 0)
+    kept(cache, "b", 30_000, 1)
+    assert there(cache, "a") == ["a"]
+    cache.make_room(cache.place("c"), "c", 20_000, 0)
+    assert there(cache, "a", "b") == ["a"]
+
+
+def test_a_model_above_the_cap_is_refused(tmp_path: Path) -> None:
+    """With both numbers, and nothing is dropped for it."""
+    cache = Cache(tmp_path / "cache", 50_000)
+    kept(cache, "a", 30_000, 0)
+    with pytest.raises(ModelNotLoadable, match="'b' has 50001 bytes, DRAGOMAN_CACHE_BYTES is 50000"):
+        cache.make_room(cache.place("b"), "b", 50_001, 0)
+    assert there(cache, "a") == ["a"]
+
+
+def test_a_disk_too_small_is_made_room_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any cap; parts of other models' unfinished fetches count as well."""
+    cache = Cache(tmp_path / "cache", None)
+    kept(cache, "a", 30_000, 0)
+    place = cache.place("b")
+    with place.locked(Progress(), "b"):
+        parts = Parts(place.parts)
+        part = parts.part("file", 20_000, "etag")
+        part.begin(Identity(20_000, "etag", None))
+        part.write(memoryview(bytes(20_000)), 0)
+        part.close()
+        parts.close()
+        monkeypatch.setattr(caches.shutil, "disk_usage", lambda _: Usage(0, 0, 1000))
+        with pytest.raises(ModelNotLoadable, match="'c' has 60000 bytes, 1000 are free"):
+            cache.make_room(cache.place("c"), "c", 60_000, 0)
+        assert there(cache, "a") == []
+        assert place.parts.is_dir()  # somebody is at it
+    with pytest.raises(ModelNotLoadable):
+        cache.make_room(cache.place("c"), "c", 60_000, 0)
+    assert not place.parts.exists()
+
+
+def test_what_a_killed_process_was_deleting_is_deleted(tmp_path: Path) -> None:
+    """It had been renamed before."""
+    cache = Cache(tmp_path / "cache", 1_000)
+    place = cache.place("a")
+    trash = place.parts.with_name(f"{caches.TRASH}content")
+    trash.mkdir()
+    (trash / "file").write_bytes(b"half")
+    cache.make_room(place, "a", 10, 0)
+    assert not trash.exists()
+
+
+def test_who_waits_for_another_process_gives_up_at_the_deadline(tmp_path: Path) -> None:
+    """And says how far it is."""
+    place = Cache(tmp_path / "cache", None).place("a")
+    progress = Progress(time.monotonic() + 0.05)
+    progress.total = 7_000_000
+    with (
+        place.locked(Progress(), "a"),
+        pytest.raises(StillLoading, match="model 'a' is 0 of 7 MB loaded"),
+        place.locked(progress, "a"),
+    ):
+        raise AssertionError
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock on a name that is gone excludes nobody."""
+    flock, path = caches.fcntl.flock, tmp_path / "lock"
+    removed = []
+
+    def locked(file: int, kind: int) -> None:
+        flock(file, kind)
+        if not removed:
+            removed.append(path.unlink())
+
+    monkeypatch.setattr(caches.fcntl, "flock", locked)
+    lock = caches._lock(path, caches.fcntl.LOCK_EX)
+    assert lock is not None
+    assert os.path.samestat(os.fstat(lock), path.stat())
+    os.close(lock)
+
+
+def test_a_cache_in_a_shared_folder_must_be_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else could have made it in /tmp, and models in it."""
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    root = shared / "dragoman"
+    assert isinstance(Cache(root, None).place("a"), Place)
+    assert root.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(caches.os, "geteuid", lambda: 12345)
+    os.chown(root, 54321, -1) if os.getuid() == 0 else pytest.skip("needs root to give a folder away")
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE belongs to another user"):
+        Cache(root, None).place("a")
+
+
+def test_another_boot_is_another_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for the disk: after a crash of the machine, names may be there and contents not."""
+    cache = Cache(tmp_path / "cache", None)
+    kept(cache, "a", 10, 0)
+    monkeypatch.setattr(caches, "BOOT", tmp_path / "none")
+    caches._boot.cache_clear()
+    assert there(cache, "a") == []
+    caches._boot.cache_clear()
+
+
+ETAG = Identity(10, "etag", Checksum("crc32", "00000000"))
+
+
+def begun(folder: Path) -> None:
+    """A file of ten bytes, of which the first four are there."""
+    parts = Parts(folder)
+    part = parts.part("a/file", 10, "etag")
+    part.begin(ETAG)
+    part.write(memoryview(b"0123"), 0)
+    part.save(0, 4)
+    part.close()
+    parts.close()
+
+
+def test_parts_are_found_again(tmp_path: Path) -> None:
+    """By path, size and ETag; with the checksum."""
+    begun(tmp_path)
+    parts = Parts(tmp_path)
+    part = parts.part("a/file", 10, "etag")
+    assert part.identity == ETAG
+    assert part.ranges == [(0, 4)]
+    part.resume()
+    assert part.read(10, 0) == b"0123" + bytes(6)
+    part.close()
+    for other in (("a/file", 11, "etag"), ("a/file", 10, "other"), ("file", 10, "etag")):
+        assert parts.part(*other).identity is None
+    parts.close()
+
+
+def test_a_checksum_that_came_later_is_found_again(tmp_path: Path) -> None:
+    """S3 does not tell it with every answer."""
+    parts = Parts(tmp_path)
+    part = parts.part("file", 3, "etag")
+    part.begin(Identity(3, "etag", None))
+    part.learn(Checksum("md5", "ab"))
+    part.save(0, 3)
+    part.close()
+    parts.close()
+    again = Parts(tmp_path)
+    found = again.part("file", 3, "etag")
+    assert found.identity == Identity(3, "etag", Checksum("md5", "ab"))
+    assert found.ranges == [(0, 3)]
+    again.close()
+
+
+@pytest.mark.parametrize("cut", range(1, 90, 3))
+def test_a_journal_cut_anywhere_never_says_more_than_was_written(tmp_path: Path, cut: int) -> None:
+    """And takes further lines."""
+    begun(tmp_path)
+    journal = tmp_path / journals.JOURNAL
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-cut])
+    parts = Parts(tmp_path)
+    part = parts.part("a/file", 10, "etag")
+    assert part.ranges in ([], [(0, 4)])
+    assert part.ranges == [] or cut == 1
+    parts.record("range", "a/file", 2, 6)
+    parts.close()
+    again = Parts(tmp_path)
+    assert again.part("a/file", 10, "etag").ranges in ([], [(2, 6)], [(0, 6)])
+    again.close()
+
+
+def test_parts_whose_file_is_gone_or_of_another_length_are_none(tmp_path: Path) -> None:
+    """Whatever the journal says."""
+    begun(tmp_path)
+    [partial] = tmp_path.glob("*.partial")
+    os.truncate(partial, 9)
+    parts = Parts(tmp_path)
+    assert parts.part("a/file", 10, "etag").ranges == []
+    partial.unlink()
+    assert parts.part("a/file", 10, "etag").ranges == []
+    parts.close()
+
+
+def test_a_file_that_was_complete_stays_so(tmp_path: Path) -> None:
+    """And goes when another content is begun."""
+    begun(tmp_path)
+    parts = Parts(tmp_path)
+    part = parts.part("a/file", 10, "etag")
+    part.resume()
+    part.finish()
+    part = parts.part("a/file", 10, "etag")
+    assert part.complete
+    part.begin(Identity(3, "other", None))
+    assert not (tmp_path / "new" / "a" / "file").exists()
+    part.close()
+    assert parts.allocated() >= 0
+    parts.close()
+
+
+def test_ranges_are_merged_and_their_gaps_are_what_is_missing() -> None:
+    """In any order; nonsense and what lies outside of the file does not count."""
+    assert journals.merged([(4, 6), (0, 2), (1, 4), (8, 99), (7, 7), (-1, 3)], 10) == [(0, 6)]
+    assert journals.gaps([(0, 2), (4, 6)], 9) == [(2, 4), (6, 9)]
+    assert journals.gaps([], 3) == [(0, 3)]
+    assert journals.gaps([(0, 3)], 3) == []
+
+
+def test_a_journal_on_a_full_disk_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is cut short would say nothing, and nobody would know."""
+    parts = Parts(tmp_path)
+    monkeypatch.setattr(journals.os, "write", lambda *_: 1)
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE is full"):
+        parts.record("range", "file", 0, 1)
+    parts.close()

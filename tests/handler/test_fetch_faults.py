@@ -1,0 +1,211 @@
+"""Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
+
+The stand-in is tests/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
+real server in test_s3.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core.errors import ServingError
+from handler.progress import Progress
+from handler.settings import Settings
+from handler.stores import fetching, regions, retries, s3_http
+from handler.stores.s3 import S3Store
+from tests import fault_proxy, s3_stand_in
+from tests.fault_proxy import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEDULES = 500
+GROUPS = 10
+KINDS = ("truncate", "reset", "stall", "flip", "short", "refuse", "latency", "expired", "slow", "error", "swap")
+SIZES = (0, 1, 5_000, 70_000, 300_000)
+
+
+@pytest.fixture
+def env(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine's own configuration; a fetch of some kB is cut as one of some GB would be."""
+    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "AWS_REGION", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
+    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
+    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
+    monkeypatch.setattr(fetching, "READ", 32 * 1024)
+    monkeypatch.setattr(s3_http, "CHUNK", 16 * 1024)
+    monkeypatch.setattr(s3_http, "STALL", 0.15)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
+
+
+@pytest.fixture
+def server() -> Iterator[s3_stand_in.StandIn]:
+    """An empty bucket."""
+    with s3_stand_in.running() as store:
+        yield store
+
+
+@pytest.fixture
+def proxy(server: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+    """In front of it."""
+    with fault_proxy.running(server.url) as between:
+        yield between
+
+
+def store_at(server: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
+    """A store with a cache of its own."""
+    for name, value in server.variables(url).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(cache)})
+    return S3Store(settings._replace(cpus=1.0))
+
+
+class Schedule:
+    """What happens in one seeded run: a version of some files, faults to come, perhaps a deadline."""
+
+    def __init__(self, seed: int, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - the same each time
+        self._lock, self._over = threading.Lock(), False
+        self.server, self.proxy = server, proxy
+        self.model = f"m{seed}"
+        self.contents = {f"{number}.bin": self._content() for number in range(self.random.choice((1, 1, 2, 4)))}
+        self.all = {name: {content} for name, content in self.contents.items()}
+        self.checked = self.random.random() < 0.5  # every other time nothing but lengths and ETags tells what is right
+        for name, content in self.contents.items():
+            self._put(name, content)
+        self.faults = [self._fault() for _ in range(self.random.randint(1, 6))]
+        self.deadline = self.random.choice((None, None, self.random.uniform(0, 0.05)))
+
+    def _content(self) -> bytes:
+        return self.random.randbytes(self.random.choice(SIZES))
+
+    def _fault(self) -> Fault:
+        kinds = [kind for kind in KINDS if self.checked or kind != "flip"]
+        kind = self.random.choices(kinds, [0.2 if kind == "stall" else 1 for kind in kinds])[0]
+        after = self.random.choice((0, 1, self.random.randrange(300_000)))
+        return Fault(kind, after, self.random.uniform(0, 0.02), self._swap if kind == "swap" else None)
+
+    def _swap(self) -> None:
+        """Another content, of the same size every other time."""
+        with self._lock:
+            if not self._over:
+                self._replace()
+
+    def end(self) -> None:
+        """No request that is still on its way swaps anything any more."""
+        with self._lock:
+            self._over = True
+
+    def _replace(self) -> None:
+        name = self.random.choice(list(self.contents))
+        size = len(self.contents[name]) if self.random.random() < 0.5 else self.random.choice(SIZES)
+        self.contents[name] = content = self.random.randbytes(size)
+        self.all[name].add(content)
+        self._put(name, content)
+
+    def _put(self, name: str, content: bytes) -> None:
+        etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        self.server.put(f"p/{self.model}/1/{name}", content, etag if self.checked else f"{etag}-2")
+
+    def is_right(self, folder: Path) -> bool:
+        """Every file, as the bucket has it now."""
+        found = {path.name: path.read_bytes() for path in folder.rglob("*")}
+        return found == self.contents
+
+    def is_clean(self, cache: Path) -> bool:
+        """Whatever has its final name has been in the bucket."""
+        files = [path for path in cache.glob("*/*/*") if path.parent.name != "parts"]
+        files += cache.glob("*/parts/new/*")
+        return all(path.read_bytes() in self.all[path.name] for path in files)
+
+
+@pytest.mark.usefixtures("env")
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_never_wrong(
+    group: int,
+    server: s3_stand_in.StandIn,
+    proxy: fault_proxy.Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Five hundred in all; the seed is in the assertion."""
+    cache = tmp_path / "cache"
+    store = store_at(server, proxy.url, cache, monkeypatch)
+    for seed in range(group, SCHEDULES, GROUPS):
+        cache = tmp_path / str(seed)
+        store._cache._root = cache
+        schedule = Schedule(seed, server, proxy)
+        files = store.files(schedule.model)
+        proxy.faults = list(schedule.faults)
+        deadline = None if schedule.deadline is None else time.monotonic() + schedule.deadline
+        with suppress(ServingError):
+            store.fetch(schedule.model, "1", files, Progress(deadline))
+        assert schedule.is_clean(cache), seed
+        proxy.faults = []
+        schedule.end()
+        files = store.files(schedule.model)
+        folder = store.fetch(schedule.model, "1", files, Progress())
+        assert schedule.is_right(folder.path), seed
+        assert schedule.is_clean(cache), seed
+
+
+def run(server: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
+    """tests/handler/killed_fetches.py, whose processes do what the arguments say."""
+    script = Path(__file__).with_name("killed_fetches.py")
+    environ = {**server.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
+    done = subprocess.run(
+        [sys.executable, script, *arguments],
+        cwd=Path(__file__).parents[2],
+        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.split()
+
+
+def test_a_process_killed_at_any_moment_leaves_what_the_next_one_goes_on_with(
+    server: s3_stand_in.StandIn, tmp_path: Path
+) -> None:
+    """None lives long enough to fetch it all; together they do, and never fetch much twice."""
+    content = np.random.default_rng(1).bytes(3_000_000)
+    server.put("p/m/1/big.bin", content, etag="unverifiable-2")
+    server.put("p/m/1/small.bin", b"small")
+    server.rate = 500_000
+    results = run(server, tmp_path, "kill", "200", "0.12")
+    assert results.count("killed") >= 12, results
+    assert results[-1] == "done"
+    [folder] = [path.parent for path in tmp_path.glob("*/*/big.bin")]
+    assert (folder / "big.bin").read_bytes() == content
+    assert (folder / "small.bin").read_bytes() == b"small"
+    assert not list(tmp_path.glob("*/parts"))
+
+
+def test_processes_that_want_the_same_model_fetch_it_once(server: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """The others wait and find it."""
+    server.put("p/m/1/model.bin", np.random.default_rng(2).bytes(500_000))
+    server.rate = 4_000_000
+    assert run(server, tmp_path, "together", "4") == ["done"] * 4
+    assert sorted(map(str, server.ranges_asked)) == ["bytes=0-249999", "bytes=250000-499999"]
+
+
+def test_the_schedules_are_many_and_their_kinds_all(server: s3_stand_in.StandIn) -> None:
+    """Seeds decide alone."""
+    unused: Any = None
+    kinds = {fault.kind for seed in range(SCHEDULES) for fault in Schedule(seed, server, unused).faults}
+    assert kinds == set(KINDS)

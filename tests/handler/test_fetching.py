@@ -1,0 +1,213 @@
+"""handler.stores.fetching, regions and retries: how the work is shared, and what is checked at its end.
+
+On a stand-in (tests/s3_stand_in.py), whose checksums Swift does not have.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from core.errors import ModelNotLoadable, ModelUnavailable
+from handler.progress import Progress
+from handler.settings import Settings
+from handler.stores import File, fetching, parts, regions, retries
+from handler.stores.fetching import most_streams
+from handler.stores.regions import Work, claim
+from handler.stores.retries import Tries
+from handler.stores.s3 import S3Store
+from tests import fault_proxy, s3_stand_in
+from tests.fault_proxy import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTENT = np.random.default_rng(5).bytes(600_000)
+CRC = base64.b64encode(zlib.crc32(CONTENT).to_bytes(4)).decode()
+
+
+@pytest.fixture
+def server() -> Iterator[s3_stand_in.StandIn]:
+    """An empty bucket."""
+    with s3_stand_in.running() as store:
+        yield store
+
+
+@pytest.fixture
+def proxy(server: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+    """In front of it; listings go through."""
+    with fault_proxy.running(server.url) as between:
+        between.only = ".bin"
+        yield between
+
+
+@pytest.fixture
+def store(
+    proxy: fault_proxy.Proxy, server: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> S3Store:
+    """A fetch of some kB is cut as one of some GB would be."""
+    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
+    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
+    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
+    for name, value in server.variables(proxy.url).items():
+        monkeypatch.setenv(name, value)
+    environ = {"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path / "cache")}
+    return S3Store(Settings.from_env(environ)._replace(cpus=1.0))
+
+
+def fetched(store: S3Store, progress: Progress | None = None) -> bytes:
+    """The one file of model m."""
+    folder = store.fetch("m", "1", store.files("m"), progress or Progress())
+    return (folder.path / "model.bin").read_bytes()
+
+
+def test_a_large_object_is_asked_for_in_ranges_that_together_are_the_whole(
+    store: S3Store, server: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, each once, and nothing beside them; where nobody has to help another."""
+    monkeypatch.setattr(regions, "LEAST", len(CONTENT))
+    server.put("p/m/1/model.bin", CONTENT)
+    progress = Progress()
+    assert fetched(store, progress) == CONTENT
+    assert (progress.done, progress.total) == (len(CONTENT), len(CONTENT))
+    asked = sorted(tuple(map(int, str(each)[6:].split("-"))) for each in server.ranges_asked)
+    assert len(asked) == 8
+    assert (asked[0][0], asked[-1][1]) == (0, len(CONTENT) - 1)
+    assert all(end + 1 == start for (_, end), (start, _) in pairwise(asked))
+
+
+def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_one(
+    store: S3Store, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
+) -> None:
+    """S3 does not send it with ranges. What does not have it is fetched again, once."""
+    server.put("p/m/1/model.bin", CONTENT, etag="parts-2", x_amz_checksum_crc32=CRC)
+    proxy.faults = [Fault("flip", 10)]
+    assert fetched(store) == CONTENT
+    assert server.ranges_asked.count("HEAD") == 1
+    assert server.ranges_asked.count(None) == 1
+
+
+@pytest.mark.parametrize("size", [600_000, 5_000])
+def test_another_content_than_the_checksum_says_is_refused(
+    store: S3Store, server: s3_stand_in.StandIn, tmp_path: Path, size: int
+) -> None:
+    """After a second fetch; large or small."""
+    server.put("p/m/1/model.bin", CONTENT[:size], etag="parts-2", x_amz_checksum_crc32="AAAAAA==")
+    with pytest.raises(ModelUnavailable, match="1/model.bin of model 'm' came twice .* the store's crc32 says"):
+        fetched(store)
+    assert not list((tmp_path / "cache").rglob("model.bin"))
+
+
+@pytest.mark.parametrize("size", [600_000, 5_000])
+@pytest.mark.parametrize("conditions", [True, False])
+def test_what_was_listed_is_what_its_name_in_the_cache_stands_for(
+    store: S3Store, server: s3_stand_in.StandIn, size: int, *, conditions: bool
+) -> None:
+    """Though the object was replaced after its listing, and came back; some stores ignore If-Match."""
+    old, new = CONTENT[:size], CONTENT[::-1][:size]
+    server.conditions = conditions
+    server.put("p/m/1/model.bin", old, etag="old-2")
+    listed = store.files("m")
+    server.put("p/m/1/model.bin", new, etag="new-2")
+    folder = store.fetch("m", "1", listed, Progress())
+    assert (folder.path / "model.bin").read_bytes() == new
+    server.put("p/m/1/model.bin", old, etag="old-2")
+    folder = store.fetch("m", "1", listed, Progress())
+    assert (folder.path / "model.bin").read_bytes() == old
+
+
+def test_an_etag_of_kms_is_no_md5(store: S3Store, server: s3_stand_in.StandIn) -> None:
+    """Though it looks like one."""
+    kms = {"x_amz_server_side_encryption": "aws:kms"}
+    server.put("p/m/1/model.bin", b"content", etag="0" * 32, **kms)
+    assert fetched(store) == b"content"
+
+
+def test_streams_that_are_told_to_slow_down_leave_the_work_to_the_others(
+    store: S3Store, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
+) -> None:
+    """The last one stays."""
+    server.put("p/m/1/model.bin", CONTENT)
+    proxy.faults = [Fault("slow")] * 10
+    assert fetched(store) == CONTENT
+    assert not proxy.faults
+
+
+def test_many_files_are_fetched_side_by_side(store: S3Store, server: s3_stand_in.StandIn) -> None:
+    """Empty ones without a request."""
+    contents = {f"{number}/file": CONTENT[: number * 20_000] for number in range(10)}
+    for name, content in contents.items():
+        server.put(f"p/m/1/{name}", content)
+    folder = store.fetch("m", "1", store.files("m"), Progress()).path
+    assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("file")} == contents
+
+
+def test_a_disk_that_fills_up_is_said_so(
+    store: S3Store, server: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the setting's name and the system's reason; the next call goes on."""
+    server.put("p/m/1/model.bin", CONTENT)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written: No space left on device"):
+            fetched(store)
+    assert fetched(store) == CONTENT
+
+
+def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, server: s3_stand_in.StandIn) -> None:
+    """Unless it is there already."""
+    server.put("p/m/1/model.bin", CONTENT)
+    with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 1 MB loaded"):
+        fetched(store, Progress(0.0))
+    assert fetched(store) == CONTENT
+    assert fetched(store, Progress(0.0)) == CONTENT
+    with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 0 MB loaded"):
+        store.fetch("m", "1", [File("1/other")], Progress(0.0))
+
+
+def test_the_slowest_region_is_shared_when_others_are_done() -> None:
+    """Its second half goes to whoever is free; less than two requests' worth does not."""
+    work = Work(100 * regions.LEAST)
+    work.resume([(0, work.size)], 2)
+    first, second = claim([work]), claim([work])
+    assert first is not None
+    assert second is not None
+    second.region.start = second.region.end
+    assert work.release(second.region)
+    assert not work.release(second.region)
+    third = claim([work])
+    assert third is not None
+    assert third.region.end == 50 * regions.LEAST
+    assert third.region.start == first.region.end == 25 * regions.LEAST
+    first.region.start = first.region.end - 1
+    third.region.start = third.region.end - regions.LEAST
+    assert claim([work]) is None
+
+
+def test_what_is_missing_is_cut_into_equal_shares() -> None:
+    """None across a gap."""
+    assert [(region.start, region.end) for region in regions.cut([(0, 5), (7, 8)], 3)] == [(0, 3), (3, 5), (7, 8)]
+
+
+def test_pauses_double_with_jitter_and_end() -> None:
+    """What brings something begins anew."""
+    tries = Tries(4)
+    for most in (0.1, 0.2, 0.4):
+        pause = tries.pause()
+        assert pause is not None
+        assert 0 <= pause <= most
+    assert tries.pause() is None
+    assert tries.pause(moved=True) is not None
+
+
+@pytest.mark.parametrize(("cpus", "streams"), [(0.3, 8), (1, 8), (2, 16), (64, 32)])
+def test_streams_grow_with_the_platforms_cpus(cpus: float, streams: int) -> None:
+    """Eight for each, and no more than a store likes."""
+    assert most_streams(cpus) == streams
