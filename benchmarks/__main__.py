@@ -20,6 +20,12 @@ def fetch(*, quick: bool, full: bool = False) -> list[Row]:
     return measured.main(quick=quick, full=full)
 
 
+def strategies(*, quick: bool) -> list[Row]:
+    from benchmarks import strategies as measured  # noqa: PLC0415 - the same
+
+    return measured.main(quick=quick)
+
+
 SUITES: dict[str, Callable[..., list[Row]]] = {
     "tensors": json_tensors.main,
     "v1": v1.main,
@@ -29,6 +35,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "connect": connect.main,
     "fetch": fetch,
     "cold-start": cold_start,
+    "strategies": strategies,
 }
 
 

@@ -5,6 +5,7 @@ Requests that no protocol knows go to the site, which is imported then and not b
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -15,6 +16,7 @@ from core.errors import ModelFailed, ServingError
 from core.wire import (
     Call,
     Dialect,
+    Header,
     HttpRequest,
     HttpResponse,
     HttpStream,
@@ -26,10 +28,13 @@ from core.wire import (
 )
 from handler import bodies, streams
 from handler.bodies import Receive
-from handler.jobs import AnyJob, Job, Sent
+from handler.flights import Pending
+from handler.jobs import AnyJob, Job, Sent, waited_here
 from handler.refusals import Scope, is_rpc, path_of
-from handler.registry import Pending, Registry
+from handler.registry import Registry
 from handler.settings import Settings
+from handler.timing import RESTORED, Clock, Timing
+from handler.waiting import landed, until
 from handler.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -58,6 +63,7 @@ class App:
         self.inline = inline
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self._site: Any = None
+        self.clock = Clock(on=settings.server_timing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -91,15 +97,16 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = path_of(scope)
-        dialect, router = next(((d, r) for d, r in self._routers if d.owns(path)), (None, self._routers[0][1]))
-        if dialect is None and await self._custom(path):
-            dialect = self._routers[0][0]
-        if dialect is not None:
-            response = await self._protocol(dialect, router, path, scope, receive)
+        protocol = next((pair for pair in self._routers if pair[0].owns(path)), None)
+        if protocol is None and await self._custom(path):
+            protocol = self._routers[0]
+        if protocol is not None:
+            timing = Timing()
+            response = await self._protocol(protocol, path, scope, receive, timing)
             if isinstance(response, HttpStream):
-                await self._send_stream(response, receive, send)
+                await self._send_stream(response, receive, send, self._headers(timing))
             elif response is not None:
-                await _send(response, scope, send)
+                await _send(response, scope, send, self._headers(timing))
         else:
             await self._elsewhere(path, scope, receive, send)
 
@@ -108,7 +115,7 @@ class App:
         if is_rpc(path):
             from handler import connect  # noqa: PLC0415 - protobuf, and nothing for who does without it
 
-            await connect.serve(self, scope, receive, send)
+            await connect.serve(self, scope, receive, self._timing(send))
             return
         root = _root(scope) if path == "/" else None
         if root is not None:
@@ -134,9 +141,10 @@ class App:
         raise AssertionError(path)
 
     async def _protocol(
-        self, dialect: Dialect, router: Router, path: str, scope: Scope, receive: Receive
+        self, protocol: tuple[Dialect, Router], path: str, scope: Scope, receive: Receive, timing: Timing
     ) -> HttpResponse | HttpStream | None:
         """The answer, None if the client has gone."""
+        dialect, router = protocol
         try:
             headers = dict(scope["headers"])
             body = await bodies.gather(headers, receive, self._options.max_body_bytes)
@@ -145,8 +153,9 @@ class App:
             route, values = await self._find(router, scope["method"], path)
             query = scope.get("query_string", b"")
             request = HttpRequest(scope["method"], path, headers, body, self._options, query)
-            job = Job(self.registry, route, Call(request, values), self.compress_from)
-            return await self.answer(job, route.waits)
+            timing.came = time.perf_counter_ns()
+            job = Job(self.registry, route, Call(request, values), self.compress_from, timing)
+            return await self.answer(job, route.waits, timing)
         except ServingError as error:
             return dialect.refuse(error, scope["method"], path)
         except Exception:
@@ -174,25 +183,62 @@ class App:
             return self.registry.custom(path)
         return await asyncio.get_running_loop().run_in_executor(self._aside, self.registry.custom, path)
 
-    async def answer(self, job: AnyJob[Sent], waits: Waits) -> Sent:
-        """What the job makes of its request, in a thread that suits what it may wait for. Raises ServingError."""
+    async def answer(
+        self,
+        job: AnyJob[Sent],
+        waits: Waits,
+        timing: Timing | None = None,
+        left: Callable[[], float | None] = lambda: None,
+    ) -> Sent:
+        """What the job makes of its request, in a thread that suits what it may wait for. Raises ServingError.
+
+        `timing`: gets what it waited for its model. `left`: seconds that whoever asked still waits, None: no limit.
+        """
+        limit: float | None = None
         while True:
             try:
                 if self._workers is None or waits is Waits.NOTHING or (waits is Waits.MODEL and job.is_quick()):
                     return job.run()
                 return await self._run(job, waits, self._workers)
             except Pending as pending:
-                # Nobody occupies a thread while a model is being loaded, and nobody who goes takes the load along.
-                result = await asyncio.shield(asyncio.wrap_future(pending.future))
+                limit = limit or until(self.settings.patience, left())
+                result = await landed(pending.flight, timing or Timing(), limit)
                 if pending.final:
                     return job.phrase(result)
+
+    def timed(self, timing: Timing) -> bytes:
+        """Where the time of a request went, as the header says it; empty where that is switched off."""
+        waited_here(self.registry, timing)
+        return self.clock.text(timing)
+
+    def _headers(self, timing: Timing) -> tuple[Header, ...]:
+        text = self.timed(timing)
+        return ((b"server-timing", text),) if text else ()
+
+    def _timing(self, send: Send) -> Send:
+        """For edges of which no more than the whole time is known."""
+        timing = Timing()
+
+        async def timed(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers(timing)]
+            await send(message)
+
+        return timed
+
+    def restored(self) -> None:
+        """A snapshot of this process goes on, elsewhere and later."""
+        self.clock.start = RESTORED
+        self.registry.restored()
 
     def each(self, items: Iterable[T]) -> AsyncGenerator[T]:
         """The items of a stream, as its model makes them and the client takes them. To be closed."""
         return streams.each(items, self._workers)
 
-    async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": stream.status, "headers": [*stream.headers]})
+    async def _send_stream(
+        self, stream: HttpStream, receive: Receive, send: Send, more: tuple[Header, ...] = ()
+    ) -> None:
+        await send({"type": "http.response.start", "status": stream.status, "headers": [*stream.headers, *more]})
         gone = asyncio.create_task(bodies.disconnected(receive))
         try:
             async with aclosing(self.each(stream.chunks)) as chunks:
@@ -218,8 +264,8 @@ def _root(scope: Scope) -> HttpResponse | None:
     return next((dialect.root for dialect in DIALECTS if dialect.root), None)
 
 
-async def _send(response: HttpResponse, scope: Scope, send: Send) -> None:
-    headers = [*response.headers, (b"content-length", b"%d" % response.length)]
+async def _send(response: HttpResponse, scope: Scope, send: Send, more: tuple[Header, ...] = ()) -> None:
+    headers = [*response.headers, (b"content-length", b"%d" % response.length), *more]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     parts = response.parts
     body = b"" if scope["method"] == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)

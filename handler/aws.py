@@ -8,6 +8,10 @@ import gc
 
 gc.disable()  # what importing makes lives as long as the instance: looking for garbage among it takes 6 ms of INIT
 
+import time
+
+BEGAN = time.monotonic()  # of which the init phase's seconds are counted
+
 import asyncio
 import base64
 import json
@@ -26,10 +30,13 @@ from handler.app import App, Send
 from handler.bodies import Receive
 from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from handler.memory import keep_large_blocks
+from handler.patience import INIT_SECONDS, Patience, of_invocation
 from handler.refusals import Scope, refuse
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
+EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
+"""Types of initialisation that no request waits for: up to 15 minutes, to be loaded and warm when one comes."""
 LARGEST_RESPONSE: Final = 6_291_556
 """Bytes of the JSON document that a function may answer. One more, and the runtime ends this instance."""
 WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
@@ -64,8 +71,8 @@ class Misconfigured:
 class Function:
     """One instance of the function. `app` is None when the settings are wrong."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        """`settings`: those of the environment if there are none."""
+    def __init__(self, settings: Settings | None = None, began: float | None = None) -> None:
+        """`settings`: the environment's if there are none. `began`: when the init phase did, on time.monotonic."""
         keep_large_blocks()
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
@@ -77,13 +84,25 @@ class Function:
             logging.getLogger().setLevel(settings.log_level)
             self._base_path = settings.base_path
             self.app = App(settings, inline=True)
-            self.app.start()
+            self._initialise(self.app, time.monotonic() if began is None else began)
             self._asgi: Any = self.app
         except InvalidSettings as error:
             log.error("%s", error)  # noqa: TRY400 - the message is all there is to know
             self._base_path = ""
             self._asgi = Misconfigured(str(error))
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT)
+
+    def _initialise(self, app: App, began: float) -> None:
+        """Load what the settings name, as this type of initialisation leaves time for it."""
+        how = app.settings.initialization
+        if how == "on-demand":  # the init phase is short, and a request waits for its end
+            app.registry.patience = Patience.of(began + INIT_SECONDS - time.monotonic(), init=True)
+        app.start()
+        app.registry.patience = None
+        if how in EARLY:
+            from handler import snapshots  # noqa: PLC0415 - what most instances have no use for
+
+            snapshots.watch(app) if how == "snap-start" else snapshots.warm(app)
 
     def close(self) -> None:
         """End what an instance keeps for its whole life."""
@@ -98,6 +117,8 @@ class Function:
     def __call__(self, event: Any, context: Any) -> Any:
         """Raises UnsupportedEvent."""
         kind = kind_of(event)
+        if self.app is not None:
+            self.app.registry.patience = of_invocation(event, context, self.app.settings.patience)
         if kind is Kind.HTTP:
             return self._http(event, context)
         if kind is Kind.DIRECT:
@@ -187,6 +208,6 @@ def _document_size(body: str) -> int:
     return len(json.dumps(body, ensure_ascii=False).encode()) + ENVELOPE
 
 
-lambda_handler = Function()
+lambda_handler = Function(began=BEGAN)
 gc.freeze()
 gc.enable()

@@ -105,6 +105,10 @@ class Catalog:
             self._custom, self._custom_until = paths, now + CUSTOM_SECONDS
         return self._custom.get(path, {})
 
+    def forget_paths(self) -> None:
+        """Their time was measured on a clock that may be another now."""
+        self._custom_until = float("-inf")
+
     def _http_of(self, name: str) -> CustomPath | None:
         try:
             return self.entry(name).said.http

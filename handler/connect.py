@@ -24,6 +24,7 @@ from handler.jobs import AnyJob, Sent
 from handler.registry import Registry
 from handler.rpc_jobs import RpcJob
 from handler.settings import Settings
+from handler.timing import Timing
 
 log = logging.getLogger(__name__)
 METHODS: Final = {method.path: method for method in RPCS}
@@ -42,7 +43,9 @@ class Application(Protocol):
     inline: bool
     compress_from: int
 
-    async def answer(self, job: AnyJob[Sent], waits: Waits) -> Sent: ...
+    async def answer(
+        self, job: AnyJob[Sent], waits: Waits, timing: Timing | None, left: Callable[[], float | None]
+    ) -> Sent: ...
 
     def each(self, items: Iterable[T]) -> AsyncGenerator[T]: ...
 
@@ -105,7 +108,7 @@ class _Call:
 
     async def _only(self, body: Part) -> HttpResponse:
         job = self._job(only(self._frames(body)))
-        answer: HttpResponse = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+        answer: HttpResponse = await self._guarded(self._answer(job), job)
         return answer
 
     async def stream(self, body: Part, receive: Receive, send: Send) -> None:
@@ -150,7 +153,7 @@ class _Call:
 
     async def _each(self, frame: Frame, tell: Tell) -> None:
         job = self._job(frame)
-        answers = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+        answers = await self._guarded(self._answer(job), job)
         async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
             while (part := await self._guarded(anext(each, None), job)) is not None:
                 await tell(part)
@@ -159,7 +162,7 @@ class _Call:
         told = None
         while True:
             job = self._job(frame)
-            part = await self._guarded(self._app.answer(job, self._question.method.rpc.waits), job)
+            part = await self._guarded(self._answer(job), job)
             if part != told:
                 await tell(part)
             if self._lambda:
@@ -180,6 +183,13 @@ class _Call:
         if instead is None:
             raise failure
         return instead
+
+    def _answer(self, job: "_Job") -> Awaitable[Any]:
+        return self._app.answer(job, self._question.method.rpc.waits, None, self._left)
+
+    def _left(self) -> float | None:
+        """Seconds until the client's deadline."""
+        return None if self._when is None else self._when - asyncio.get_running_loop().time()
 
     def _frames(self, body: Part) -> Iterator[Frame]:
         return self._question.frames(body, self._app.settings.max_body_bytes)

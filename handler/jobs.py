@@ -10,6 +10,7 @@ from core.errors import ServingError
 from core.operations import Deferred, Explain, Infer, InferResult, ModelRef, Stream
 from core.wire import AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream, Route
 from handler.registry import Registry
+from handler.timing import Timing
 
 QUICKLY_READ: Final = 64 * 1024
 """Bytes of a body up to which it may be read before it is known which thread its model runs in."""
@@ -30,15 +31,17 @@ class AnyJob(Protocol[Sent_co]):
 class Job:
     """One request over HTTP, run in one thread from decoding to encoding; run again if it had to wait for a model."""
 
-    __slots__ = ("_call", "_compress_from", "_decoded", "_registry", "_route", "_started")
+    __slots__ = ("_call", "_compress_from", "_decoded", "_registry", "_route", "_timing")
 
-    def __init__(self, registry: Registry, route: Route, call: Call, compress_from: int) -> None:
+    def __init__(
+        self, registry: Registry, route: Route, call: Call, compress_from: int, timing: Timing | None = None
+    ) -> None:
         self._compress_from = compress_from
         self._registry = registry
         self._route = route
         self._call = call
         self._decoded: tuple[Any, AnyReply] | None = None
-        self._started = time.perf_counter_ns()
+        self._timing = timing or Timing()
 
     def is_quick(self) -> bool:
         """Whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of its time."""
@@ -58,15 +61,16 @@ class Job:
 
     def run(self) -> HttpResponse | HttpStream:
         """Raises ServingError, Pending."""
-        begun = time.perf_counter_ns()
+        self._timing.begun = time.perf_counter_ns()
         operation = self._read()
         if isinstance(operation, Deferred):
             self._decoded = settled(operation, self._registry)
             operation, _ = self._decoded
+            waited_here(self._registry, self._timing)
         if isinstance(operation, Infer):
-            return self._infer(operation, begun)
+            return self._infer(operation)
         if isinstance(operation, Stream):
-            return self._stream(operation, begun)
+            return self._stream(operation)
         if isinstance(operation, Explain):
             result = execute(operation, self._registry)
             return compressed(self.phrase(result), self._call.request, self._compress_from)
@@ -78,12 +82,12 @@ class Job:
             raise AssertionError
         return self._decoded[1](result)
 
-    def _stream(self, operation: Stream, begun: int) -> HttpStream:
-        results = counted_each(self._registry, operation, len(self._call.request.body), (self._started, begun))
+    def _stream(self, operation: Stream) -> HttpStream:
+        results = counted_each(self._registry, operation, len(self._call.request.body), self._timing)
         stream: HttpStream = self.phrase(results)
         return stream._replace(chunks=tuple(stream.chunks)) if isinstance(results, tuple) else stream
 
-    def _infer(self, operation: Infer, begun: int) -> HttpResponse:
+    def _infer(self, operation: Infer) -> HttpResponse:
         request = self._call.request
 
         def sent(result: Any) -> HttpResponse:
@@ -91,48 +95,59 @@ class Job:
             # and decodes it here alone.
             return compressed(self.phrase(result), request, self._compress_from)
 
-        return counted(self._registry, operation, sent, len(request.body), (self._started, begun))
+        return counted(self._registry, operation, sent, len(request.body), self._timing)
 
 
-def counted(
-    registry: Registry, operation: Infer, sent: Callable[[Any], Sent], size: int, times: tuple[int, int]
-) -> Sent:
-    """An inference and its answer, in the model's statistics.
+def waited_here(registry: Registry, timing: Timing) -> int:
+    """Nanoseconds of a load on the spot, which count as waiting for the model and as nothing else."""
+    flight = registry.flown
+    if flight is None:
+        return 0
+    registry.flown = None
+    timing.wait(flight.ns, flight)
+    timing.begun += flight.ns
+    return flight.ns
 
-    `size`: of the request's body. `times`: when it came, and when it left the queue, on time.perf_counter_ns.
-    """
+
+def counted(registry: Registry, operation: Infer, sent: Callable[[Any], Sent], size: int, timing: Timing) -> Sent:
+    """An inference and its answer, in the model's statistics and in `timing`. `size`: of the request's body."""
     decoded = time.perf_counter_ns()
-    came, begun = times
-    queued = begun - came
     try:
         result = execute(operation, registry)
         inferred = time.perf_counter_ns()
         answer = sent(result)
     except ServingError:
-        registry.record(operation.ref, (queued, time.perf_counter_ns() - begun), size, success=False)
+        waited_here(registry, timing)
+        begun = timing.begun
+        registry.record(operation.ref, (begun - timing.came, time.perf_counter_ns() - begun), size, success=False)
         raise
-    durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
+    decoded += waited_here(registry, timing)
+    begun = timing.begun
+    durations = (begun - timing.came, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
     registry.record(operation.ref, durations, size, success=True)
+    timing.durations = durations
     return answer
 
 
-def counted_each(registry: Registry, operation: Stream, size: int, times: tuple[int, int]) -> Iterable[InferResult]:
+def counted_each(registry: Registry, operation: Stream, size: int, timing: Timing) -> Iterable[InferResult]:
     """The answers of a stream, which together are one inference in the model's statistics: a tuple, or a generator.
 
     What a client leaves before its end is not counted. The arguments are those of `counted`.
     """
     decoded = time.perf_counter_ns()
-    came, begun = times
     ref = operation.infer.ref
 
     def record(infer: int, *, success: bool) -> None:
-        registry.record(ref, (begun - came, decoded - begun, infer, 0), size, success=success)
+        begun = timing.begun
+        registry.record(ref, (begun - timing.came, decoded - begun, infer, 0), size, success=success)
 
     try:
         results = execute(operation, registry)
     except ServingError:
+        decoded += waited_here(registry, timing)
         record(time.perf_counter_ns() - decoded, success=False)
         raise
+    decoded += waited_here(registry, timing)
     spent = time.perf_counter_ns() - decoded
     if not isinstance(results, tuple):
         return _timed(results, spent, record)

@@ -8,7 +8,7 @@ instance has one request at a time) it loads on the spot.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from typing import Any
 
 from core import operations as ops
@@ -16,6 +16,8 @@ from core.errors import ModelNotFound, NotSupported, ServingError, UnknownLabel,
 from core.operations import ModelRef, State
 from core.ports import Model
 from handler.catalog import Catalog
+from handler.flights import Flight, Pending
+from handler.patience import Patience
 from handler.repository import Repository
 from handler.settings import Settings
 from handler.slots import Slot
@@ -24,17 +26,15 @@ from handler.stores import open_store
 log = logging.getLogger(__name__)
 
 
-class Pending(Exception):
-    """The answer waits for `future`. `final`: its result is the operation's; else the operation is tried again."""
-
-    def __init__(self, future: "Future[Any]", *, final: bool) -> None:
-        super().__init__()
-        self.future = future
-        self.final = final
-
-
 class Registry:
-    """Implements core.ports.Models."""
+    """Implements core.ports.Models.
+
+    `patience`: until when loads on the spot may go on, for who has one request at a time to set before each. `flown`:
+    the last such load, for who measures a request to take away.
+    """
+
+    patience: Patience | None = None
+    flown: Flight | None = None
 
     def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self._settings = settings
@@ -43,7 +43,7 @@ class Registry:
         self._executor = executor
         self._lock = threading.Lock()
         self._ready: dict[ModelRef, Slot] = {}
-        self._flights: dict[Any, Future[Any]] = {}
+        self._flights: dict[Any, Flight] = {}
         self._online = True
         self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
 
@@ -173,11 +173,11 @@ class Registry:
         """The loaded model. Raises Pending while it is being loaded elsewhere, ServingError if it cannot be."""
         slot = self._ready.get(ref)
         model = None if slot is None else slot.model  # another thread may just be unloading it
-        return model or self._now_or_later(ref, lambda: self._obtain(ref), final=False)
+        return model or self._now_or_later(ref, ref.name, lambda flight: self._obtain(ref, flight), final=False)
 
     def load(self, name: str) -> None:
         """Look at the repository again and load what it says, whether or not an earlier load failed or succeeded."""
-        self._now_or_later(("load", name), lambda: self._reload(name), final=True)
+        self._now_or_later(("load", name), name, lambda flight: self._reload(name, flight), final=True)
 
     def unload(self, name: str) -> None:
         for slot in self._catalog.entry(name).versions.values():
@@ -192,39 +192,70 @@ class Registry:
             log.warning("preload: %s", error.message)
             return
         for name in names:
+            if self.patience is not None and self.patience.left < 0:
+                log.info("preload of %s is left to the first request for it", name)
+                continue
             try:
                 self.get(ModelRef(name))
             except Pending:
                 pass
             except ServingError as error:
                 log.warning("preload of %s: %s", name, error.message)
+        self.flown = None
+
+    def disconnect(self) -> None:
+        """Drop what a copy of this process's memory could not use: connections, and what they were opened with."""
+        self._repository.disconnect()
+
+    def restored(self) -> None:
+        """Elsewhere and later than it was loaded: look whether what is here is still the newest that there is."""
+        for slot in self._catalog.known():
+            slot.forgive()
+        self._catalog.forget_paths()
+        for name in sorted(self._loaded_names()):
+            try:
+                self._renew(name)
+            except ServingError as error:
+                log.warning("after a restore: %s; what is loaded serves on", error.message)
+        self.flown = None
+
+    def _renew(self, name: str) -> None:
+        known = {slot.version: slot.model for slot in self._catalog.entries[name].versions.values()}
+        newest = self._catalog.look(name, None).newest
+        if known.get(newest.version) is None:
+            newest.fill(self._repository, self._settings, self.patience)
+            self._publish(name)
 
     def _wanted(self) -> tuple[str, ...]:
         if self._preloaded is None:
             self._preloaded = tuple(self._repository.models())
         return self._preloaded
 
-    def _now_or_later(self, key: Any, work: Callable[[], Any], *, final: bool) -> Any:
+    def _now_or_later(self, key: Any, name: str, work: Callable[[Flight], Any], *, final: bool) -> Any:
         if self._executor is None:
-            return work()
+            self.flown = Flight(name)
+            return self.flown.here(work)
         with self._lock:
-            future = self._flights.get(key)
-            if future is None:
-                future = self._flights[key] = self._executor.submit(work)
-                future.add_done_callback(lambda _: self._flights.pop(key, None))
-        raise Pending(future, final=final)
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = Flight(name)
+                flight.future = self._executor.submit(flight.here, work)
+                self._flights[key] = flight
+                flight.future.add_done_callback(lambda _: self._flights.pop(key, None))
+        raise Pending(flight, final=final)
 
-    def _obtain(self, ref: ModelRef) -> Model:
-        slot = self._catalog.slot(ref)
-        model = slot.obtain(self._repository, self._settings)
+    def _obtain(self, ref: ModelRef, flight: Flight) -> Model:
+        slot = flight.slot = self._catalog.slot(ref)
+        model = slot.obtain(self._repository, self._settings, self.patience)
         self._publish(slot.name)
         with self._lock:
             self._ready[ref] = slot  # under the client's own way of naming it, too
         return model
 
-    def _reload(self, name: str) -> None:
+    def _reload(self, name: str, flight: Flight) -> None:
         for slot in self._catalog.look(name, None).versions.values():
-            slot.fill(self._repository, self._settings)
+            flight.slot = slot
+            slot.fill(self._repository, self._settings, self.patience)
         self._publish(name)
 
     def _publish(self, name: str) -> None:

@@ -92,6 +92,10 @@ class Repository:
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
         return self._store.fetch(listing.name, version.folder, version.files, progress)
 
+    def disconnect(self) -> None:
+        """End what the store keeps open to the world; it is opened again when it is needed."""
+        getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
+
     def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
         path = prefix + model_settings.FILE
         return self._store.read(name, path) if any(file.path == path for file in files) else None

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 Context = aio.ServicerContext[bytes, bytes]
 SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection_rpc.SERVICES[0])
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
+SERVER_TIMING: Final = "server-timing"
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
 WATCH_SECONDS: Final = 5.0
@@ -118,7 +119,11 @@ class RpcServer:
 
     async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
         """Bytes, or what gives many."""
-        return await self._guarded(self._app.answer(job, method.rpc.waits), job, method, context)
+        waited = self._app.answer(job, method.rpc.waits, job.timing, context.time_remaining)
+        answer = await self._guarded(waited, job, method, context)
+        if timing := self._app.timed(job.timing):
+            context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
+        return answer
 
     async def _guarded(self, work: Awaitable[Any], job: RpcJob, method: RpcMethod, context: Context) -> Any:
         """What the work gives, or what the method answers in place of its error."""

@@ -9,8 +9,9 @@ from core.errors import ServingError
 from core.operations import Deferred, Infer, Operation, Stream
 from core.rpc import Form, RpcMethod
 from handler.jobs import QUICKLY_READ as QUICKLY_READ_JSON
-from handler.jobs import counted, counted_each
+from handler.jobs import counted, counted_each, waited_here
 from handler.registry import Registry
+from handler.timing import Timing
 
 Decoded = tuple[Operation, Callable[[Any], Any]]
 MANY: Final = (Form.STREAM, Form.EXCHANGE)
@@ -21,7 +22,7 @@ QUICKLY_READ: Final = 1024 * 1024
 class RpcJob:
     """As handler.jobs.Job, of a message instead of an HTTP request. `json`: in proto3's JSON, and so its answer."""
 
-    __slots__ = ("_body", "_decoded", "_json", "_method", "_registry", "_request", "_started")
+    __slots__ = ("_body", "_decoded", "_json", "_method", "_registry", "_request", "timing")
 
     def __init__(self, registry: Registry, method: RpcMethod, body: bytes, *, json: bool = False) -> None:
         self._registry = registry
@@ -30,7 +31,7 @@ class RpcJob:
         self._json = json
         self._request: Any = None
         self._decoded: Decoded | None = None
-        self._started = time.perf_counter_ns()
+        self.timing = Timing()
 
     def is_quick(self) -> bool:
         size = len(self._body)
@@ -44,16 +45,16 @@ class RpcJob:
 
     def run(self) -> bytes | Iterable[bytes]:
         """The answer; of methods with many, a tuple of them or a generator. Raises ServingError, Pending."""
-        begun = time.perf_counter_ns()
+        self.timing.begun = time.perf_counter_ns()
         operation = self._decode()
         if isinstance(operation, Deferred):
             self._decoded = settled(operation, self._registry)
             operation, _ = self._decoded
-        times = (self._started, begun)
+            waited_here(self._registry, self.timing)
         if isinstance(operation, Infer):
-            return counted(self._registry, operation, self.phrase, len(self._body), times)
+            return counted(self._registry, operation, self.phrase, len(self._body), self.timing)
         if isinstance(operation, Stream):
-            return self.phrase(counted_each(self._registry, operation, len(self._body), times))
+            return self.phrase(counted_each(self._registry, operation, len(self._body), self.timing))
         return self.phrase(execute(operation, self._registry))
 
     def phrase(self, result: Any) -> bytes | Iterable[bytes]:

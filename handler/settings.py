@@ -34,6 +34,16 @@ def _positive(value: str) -> int:
     return int(value)
 
 
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ValueError("seconds above 0")
+    return seconds
+
+
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in choices:
@@ -70,11 +80,13 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities stand in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
     Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "whose answers `/v1` gives where KServe's and TensorFlow Serving's differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
     Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", _one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
+    Setting("DRAGOMAN_PATIENCE", "patience", _seconds, "", "seconds that a request waits for its model to be loaded before it is answered 503 with how far the load is, which goes on; default: what the function's timeout and API Gateway's 29 s leave on Lambda, without end on a server"),
     Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
     Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
     Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", _positive, "", "most bytes of downloads to keep, those least recently used go first; default: what the disk has room for"),
     Setting("DRAGOMAN_NAME", "name", _text, "dragoman", "the server's name in its metadata"),
+    Setting("DRAGOMAN_SERVER_TIMING", "server_timing", _flag, "true", "`false`: no `Server-Timing` header in answers"),
     Setting("DRAGOMAN_SITE", "site", _flag, "true", "`false`: no status page, no /docs"),
     Setting("DRAGOMAN_BASE_PATH", "base_path", _base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
     Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", _one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
@@ -84,7 +96,10 @@ SETTINGS: Final = (
 
 
 class Settings(NamedTuple):
-    """See SETTINGS for what each means. `cpus`: what the platform gives this process; not a whole number on Lambda."""
+    """See SETTINGS for what each means. `cpus`: what the platform gives this process; not a whole number on Lambda.
+
+    `initialization`: how Lambda starts it, "on-demand", "provisioned-concurrency" or "snap-start"; empty elsewhere.
+    """
 
     repository: str
     preload: tuple[str, ...]
@@ -94,11 +109,13 @@ class Settings(NamedTuple):
     non_finite: str
     v1_dialect: str
     grps_health_control: str
+    patience: float | None
     threads: int
     queue: int
     cache: Path
     cache_bytes: int | None
     name: str
+    server_timing: bool
     site: bool
     base_path: str
     s3_addressing: str
@@ -106,6 +123,7 @@ class Settings(NamedTuple):
     log_level: str
     cpus: float
     platform: str
+    initialization: str
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
@@ -120,9 +138,11 @@ class Settings(NamedTuple):
         values["threads"] = values["threads"] or max(1, round(cpus))
         values["cache_bytes"] = values["cache_bytes"] or None
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
+        values["patience"] = values["patience"] or None
         platform = _platform(environ)
         values["grps_health_control"] = values["grps_health_control"] or ("off" if platform == "lambda" else "instance")
-        return cls(**values, cpus=cpus, platform=platform)
+        initialization = environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if platform == "lambda" else ""
+        return cls(**values, cpus=cpus, platform=platform, initialization=initialization)
 
 
 def _value(setting: Setting, environ: Mapping[str, str]) -> Any:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from core.errors import ModelFailed, ServingError
+from core.errors import ModelFailed, ServingError, StillLoading
 from core.operations import IndexEntry, State, Statistics
 from core.ports import Model
 from handler import backends
+from handler.attempts import attempt
 from handler.backends import Source
 from handler.model_settings import ModelSettings
-from handler.progress import Progress
+from handler.patience import Patience
+from handler.phases import Phases
 from handler.repository import Listing, Repository, Version
 from handler.settings import Settings
 from handler.stores import Folder
@@ -43,6 +45,7 @@ class Slot:
     reason: str = NOT_YET
     model: Model | None = None
     load_seconds: float = 0.0
+    phases: Phases | None = None
     _folder: Folder | None = None
     _failure: ServingError | None = None
     _failures: int = 0
@@ -69,7 +72,7 @@ class Slot:
             self.reason is NOT_YET,
         )
 
-    def obtain(self, repository: Repository, settings: Settings) -> Model:
+    def obtain(self, repository: Repository, settings: Settings, patience: Patience | None) -> Model:
         """The model, loaded if it was not; a recent failure is raised again instead of being tried again."""
         with self._lock:
             if self.model is not None:
@@ -77,12 +80,12 @@ class Slot:
             wait = self._retry_at - time.monotonic()
             if self._failure is not None and wait > 0:
                 raise type(self._failure)(self._failure.message, retry_after=wait)
-            return self._load(repository, settings)
+            return self._load(repository, settings, patience)
 
-    def fill(self, repository: Repository, settings: Settings) -> None:
+    def fill(self, repository: Repository, settings: Settings, patience: Patience | None) -> None:
         """Load anew, whatever was; what was loaded before serves until the new model is there."""
         with self._lock:
-            self._load(repository, settings)
+            self._load(repository, settings, patience)
 
     def empty(self) -> None:
         with self._lock:
@@ -95,12 +98,21 @@ class Slot:
             self.listing, self.version = listing, version
             self._failure, self._retry_at = None, 0.0
 
-    def _load(self, repository: Repository, settings: Settings) -> Model:
+    def forgive(self) -> None:
+        """Let what failed be tried again at once: the clock of its pause may be another now."""
+        self._failure, self._failures, self._retry_at = None, 0, 0.0
+
+    def _load(self, repository: Repository, settings: Settings, patience: Patience | None) -> Model:
         started = time.monotonic()
+        self.phases = Phases(self.name, patience)
         if self.model is None:
             self.state, self.reason = State.LOADING, "loading"
         try:
-            self.model, self._folder = self._fetched(repository, settings)
+            self.model, self._folder = self._fetched(repository, settings, self.phases)
+        except StillLoading as unfinished:  # no failure: the next request goes on with it, and without a pause
+            if self.model is None:
+                self.reason = unfinished.message
+            raise
         except ServingError as error:
             self._failed(error)
             raise
@@ -117,12 +129,15 @@ class Slot:
         log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
         return self.model
 
-    def _fetched(self, repository: Repository, settings: Settings) -> tuple[Model, Folder]:
+    def _fetched(self, repository: Repository, settings: Settings, phases: Phases) -> tuple[Model, Folder]:
         said = repository.settings(self.listing, self.version)
         files = {file.path.removeprefix(f"{self.version.folder}/") for file in self.version.files}
         load = backends.choose(self.name, files, said)
-        folder = repository.fetch(self.listing, self.version, Progress())
-        return load(Source(self.name, str(self.version.number), folder.path, said), settings), folder
+        folder = repository.fetch(self.listing, self.version, phases.progress)
+        source = Source(self.name, str(self.version.number), folder.path, said)
+        size = sum(file.size or 0 for file in self.version.files)
+        with attempt(settings.cache, self.name, self.version, size, phases.patience):
+            return phases.run(lambda: load(source, settings)), folder
 
     def _failed(self, error: ServingError) -> None:
         self._failure = error

@@ -86,6 +86,11 @@ class S3Store:
                 return None
             raise s3_errors.told(failed.reason, self._place, self.uri, _named(path, model)) from failed
 
+    def disconnect(self) -> None:
+        """Forget the connections and credentials; the next request makes new ones."""
+        with self._lock:
+            self._made = None
+
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         for _ in range(REPLACEMENTS):
             try:

@@ -26,6 +26,7 @@ class Rie:
 
     port: int
     log: Path
+    pid: int
 
     def invoke(self, event: Any) -> Any:
         """Return what the function answered, or the error object that Lambda makes of a failure."""
@@ -37,29 +38,40 @@ class Rie:
                 payload = answer.read()
         except urllib.error.HTTPError as error:
             payload = error.read()
-        return json.loads(payload)
+        try:
+            return json.loads(payload)
+        except ValueError:  # the emulator's own words, of a timeout for instance
+            return {"errorMessage": payload.decode(errors="replace")}
 
     def http(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> tuple[int, Any]:
         """Send as the gateway of template.yaml does, any body in base64; return status and body, read if it is JSON."""
-        raw = body.encode() if isinstance(body, str) else body
-        answer = self.invoke(
-            {
-                "resource": "/{proxy+}",
-                "path": path,
-                "httpMethod": method,
-                "headers": {name.replace("_", "-"): value for name, value in headers.items()},
-                "queryStringParameters": None,
-                "requestContext": {"stage": "Prod", "path": f"/Prod{path}", "httpMethod": method},
-                "body": None if raw is None else base64.b64encode(raw).decode(),
-                "isBase64Encoded": raw is not None,
-            }
-        )
+        answer = self.invoke(event(method, path, body, **headers))
         assert "statusCode" in answer, f"{answer}\n{self.log.read_text(errors='replace')[-4000:]}"
         return answer["statusCode"], read(answer)
+
+    def runtimes(self) -> list[int]:
+        """Return the processes of the function: the emulator's children."""
+        children = Path(f"/proc/{self.pid}/task").glob("*/children")  # of each of its threads
+        return [int(pid) for file in children for pid in file.read_text().split()]
 
     def inits(self) -> int:
         """Count how often the function was imported: more than once means that the environment died in between."""
         return len(re.findall(r"INIT REPORT\(", self.log.read_text(errors="replace")))
+
+
+def event(method: str, path: str, body: bytes | str | None = None, **headers: str) -> dict[str, Any]:
+    """Return what the gateway of template.yaml sends."""
+    raw = body.encode() if isinstance(body, str) else body
+    return {
+        "resource": "/{proxy+}",
+        "path": path,
+        "httpMethod": method,
+        "headers": {name.replace("_", "-"): value for name, value in headers.items()},
+        "queryStringParameters": None,
+        "requestContext": {"stage": "Prod", "path": f"/Prod{path}", "httpMethod": method},
+        "body": None if raw is None else base64.b64encode(raw).decode(),
+        "isBase64Encoded": raw is not None,
+    }
 
 
 def read(answer: Mapping[str, Any]) -> Any:
@@ -82,13 +94,13 @@ def running(artifact: Path, variables: Mapping[str, str]) -> Iterator[Rie]:
         f"127.0.0.1:{port}",
     )
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    rie = Rie(port, HOME / "log" / f"rie-{port}.log")
+    log = HOME / "log" / f"rie-{port}.log"
     with (
         tempfile.TemporaryDirectory() as temporary,
         daemon(
             *(emulator(), "--log-level", "info", *addresses, runtime, "-m", "awslambdaric", HANDLER),
             ready=lambda: listens(port),
-            log=rie.log,
+            log=log,
             cwd=artifact,
             env={
                 **inherited,
@@ -103,6 +115,6 @@ def running(artifact: Path, variables: Mapping[str, str]) -> Iterator[Rie]:
                 "TMPDIR": temporary,
                 **variables,
             },
-        ),
+        ) as process,
     ):
-        yield rie
+        yield Rie(port, log, process.pid)

@@ -116,7 +116,9 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
 def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
     """With the type that the model gave it."""
     start, *bodies = ask(app, "POST", PATH, {"stream": 100})
-    assert (start["status"], dict(start["headers"])) == (200, {b"content-type": b"text/event-stream"})
+    headers = dict(start["headers"])
+    assert b"start;desc=" in headers.pop(b"server-timing")
+    assert (start["status"], headers) == (200, {b"content-type": b"text/event-stream"})
     assert [body["body"].decode() for body in bodies[:-1]] == [f"data: {number}\n\n" for number in range(100)]
     assert all(body["more_body"] for body in bodies[:-1])
     assert bodies[-1] == {"type": "http.response.body", "body": b""}

@@ -55,6 +55,8 @@ class Shelf:
         self.asked: list[ModelRef] = []
         self.recorded: list[tuple[ModelRef, int, int, bool]] = []
 
+    flown = None
+
     def get(self, ref: ModelRef) -> Halves:
         """The model."""
         self.asked.append(ref)

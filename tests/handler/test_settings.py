@@ -19,7 +19,7 @@ def test_without_any_variable_every_setting_has_its_default() -> None:
     assert settings.threads >= 1
     assert settings.cache == Path("/tmp/dragoman")  # noqa: S108 - the default
     assert settings.platform == "server"
-    assert {setting.field for setting in SETTINGS} == set(Settings._fields) - {"cpus", "platform"}
+    assert {setting.field for setting in SETTINGS} == set(Settings._fields) - {"cpus", "platform", "initialization"}
 
 
 @pytest.mark.parametrize(

@@ -94,15 +94,17 @@ def test_too_many_at_once_are_told_to_come_later(single: Remote, tmp_path: Path)
 def test_a_deadline_ends_the_call_and_leaves_the_load_of_its_model_alone(
     launch: Callable[..., GrpcServer], tmp_path: Path
 ) -> None:
-    """Who comes later finds the model loaded, once."""
+    """The answer comes before it, and says how far the load is. Who comes later finds the model loaded, once."""
     folder = tmp_path / "models" / "late" / "1"
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(LOADS_LATE)
     remote = Remote(launch(REPOSITORY=str(tmp_path / "models"), ALLOW_CODE="true").netloc)
     x = raw("x", "INT32", np.array([1], np.int32))
     with pytest.raises(grpc.RpcError) as refused:
-        remote.ask("ModelInfer", question("late", x), timeout=0.5)
-    assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        remote.ask("ModelInfer", question("late", x), timeout=2)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "model 'late' has been loading in its runtime" in refused.value.details()
+    assert ("retry-after", "1") in [tuple(pair) for pair in refused.value.trailing_metadata()]
     until((folder / "loads").exists)
     (folder / "gate").touch()
     assert tensors(remote.infer("late", x))["y"].tolist() == [1]

@@ -1,0 +1,79 @@
+"""template.yaml: what its parameters mean; tests/e2e has SAM itself validate, build and run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from handler.aws import EARLY
+from handler.patience import GATEWAY_SECONDS
+
+TEMPLATE = Path(__file__).parents[1] / "template.yaml"
+
+
+class Loader(yaml.SafeLoader):
+    """Reads CloudFormation's short forms as lists that begin with their name."""
+
+
+def short_form(loader: Loader, name: str, node: yaml.Node) -> list[Any]:
+    """The !Name of anything."""
+    if isinstance(node, yaml.MappingNode):
+        return [name, loader.construct_mapping(node, deep=True)]
+    if isinstance(node, yaml.SequenceNode):
+        return [name, loader.construct_sequence(node, deep=True)]
+    return [name, node.value]
+
+
+yaml.add_multi_constructor("!", short_form, Loader)
+
+
+@pytest.fixture(scope="module")
+def template() -> Any:
+    """The document."""
+    return yaml.load(TEMPLATE.read_text(encoding="utf-8"), Loader)  # noqa: S506 - a SafeLoader
+
+
+@pytest.fixture(scope="module")
+def function(template: Any) -> Any:
+    """What the template says of the function."""
+    return template["Resources"]["InferenceFunction"]["Properties"]
+
+
+def test_one_type_of_initialization_is_chosen_so_that_no_two_exclude_each_other(template: Any, function: Any) -> None:
+    """Those that the handler knows; each property belongs to one of them."""
+    allowed = template["Parameters"]["Initialization"]["AllowedValues"]
+    assert set(allowed) - {"on-demand"} <= set(EARLY)
+    conditions = template["Conditions"]
+    assert conditions["IsProvisioned"] == ["Equals", [["Ref", "Initialization"], "provisioned-concurrency"]]
+    assert conditions["IsSnapStart"] == ["Equals", [["Ref", "Initialization"], "snap-start"]]
+    assert function["ProvisionedConcurrencyConfig"][1][0] == "IsProvisioned"
+    assert function["SnapStart"] == {"ApplyOn": ["If", ["IsSnapStart", "PublishedVersions", "None"]]}
+
+
+def test_gateways_call_the_published_version(template: Any, function: Any) -> None:
+    """Neither snapshots nor provisioned instances are of what is not published."""
+    alias = function["AutoPublishAlias"]
+    paths = template["Resources"]["Gateway"]["Properties"]["DefinitionBody"]["paths"]
+    uris = [
+        each["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]["uri"][1] for each in paths.values()
+    ]
+    assert len(uris) == 2
+    assert all(uri.endswith(f"/functions/${{InferenceFunction.Arn}}:{alias}/invocations") for uri in uris)
+
+
+def test_the_functions_timeout_is_the_gateways_unless_it_is_told_otherwise(template: Any, function: Any) -> None:
+    """Longer ones are for events and Function URLs."""
+    assert function["Timeout"] == ["Ref", "Timeout"]
+    assert template["Parameters"]["Timeout"]["Default"] == GATEWAY_SECONDS
+
+
+def test_snapshots_and_provisioned_instances_without_models_are_refused(template: Any) -> None:
+    """They would cost and gain nothing."""
+    asserted = {name: [each["Assert"] for each in rule["Assertions"]] for name, rule in template["Rules"].items()}
+    needs_names = ["Not", [["Equals", [["Ref", "Preload"], ""]]]]
+    assert needs_names in asserted["SnapStart"]
+    assert needs_names in asserted["ProvisionedConcurrency"]
+    assert ["Equals", [["Ref", "Storage"], "512"]] in asserted["SnapStart"]
