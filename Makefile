@@ -87,7 +87,7 @@ PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-
 # boto3 is in the runtime already: 33 MB less in the artifact.
 REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*(r for r in p["dependencies"] + p["optional-dependencies"]["onnx"] if not r.startswith("boto3")), sep="\n")
-PRUNED := bin requirements.txt wheel handler/convert $(addprefix onnxruntime/,datasets quantization tools transformers)
+PRUNED := bin requirements.txt wheel handler/convert handler/publish $(addprefix onnxruntime/,datasets quantization tools transformers)
 UNUSED := a c cpp h pxd pyi pyx
 
 runtime-python:

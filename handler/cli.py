@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve`, `dragoman convert`."""
+"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`."""
 
 import argparse
 import os
@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "convert":
         return _convert(options)
+    if options.command != "serve":
+        return _publish(options)
     for flag, variable in FLAGS.items():
         if getattr(options, flag) is not None:
             os.environ[variable] = getattr(options, flag)
@@ -52,7 +54,29 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument("--signature", action="append", default=[], help="to publish; may be repeated; default: all")
     convert.add_argument("--models-config", metavar="FILE", help="TensorFlow Serving's: convert every model it names")
     convert.add_argument("--force", action="store_true", help="replace versions that are there")
+    _add_publishing(commands)
     return parser
+
+
+def _add_publishing(commands: Any) -> None:
+    push = commands.add_parser("push", help="a model into a repository, as its next version")
+    push.add_argument("model", metavar="MODEL_DIR", help="a version's files, a model's numbered versions, or one file")
+    push.add_argument("target", metavar="REPOSITORY/NAME", help="s3://bucket/prefix/NAME, or in a folder")
+    push.add_argument("--version", help="default: the highest there is and one; of numbered versions: only this one")
+    push.add_argument("--force", action="store_true", help="replace a version that is there")
+    push.add_argument("--no-check", dest="check", action="store_false", help="do not load ONNX models before")
+    pull = commands.add_parser("pull", help="a model's versions out of a bucket")
+    pull.add_argument("source", metavar="s3://bucket/prefix/NAME")
+    pull.add_argument("folder", nargs="?", metavar="FOLDER", help="for the model's numbered versions; default: NAME")
+    chosen = pull.add_mutually_exclusive_group()
+    chosen.add_argument("--version", help="default: the newest")
+    chosen.add_argument("--all", action="store_true", help="every version")
+    pull.add_argument("--force", action="store_true", help="replace what is there")
+    listing = commands.add_parser("list", help="models, versions, sizes and states of a repository")
+    listing.add_argument("target", nargs="?", metavar="REPOSITORY[/NAME]", help="default: DRAGOMAN_REPOSITORY")
+    listing.add_argument("--json", action="store_true", help="for programs")
+    for each in (push, pull):
+        each.add_argument("--quiet", action="store_true", help="nothing of how far it is")
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -65,6 +89,16 @@ def _convert(options: argparse.Namespace) -> int:
         print(f"dragoman: {refusal}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 1
     return 0
+
+
+def _publish(options: argparse.Namespace) -> int:
+    from handler.publish import command  # noqa: PLC0415 - a publisher's tools, which no server imports
+
+    try:
+        return command.run(options, Settings.from_env())
+    except InvalidSettings as error:
+        print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201 - a command's error line
+        return 2
 
 
 def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> int:

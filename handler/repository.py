@@ -1,7 +1,8 @@
 """What a store's files mean: models, their versions, their settings.
 
 <model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
-A version is a folder whose name is a decimal number; versions compare as numbers, and 00000123 is version 123.
+A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
+is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last.
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler import model_settings
-from handler.backends import BACKENDS
+from handler.backends import BACKENDS, found
 from handler.model_settings import ModelSettings
 from handler.progress import Progress
 from handler.stores import File, Folder, Forbidden, Store
@@ -26,6 +27,11 @@ class Version(NamedTuple):
     number: int
     folder: str
     files: tuple[File, ...]
+
+    @property
+    def paths(self) -> set[str]:
+        """Its files, relative to its folder."""
+        return {file.path.partition("/")[2] for file in self.files}
 
 
 class Listing(NamedTuple):
@@ -61,10 +67,11 @@ class Repository:
         if not files:
             raise ModelNotFound(f"there is no model {shown(name)} in the repository")
         text = self._read_settings(name, "", files)
-        versions = _versions(files)
-        if not versions:
-            raise ModelNotLoadable(f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx")
         said = model_settings.parse(name, text)
+        folders = folders_of(files)
+        versions = _versions(version for version in folders if self.is_complete(name, version, said))
+        if not versions:
+            raise ModelNotLoadable(_no_version(name, folders))
         served = said.version_policy.choose(sorted(versions))
         if not served:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
@@ -84,6 +91,19 @@ class Repository:
         versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
         return Listing(name, versions, text, said)
 
+    def is_complete(self, name: str, version: Version, said: ModelSettings) -> bool:
+        """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""
+        paths = version.paths
+        if found(paths, said.implementation):
+            return True
+        if model_settings.FILE not in paths:
+            return False
+        own = self._read_settings(name, f"{version.folder}/", version.files)
+        try:
+            return found(paths, model_settings.parse(name, own).implementation)
+        except ModelNotLoadable:
+            return False
+
     def settings(self, listing: Listing, version: Version) -> ModelSettings:
         """The model's settings with the version's own keys over them."""
         own = self._read_settings(listing.name, f"{version.folder}/", version.files)
@@ -101,12 +121,25 @@ class Repository:
         return self._store.read(name, path) if any(file.path == path for file in files) else None
 
 
-def _versions(files: Sequence[File]) -> dict[int, Version]:
+def folders_of(files: Iterable[File]) -> list[Version]:
+    """A model's numbered folders, complete or not."""
     folders: dict[str, list[File]] = {}
     for file in files:
         folder, separator, _ = file.path.partition("/")
         if separator and VERSION.fullmatch(folder):
             folders.setdefault(folder, []).append(file)
+    return [Version(int(folder), folder, tuple(members)) for folder, members in folders.items()]
+
+
+def _versions(folders: Iterable[Version]) -> dict[int, Version]:
     # Of 1 and 001 the plain one wins: it comes last.
-    ordered = sorted(folders, key=len, reverse=True)
-    return {int(folder): Version(int(folder), folder, tuple(folders[folder])) for folder in ordered}
+    return {version.number: version for version in sorted(folders, key=lambda each: len(each.folder), reverse=True)}
+
+
+def _no_version(name: str, folders: Sequence[Version]) -> str:
+    if not folders:
+        return f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx"
+    expected = " or ".join(backend.marker for backend in BACKENDS.values())
+    last = max(folders)
+    files = ", ".join(sorted(last.paths))[:256]
+    return f"model {name!r} has no version: {name}/{last.folder} has no {expected}; its files: {files}"

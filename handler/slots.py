@@ -131,8 +131,7 @@ class Slot:
 
     def _fetched(self, repository: Repository, settings: Settings, phases: Phases) -> tuple[Model, Folder]:
         said = repository.settings(self.listing, self.version)
-        files = {file.path.removeprefix(f"{self.version.folder}/") for file in self.version.files}
-        load = backends.choose(self.name, files, said)
+        load = backends.choose(self.name, self.version.paths, said)
         folder = repository.fetch(self.listing, self.version, phases.progress)
         source = Source(self.name, str(self.version.number), folder.path, said)
         size = sum(file.size or 0 for file in self.version.files)

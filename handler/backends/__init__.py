@@ -39,6 +39,13 @@ class Loader(Protocol):
         ...
 
 
+def found(files: Collection[str], implementation: str | None) -> bool:
+    """Whether a version's files are complete: the marker, which a publisher puts last, or a third party's runtime."""
+    if any(backend.marker in files for backend in BACKENDS.values()):
+        return True
+    return implementation is not None and plugins.find(implementation, {}, "dragoman.backends") is not None
+
+
 def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader:
     """The runtime for a version's files: the one that the settings name as implementation, else by file."""
     for backend in BACKENDS.values():

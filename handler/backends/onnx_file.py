@@ -46,13 +46,13 @@ def signature(path: Path) -> tuple[list[Value], list[Value]]:
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
-    for number, graph in _fields(view):
+    for number, graph in fields(view):
         if number == GRAPH and isinstance(graph, memoryview):
             break
     else:
         raise MalformedFile("the file holds no graph")
     initializers, inputs, outputs = set(), [], []
-    for number, member in _fields(graph):
+    for number, member in fields(graph):
         if not isinstance(member, memoryview):
             continue
         if number == INITIALIZER:
@@ -66,9 +66,9 @@ def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
 
 def _value(view: memoryview) -> Value:
     described = _member(view, 2) or view[:0]
-    for number, member in _fields(described):
+    for number, member in fields(described):
         if number in TYPE_NAMES and isinstance(member, memoryview):
-            element = next((v for n, v in _fields(member) if n == 1 and isinstance(v, int)), 0)
+            element = next((v for n, v in fields(member) if n == 1 and isinstance(v, int)), 0)
             return Value(_text(view, 1), TYPE_NAMES[number], element, _shape(_member(member, 2)))
     return Value(_text(view, 1), "value of no type", 0, None)
 
@@ -77,9 +77,9 @@ def _shape(view: memoryview | None) -> tuple[int, ...] | None:
     if view is None:
         return None
     sizes = []
-    for number, dimension in _fields(view):
+    for number, dimension in fields(view):
         if number == 1 and isinstance(dimension, memoryview):
-            size = next((v for n, v in _fields(dimension) if n == 1 and isinstance(v, int)), -1)
+            size = next((v for n, v in fields(dimension) if n == 1 and isinstance(v, int)), -1)
             sizes.append(size if 0 <= size < 2**63 else -1)
     return tuple(sizes)
 
@@ -92,13 +92,13 @@ def _text(view: memoryview, field: int) -> str:
 def _member(view: memoryview, field: int) -> memoryview | None:
     """The last message or string of that number (protobuf: the last one counts)."""
     found = None
-    for number, member in _fields(view):
+    for number, member in fields(view):
         if number == field and isinstance(member, memoryview):
             found = member
     return found
 
 
-def _fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+def fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """(field number, value) of a message: integers for varints, the bytes for everything else."""
     position, end = 0, len(view)
     while position < end:

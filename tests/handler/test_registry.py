@@ -25,6 +25,7 @@ from core.errors import (
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from handler import backends, slots
 from handler.registry import Pending, Registry
+from handler.repository import Repository
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
@@ -136,6 +137,33 @@ def test_versions_compare_as_numbers_and_may_have_leading_zeros(repository: Path
     for odd in ("07", "11", "v10", "-1", "1.0", "", "\u0661", "9" * 30):
         with pytest.raises(VersionNotFound, match="has no version"):
             models.get(ModelRef("m", odd))
+
+
+def test_a_folder_without_a_models_file_is_no_version_yet(repository: Path) -> None:
+    """It is being uploaded: what was there goes on, and is the newest; with its marker file it is there."""
+    (repository / "m" / "2").mkdir()
+    (repository / "m" / "2" / "weights.bin").touch()
+    (repository / "m" / "2" / "model-settings.json").write_text("{")
+    models = registry(repository)
+    assert models.get(ModelRef("m")).spec.version == "1"
+    with pytest.raises(VersionNotFound, match="has no version 2; it serves 1"):
+        models.get(ModelRef("m", "2"))
+    (repository / "m" / "2" / "model-settings.json").unlink()
+    shutil.copy(ONNX, repository / "m" / "2")
+    assert models.get(ModelRef("m", "2")).spec.version == "2"
+
+
+@pytest.mark.parametrize("where", ["model-settings.json", "2/model-settings.json"])
+def test_a_third_partys_version_needs_no_marker(repository: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Where the settings name a runtime that is installed; another name is a runtime that nobody has."""
+    monkeypatch.setattr("handler.plugins.find", lambda name, *_: object() if name == "theirs" else None)
+    (repository / "m" / "2").mkdir()
+    (repository / "m" / "2" / "model.theirs").touch()
+    found = Repository(DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)})))
+    for implementation, folders in (("theirs", ["1", "2"]), ("others", ["1"])):
+        say(repository, **EVERY)
+        (repository / "m" / where).write_text(json.dumps({"implementation": implementation, **EVERY}))
+        assert [version.folder for version in found.look("m", None).versions] == folders
 
 
 def test_a_version_that_the_policy_leaves_out_is_not_found(repository: Path) -> None:
@@ -252,7 +280,7 @@ def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(
     ("files", "message"),
     [
         ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
-        ({"1/weights.bin": b""}, "has no model.onnx or model.py; its files: weights.bin"),
+        ({"1/weights.bin": b""}, "has no version: m/1 has no model.onnx or model.py; its files: weights.bin"),
         ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
         ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
         (

@@ -214,11 +214,11 @@ def test_connections_are_dropped_before_the_snapshot(
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store
-    first = store._client
-    assert store._client is first
+    first = store._bucket
+    assert store._bucket is first
     runtime.call("before")
     assert store._made is None
-    assert store._client is not first
+    assert store._bucket is not first
     function.close()
 
 
