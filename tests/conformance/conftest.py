@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def server(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server of the zoo, which must outlive every test."""
     log = tmp_path_factory.mktemp("server") / "log"
-    with serve(log, REPOSITORY=str(zoo), ALLOW_CODE="true") as running:
+    # Readiness is everybody's here: no client may set it offline.
+    with serve(log, REPOSITORY=str(zoo), ALLOW_CODE="true", GRPS_HEALTH_CONTROL="off") as running:
         yield running
         assert running.runs(), log.read_text(errors="replace")[-4000:]
 
@@ -59,7 +60,8 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 @pytest.fixture(scope="session")
 def local(zoo: Path) -> Iterator[Local]:
     """The application of the zoo in this process."""
-    app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(zoo), "DRAGOMAN_ALLOW_CODE": "true"}))
+    environ = {"DRAGOMAN_REPOSITORY": str(zoo), "DRAGOMAN_ALLOW_CODE": "true", "DRAGOMAN_GRPS_HEALTH_CONTROL": "off"}
+    app = App(Settings.from_env(environ))
     client = Local(app)
     yield client
     client.close()

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def server(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
     """The server of the zoo, which must outlive every test."""
     log = tmp_path_factory.mktemp("server_grpc") / "log"
-    with serve(log, REPOSITORY=str(zoo), ALLOW_CODE="true", THREADS="2") as running:
+    with serve(log, REPOSITORY=str(zoo), ALLOW_CODE="true", THREADS="2", GRPS_HEALTH_CONTROL="off") as running:
         yield running
         assert running.runs(), log.read_text(errors="replace")[-4000:]
 
