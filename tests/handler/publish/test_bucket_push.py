@@ -193,7 +193,7 @@ def test_ctrl_c_leaves_no_part_of_a_version_that_shows(
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
 from handler.cli import main
 from handler.publish.files import Section
 
@@ -201,10 +201,11 @@ readinto = Section.readinto
 def slow(self, buffer):
     if self.counting:
         print(".", flush=True)
-        time.sleep(5)
+        time.sleep(1)
     return readinto(self, buffer)
 
 Section.readinto = slow
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in a shell's background ignores it
 sys.exit(main(sys.argv[1:]))
 """
 
