@@ -98,6 +98,16 @@ def test_a_method_with_one_answer_is_asked_in_these_types(content_type: bytes) -
     assert (question.seconds, question.message, question.gzipped, question.deflates) == (None, None, False, False)
 
 
+def test_a_head_is_remembered_unless_it_is_long() -> None:
+    """What clients make up must not fill the memory."""
+    remembered = connect._asked_before
+    assert asked() is asked()
+    size = len(remembered)
+    long = b"application/json; x=" + b"y" * connect.LONGEST_REMEMBERED
+    assert asked(content_type=long) == asked(content_type=long)
+    assert len(remembered) == size
+
+
 @pytest.mark.parametrize("content_type", connect.MANY)
 @pytest.mark.parametrize("method", ["ModelStreamInfer", "Watch", "PredictStreaming"])
 def test_a_stream_is_asked_in_these_types(method: str, content_type: bytes) -> None:

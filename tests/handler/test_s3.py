@@ -393,7 +393,7 @@ def through(proxy: fault_proxy.Proxy, server: servers.Store, env: Env, bucket: s
         for kind in ("reset", "stall", "short", "refuse", "slow", "error", "expired")
         for after in (0, 40_000)
     ]
-    + [[Fault("flip", 100_000)], [Fault("latency", seconds=0.2)] * 8],
+    + [[Fault("flip", 100_000)], [Fault("latency", seconds=0.2)] * 4],
     ids=lambda faults: f"{faults[0].kind}-{faults[0].after}",
 )
 def test_whatever_happens_on_the_way_the_file_is_right(
