@@ -457,7 +457,7 @@ def test_an_object_replaced_between_two_calls_is_begun_anew(
     bucket, other = published(server, "between"), CONTENT[::-1]
     store = through(proxy, server, env, bucket)
     files = store.files("m")
-    proxy.always = Fault("truncate", 30_000)
+    proxy.always = Fault("truncate", 1000)
     with pytest.raises(StillLoading):
         store.fetch("m", "1", files, Progress(time.monotonic() + 0.3))
     proxy.always = None
