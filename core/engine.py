@@ -19,22 +19,18 @@ def execute(operation: ops.Operation, models: Models) -> Any:
     return MEANINGS[type(operation)](operation, models)
 
 
-def settled(
-    operation: ops.Deferred, models: Models
-) -> tuple[ops.Infer | ops.Stream | ops.Explain, Callable[[Any], Any]]:
-    """The operation in tensors, of the very version that told how, and the way to phrase its result."""
-    return operation.decode(models.get(operation.ref).spec)
+def ask(question: ops.Infer | ops.Stream | ops.Explain | ops.Custom, model: Model) -> Any:
+    """What a model answers; see ANSWERS for the type of each. Raises ServingError."""
+    return ANSWERS[type(question)](question, model)
 
 
-def infer(operation: ops.Infer, models: Models) -> ops.InferResult:
-    model = models.get(operation.ref)
+def _infer(operation: ops.Infer, model: Model) -> ops.InferResult:
     return _inferred(operation, model, _inputs(operation, model.spec))
 
 
-def _stream(operation: ops.Stream, models: Models) -> Iterable[ops.InferResult]:
+def _stream(operation: ops.Stream, model: Model) -> Iterable[ops.InferResult]:
     """A tuple where all is there at once. What is wrong with the question is raised here, and not by an iterator."""
     question = operation.infer
-    model = models.get(question.ref)
     inputs = _inputs(question, model.spec)
     if model.stream is None:
         return (_inferred(question, model, inputs),)
@@ -50,26 +46,26 @@ def _each(operation: ops.Infer, spec: ops.ModelSpec, answers: Generator[Sequence
         answers.close()
 
 
-def _explain(operation: ops.Explain, models: Models) -> ops.ExplainResult:
+def _explain(operation: ops.Explain, model: Model) -> ops.ExplainResult:
     from core import explanation  # noqa: PLC0415 - 2 ms of cold start for servers that explain nothing
 
     question = operation.infer
-    model = models.get(question.ref)
     inputs = _inputs(question, model.spec)
     explanations = explanation.explain(model, inputs, question.parameters)
     return ops.ExplainResult(_inferred(question, model, inputs), explanations)
 
 
-def _custom(operation: ops.Custom, models: Models) -> Any:
-    model = models.get(operation.ref)
+def _custom(operation: ops.Custom, model: Model) -> Any:
     if model.http is None:
         raise NotSupported(f"model {shown(model.spec.name)} has no function http(request)")
     return model.http(operation.request)
 
 
 def _deferred(operation: ops.Deferred, models: Models) -> Any:
-    decoded, phrase = settled(operation, models)
-    return phrase(execute(decoded, models))
+    """In tensors and in words of the very version that told how."""
+    model = models.get(operation.ref)
+    decoded, phrase = operation.decode(model.spec)
+    return phrase(ask(decoded, model))
 
 
 def _inputs(operation: ops.Infer, spec: ops.ModelSpec) -> dict[str, Tensor]:
@@ -213,6 +209,16 @@ def _index(operation: ops.RepositoryIndex, models: Models) -> list[ops.IndexEntr
     return [entry for entry in models.index() if entry.state is ops.State.READY or not operation.ready_only]
 
 
+def _asked(operation: ops.Infer | ops.Stream | ops.Explain | ops.Custom, models: Models) -> Any:
+    return ask(operation, models.get(operation.ref))
+
+
+ANSWERS: Final[dict[type, Callable[[Any, Model], Any]]] = {
+    ops.Infer: _infer,
+    ops.Stream: _stream,
+    ops.Explain: _explain,
+    ops.Custom: _custom,
+}
 MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
     ops.ServerLive: lambda _, __: ops.Readiness(ready=True),
     ops.ServerReady: lambda _, models: models.ready(),
@@ -227,9 +233,6 @@ MEANINGS: Final[dict[type, Callable[[Any, Models], Any]]] = {
     ops.Load: _load,
     ops.Unload: _unload,
     ops.SetOnline: _set_online,
-    ops.Infer: infer,
-    ops.Stream: _stream,
-    ops.Explain: _explain,
-    ops.Custom: _custom,
+    **dict.fromkeys(ANSWERS, _asked),
     ops.Deferred: _deferred,
 }

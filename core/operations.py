@@ -113,6 +113,10 @@ class Stream(NamedTuple):
 
     infer: Infer
 
+    @property
+    def ref(self) -> ModelRef:
+        return self.infer.ref
+
 
 class Custom(NamedTuple):
     """A whole request that the model answers itself, in its own form. See core.dialects.custom."""
@@ -132,6 +136,10 @@ class Explain(NamedTuple):
 
     infer: Infer
 
+    @property
+    def ref(self) -> ModelRef:
+        return self.infer.ref
+
 
 class Deferred(NamedTuple):
     """A question in words that only the model's spec makes tensors of.
@@ -143,6 +151,8 @@ class Deferred(NamedTuple):
     decode: "Callable[[ModelSpec], tuple[Infer | Stream | Explain, Callable[[Any], Any]]]"
 
 
+Question = Infer | Stream | Explain | Custom | Deferred
+"""What a model answers, one version of it from the first word to the last."""
 Operation = (
     ServerLive
     | ServerReady
@@ -157,11 +167,7 @@ Operation = (
     | Load
     | Unload
     | SetOnline
-    | Infer
-    | Stream
-    | Explain
-    | Custom
-    | Deferred
+    | Question
 )
 
 

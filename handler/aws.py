@@ -119,6 +119,7 @@ class Function:
         kind = kind_of(event)
         if self.app is not None:
             self.app.registry.patience = of_invocation(event, context, self.app.settings.patience)
+            self.app.registry.flown = None  # what an event has loaded no request has waited for
         if kind is Kind.HTTP:
             return self._http(event, context)
         if kind is Kind.DIRECT:

@@ -6,21 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound, shown
-from core.operations import ModelRef
+from core.operations import IndexEntry, ModelRef, State, StatusResult
+from handler.entries import Entry, Split, Target
 from handler.model_settings import CustomPath
 from handler.repository import VERSION, Repository
-from handler.slots import Entry, Slot
+from handler.slots import Slot
 
 CUSTOM_SECONDS: Final = 10.0
 """How long a path that no model has named is known to be nobody's: finding out lists the repository."""
 
 
 class Catalog:
-    """`entries`: models that have been looked at, by name. `default_model`: what GRPS requests mean that name none."""
+    """`entries`: models that have been looked at, by name. `default_model`: what GRPS requests mean that name none.
 
-    def __init__(self, repository: Repository, default_model: str) -> None:
+    `poll`: seconds after a look until the next is due.
+    """
+
+    def __init__(self, repository: Repository, default_model: str, poll: float = float("inf")) -> None:
         self._repository = repository
         self._default_model = default_model
+        self._poll = poll
         self._lock = threading.Lock()
         self._custom: Mapping[str, Mapping[str, Sequence[str]]] = {}
         self._custom_until = float("-inf")
@@ -30,57 +35,120 @@ class Catalog:
         """What this process has looked at so far, without asking the repository."""
         return [slot for _, entry in sorted(self.entries.items()) for slot in entry.versions.values()]
 
-    def entry(self, name: str) -> Entry:
-        return self.entries.get(name) or self.look(name, None)
+    def load_seconds(self, name: str, version: str) -> float | None:
+        entry = self.entries.get(name)
+        slot = None if entry is None else entry.find(version)
+        return slot.load_seconds if slot is not None and slot.load_seconds else None
 
-    def look(self, name: str, wanted: int | None) -> Entry:
-        """List a model again; versions whose files are the same keep what is known of them."""
+    def residents(self) -> Sequence[Slot]:
+        """What may be in memory: what serves, and what is coming."""
+        known = list(self.entries.values())
+        known += [entry.coming for entry in known if entry.coming is not None]
+        return list(dict.fromkeys(slot for entry in known for slot in entry.versions.values()))
+
+    def entry(self, name: str, wanted: int | None = None) -> Entry:
+        return self.entries.get(name) or self.look(name, wanted)
+
+    def look(self, name: str, wanted: int | None = None) -> Entry:
+        """List a model again: what is found is the entry at once where the model does not serve yet, else `coming`."""
         try:
             listing = self._repository.look(name, wanted)
         except ModelNotFound:
             self._forget(name)
             raise
         with self._lock:
-            entry = self.entries[name] = Entry.of(listing, self.entries.get(name))
+            known = self.entries.get(name)
+            found = Entry.of(listing, known, self._poll)
+            if known is None or not known.serves:
+                self.entries[name] = found
+            else:
+                self.entries[name] = known._replace(coming=None if found.is_like(known) else found)
+        return found
+
+    def take_over(self, base: Entry) -> bool:
+        """Let what is coming take the entry's place. False if another has taken it meanwhile."""
+        name = base.listing.name
+        with self._lock:
+            if base.coming is None or self.entries.get(name) is not base:
+                return False
+            self.entries[name] = base.coming
+        return True
+
+    def give_up(self, name: str) -> Entry:
+        """What was coming is no longer wanted, and the next request looks at the repository again."""
+        with self._lock:
+            entry = self.entries[name] = self.entries[name]._replace(coming=None)
+        self.put_off(name, float("-inf"))
         return entry
+
+    def put_off(self, name: str, until: float) -> None:
+        """The repository is due to be looked at again `until`, on time.monotonic."""
+        entry = self.entries.get(name)
+        for slot in entry.versions.values() if entry is not None else ():
+            slot.due = until
 
     def _forget(self, name: str) -> None:
         """A model that has left the repository: loaded versions go on serving, the rest is dropped."""
-        entry = self.entries.get(name)
-        if entry is not None and all(slot.model is None for slot in entry.versions.values()):
-            del self.entries[name]
+        with self._lock:
+            entry = self.entries.get(name)
+            if entry is not None and all(slot.loaded is None for slot in entry.versions.values()):
+                del self.entries[name]
 
     def slot(self, ref: ModelRef) -> Slot:
+        """Of those that a request may get, the one that is no canary. Raises as `resolve` does."""
+        target = self.resolve(ref)
+        return target.stable if isinstance(target, Split) else target
+
+    def resolve(self, ref: ModelRef) -> Target:
         """Raises ModelNotFound, VersionNotFound, UnknownLabel, and what listing a model raises."""
         if ref.dashed:
             return self._selected(ref.name or self._default())
-        entry = self.entry(ref.name)
+        version = ref.version if ref.version is not None and VERSION.fullmatch(ref.version) else None
+        entry = self.entry(ref.name, None if version is None else int(version))
         if ref.label is not None:
             return self._labelled(entry, ref.name, ref.label)
         if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in entry.versions):
-            return entry.newest
-        if not VERSION.fullmatch(ref.version) or str(int(ref.version)) != ref.version:
+            return entry.target
+        if version is None or str(int(version)) != version:
             text = f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers"
             raise VersionNotFound(text, ref.version)
         # A version that is not known may have been published since.
-        slot = entry.find(ref.version) or self.look(ref.name, int(ref.version)).find(ref.version)
+        slot = entry.find(version) or self.look(ref.name, int(version)).find(version)
         if slot is None:
             served = ", ".join(map(str, self.entry(ref.name).versions))
             raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}", ref.version)
         return slot
 
-    def _selected(self, selector: str) -> Slot:
+    def status(self, ref: ModelRef) -> StatusResult:
+        """Raises UnknownLabel."""
+        try:
+            wanted = self.slot(ref)
+            entry = self.entry(ref.name)
+        except ModelNotFound:
+            return StatusResult(())
+        except VersionNotFound as error:
+            return StatusResult((), missing=error.version)
+        except UnknownLabel:
+            raise
+        except ServingError as error:  # the store does not answer, or the settings are wrong
+            failed = IndexEntry(ref.name, ref.version or "0", State.UNAVAILABLE, error.message, error.fault)
+            return StatusResult((failed,))
+        every = ref.version is None and ref.label is None
+        told = tuple(entry.overview()) if every else (wanted.entry,)
+        return StatusResult(told, wanted.loaded is not None, v1_dialect=entry.said.v1_dialect)
+
+    def _selected(self, selector: str) -> Target:
         """GRPS's name-version, where a name may hold dashes, too; else a name."""
         name, _, version = selector.rpartition("-")
         try:
             if name and VERSION.fullmatch(version):
-                return self.slot(ModelRef(name, str(int(version))))
+                return self.resolve(ModelRef(name, str(int(version))))
         except ModelNotFound:
             pass  # the dash may be part of the name
         except VersionNotFound:
             if selector not in self._repository.models():
                 raise
-        return self.slot(ModelRef(selector))
+        return self.resolve(ModelRef(selector))
 
     def _default(self) -> str:
         if self._default_model:
@@ -115,8 +183,8 @@ class Catalog:
         except ServingError:  # the index says it
             return None
 
-    def _labelled(self, entry: Entry, name: str, label: str) -> Slot:
+    def _labelled(self, entry: Entry, name: str, label: str) -> Target:
         number = entry.said.version_labels.get(label)
         if number is None:
             raise UnknownLabel(f"Unrecognized servable version label: {label[:256]}")
-        return self.slot(ModelRef(name, str(number)))
+        return self.resolve(ModelRef(name, str(number)))

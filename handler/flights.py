@@ -1,8 +1,9 @@
 """Loads under way, of which there is one at a time for each model, however many requests wait for it."""
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from typing import Any
 
 from core.errors import StillLoading
@@ -11,7 +12,10 @@ from handler.slots import Slot
 
 
 class Flight:
-    """One look-up and load. `slot`: what is loaded, once that is known. `future`: where another thread does it."""
+    """A look-up, and a load or several. `slot`: what is loaded, once that is known.
+
+    `future`: where another thread does it.
+    """
 
     __slots__ = ("_name", "future", "ns", "slot")
     future: Future[Any]
@@ -23,12 +27,12 @@ class Flight:
         self.slot = None
 
     def here(self, work: Callable[["Flight"], Any]) -> Any:
-        """Its result, done in this thread; `ns` says how long it took, however it ends."""
+        """Its result, done in this thread; `ns` adds up how long that took, however it ends."""
         begun = time.perf_counter_ns()
         try:
             return work(self)
         finally:
-            self.ns = time.perf_counter_ns() - begun
+            self.ns += time.perf_counter_ns() - begun
 
     @property
     def load_ns(self) -> int:
@@ -56,3 +60,23 @@ class Pending(Exception):
     @property
     def future(self) -> Future[Any]:
         return self.flight.future
+
+
+class Flights:
+    """In the threads of an executor, one at a time for each key."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._flights: dict[Any, Flight] = {}
+
+    def join(self, key: Any, name: str, work: Callable[[Flight], Any]) -> Flight:
+        """The one that is under way, or one that begins now. `name`: the model's."""
+        with self._lock:
+            flight = self._flights.get(key)
+            if flight is None:
+                flight = Flight(name)
+                flight.future = self._executor.submit(flight.here, work)
+                self._flights[key] = flight
+                flight.future.add_done_callback(lambda _: self._flights.pop(key, None))
+        return flight

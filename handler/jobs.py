@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from core import compression
-from core.engine import execute, settled
+from core.engine import ask, execute
 from core.errors import ServingError
-from core.operations import Deferred, Explain, Infer, InferResult, ModelRef, Stream
+from core.operations import Custom, Deferred, Infer, InferResult, ModelRef, Question, Stream
 from core.wire import AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream, Route
 from handler.registry import Registry
+from handler.slots import Loaded
 from handler.timing import Timing
 
 QUICKLY_READ: Final = 64 * 1024
 """Bytes of a body up to which it may be read before it is known which thread its model runs in."""
+VERSION: Final = b"model-version"
+"""The header that says which version answered: not every protocol's answers do, and a canary's should."""
+T = TypeVar("T")
 Sent = TypeVar("Sent")
 Sent_co = TypeVar("Sent_co", covariant=True)
 
@@ -63,31 +67,47 @@ class Job:
         """Raises ServingError, Pending."""
         self._timing.begun = time.perf_counter_ns()
         operation = self._read()
-        if isinstance(operation, Deferred):
-            self._decoded = settled(operation, self._registry)
-            operation, _ = self._decoded
-            waited_here(self._registry, self._timing)
+        if not isinstance(operation, Question):
+            answer: HttpResponse = self.phrase(execute(operation, self._registry))
+            return answer
+        held = self._registry.use(operation.ref)
+        waited_here(self._registry, self._timing)
+        with held as model:
+            if isinstance(operation, Deferred):
+                self._decoded = operation.decode(model.spec)
+                operation, _ = self._decoded
+            return self._answer(operation, held)
+
+    def _answer(self, operation: Any, held: Loaded) -> HttpResponse | HttpStream:
+        """What the model says, with the version that it is."""
+        answered: HttpResponse | HttpStream
         if isinstance(operation, Infer):
-            return self._infer(operation)
-        if isinstance(operation, Stream):
-            return self._stream(operation)
-        if isinstance(operation, Explain):
-            result = execute(operation, self._registry)
-            return compressed(self.phrase(result), self._call.request, self._compress_from)
-        answer: HttpResponse = self.phrase(execute(operation, self._registry))
-        return answer
+            answered = self._infer(operation, held)
+        elif isinstance(operation, Stream):
+            answered = self._stream(operation, held)
+        elif isinstance(operation, Custom):
+            answered = self.phrase(ask(operation, held.model))
+            answered = answered._replace(headers=tuple(h for h in answered.headers if h[0] != VERSION))
+        else:
+            result = ask(operation, held.model)
+            answered = compressed(self.phrase(result), self._call.request, self._compress_from)
+        headers = (*answered.headers, (VERSION, held.version))
+        if isinstance(answered, HttpResponse):
+            return HttpResponse(answered.status, headers, answered.parts)
+        chunks = answered.chunks
+        return HttpStream(answered.status, headers, chunks if isinstance(chunks, tuple) else kept(held, chunks))
 
     def phrase(self, result: Any) -> Any:
         if self._decoded is None:
             raise AssertionError
         return self._decoded[1](result)
 
-    def _stream(self, operation: Stream) -> HttpStream:
-        results = counted_each(self._registry, operation, len(self._call.request.body), self._timing)
+    def _stream(self, operation: Stream, held: Loaded) -> HttpStream:
+        results = counted_each(held, operation, len(self._call.request.body), self._timing)
         stream: HttpStream = self.phrase(results)
         return stream._replace(chunks=tuple(stream.chunks)) if isinstance(results, tuple) else stream
 
-    def _infer(self, operation: Infer) -> HttpResponse:
+    def _infer(self, operation: Infer, held: Loaded) -> HttpResponse:
         request = self._call.request
 
         def sent(result: Any) -> HttpResponse:
@@ -95,59 +115,69 @@ class Job:
             # and decodes it here alone.
             return compressed(self.phrase(result), request, self._compress_from)
 
-        return counted(self._registry, operation, sent, len(request.body), self._timing)
+        return counted(held, operation, sent, len(request.body), self._timing)
 
 
-def waited_here(registry: Registry, timing: Timing) -> int:
-    """Nanoseconds of a load on the spot, which count as waiting for the model and as nothing else."""
+def waited_here(registry: Registry, timing: Timing) -> None:
+    """Loads on the spot count as waiting for the model and as nothing else."""
     flight = registry.flown
-    if flight is None:
-        return 0
-    registry.flown = None
-    timing.wait(flight.ns, flight)
-    timing.begun += flight.ns
-    return flight.ns
+    if flight is not None:
+        registry.flown = None
+        timing.wait(flight.ns, flight)
+        timing.begun += flight.ns
 
 
-def counted(registry: Registry, operation: Infer, sent: Callable[[Any], Sent], size: int, timing: Timing) -> Sent:
+def kept(held: Loaded, items: Iterable[T]) -> Iterator[T]:
+    """The items of an iterator, whose model stays in use until it ends, or until nobody wants it any more."""
+
+    def each() -> Iterator[Any]:
+        with held.again():
+            try:
+                yield None
+                yield from items
+            finally:
+                getattr(items, "close", lambda: None)()
+
+    begun = each()
+    next(begun)  # dropped before its first item, a generator that has not begun would not end the use
+    return begun
+
+
+def counted(held: Loaded, operation: Infer, sent: Callable[[Any], Sent], size: int, timing: Timing) -> Sent:
     """An inference and its answer, in the model's statistics and in `timing`. `size`: of the request's body."""
     decoded = time.perf_counter_ns()
+    begun = timing.begun
+    queued = begun - timing.came
     try:
-        result = execute(operation, registry)
+        result = ask(operation, held.model)
         inferred = time.perf_counter_ns()
         answer = sent(result)
     except ServingError:
-        waited_here(registry, timing)
-        begun = timing.begun
-        registry.record(operation.ref, (begun - timing.came, time.perf_counter_ns() - begun), size, success=False)
+        held.slot.record((queued, time.perf_counter_ns() - begun), size, success=False)
         raise
-    decoded += waited_here(registry, timing)
-    begun = timing.begun
-    durations = (begun - timing.came, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
-    registry.record(operation.ref, durations, size, success=True)
+    durations = (queued, decoded - begun, inferred - decoded, time.perf_counter_ns() - inferred)
+    held.slot.record(durations, size, success=True)
     timing.durations = durations
     return answer
 
 
-def counted_each(registry: Registry, operation: Stream, size: int, timing: Timing) -> Iterable[InferResult]:
+def counted_each(held: Loaded, operation: Stream, size: int, timing: Timing) -> Iterable[InferResult]:
     """The answers of a stream, which together are one inference in the model's statistics: a tuple, or a generator.
 
     What a client leaves before its end is not counted. The arguments are those of `counted`.
     """
     decoded = time.perf_counter_ns()
-    ref = operation.infer.ref
+    begun = timing.begun
+    queued = begun - timing.came
 
     def record(infer: int, *, success: bool) -> None:
-        begun = timing.begun
-        registry.record(ref, (begun - timing.came, decoded - begun, infer, 0), size, success=success)
+        held.slot.record((queued, decoded - begun, infer, 0), size, success=success)
 
     try:
-        results = execute(operation, registry)
+        results = ask(operation, held.model)
     except ServingError:
-        decoded += waited_here(registry, timing)
         record(time.perf_counter_ns() - decoded, success=False)
         raise
-    decoded += waited_here(registry, timing)
     spent = time.perf_counter_ns() - decoded
     if not isinstance(results, tuple):
         return _timed(results, spent, record)

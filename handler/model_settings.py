@@ -16,10 +16,14 @@ from handler.checked import Wrong, an_object, is_shape, number, only, texts
 if TYPE_CHECKING:
     from handler.explainer_settings import ExplainerSettings
     from handler.signature_settings import SaidSignatures
+    from handler.warmup_settings import WarmUp
 
 FILE: Final = "model-settings.json"
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
+ROUTING: Final = ("version_policy", "version_labels", "canary")
+"""Keys that say which requests a version gets, and nothing of how it is loaded."""
+ROUNDING: Final = 1e-9
 
 
 class VersionPolicy(NamedTuple):
@@ -55,6 +59,9 @@ class ModelSettings(NamedTuple):
     v1_dialect: str | None = None
     explainer: "ExplainerSettings | None" = None
     http: CustomPath | None = None
+    canary: Mapping[int, float] = MappingProxyType({})
+    """Version -> its share of the requests that name no version."""
+    warmup: "tuple[WarmUp, ...]" = ()
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -72,6 +79,19 @@ def parse(model: str, *texts: bytes | None) -> ModelSettings:
         return _settings(merged, model)
     except Wrong as wrong:
         raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
+
+
+def loads_alike(before: bytes | None, after: bytes | None) -> bool:
+    """Whether a version that was loaded under the one text need not be loaded again under the other."""
+    return before == after or _loading(before) == _loading(after)
+
+
+def _loading(text: bytes | None) -> Any:
+    try:
+        members = {} if text is None else an_object(_json(text), "the file")
+    except Wrong:
+        return text
+    return {key: value for key, value in members.items() if key not in ROUTING}
 
 
 def _json(text: bytes) -> Any:
@@ -100,6 +120,8 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         v1_dialect=_v1_dialect(members.get("v1_dialect")),
         explainer=_explainer(members.get("explainer")),
         http=_http(members.get("http")),
+        canary=_canary(members.get("canary")),
+        warmup=_warmup(members.get("warmup")),
     )
 
 
@@ -175,6 +197,28 @@ def _explainer(value: Any) -> "ExplainerSettings | None":
     from handler import explainer_settings  # noqa: PLC0415 - 2 ms of cold start for models without one
 
     return explainer_settings.parse(value)
+
+
+def _warmup(value: Any) -> "tuple[WarmUp, ...]":
+    if value is None:
+        return ()
+    from handler import warmup_settings  # noqa: PLC0415 - the same, for models that need none
+
+    return warmup_settings.parse(value)
+
+
+def _canary(value: Any) -> dict[int, float]:
+    members = {} if value is None else an_object(value, "canary")
+    shares = {}
+    for version, share in members.items():
+        if not version.isascii() or not version.isdecimal():
+            raise Wrong("canary", version, "a version's number as key")
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise Wrong(f"canary.{version}", share, "a share from 0 to 1")
+        shares[int(version)] = float(share)
+    if sum(shares.values()) > 1 + ROUNDING:
+        raise Wrong("canary", members, "shares that add up to 1 at most")
+    return shares
 
 
 def _http(value: Any) -> CustomPath | None:

@@ -25,7 +25,7 @@ class Phases:
 
     def run(self, load: Callable[[], T]) -> T:
         """The runtime's part."""
-        self._begun = time.perf_counter_ns()
+        self._begun, self._ended = time.perf_counter_ns(), 0
         try:
             return load()
         finally:

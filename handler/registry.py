@@ -1,26 +1,34 @@
 """The models of this process: what is loaded, what is being loaded, what failed. The only state there is.
 
 Loading is single flight: however many requests want a version, it is fetched and loaded once. With an executor (ASGI
-servers) `get` never blocks on a load: it raises Pending, whose future the edge awaits. Without one (Lambda, where an
+servers) `use` never blocks on a load: it raises Pending, whose future the edge awaits. Without one (Lambda, where an
 instance has one request at a time) it loads on the spot.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from core import operations as ops
-from core.errors import ModelNotFound, NotSupported, ServingError, UnknownLabel, VersionNotFound
+from core.errors import ModelNotFound, NotSupported, ServingError, StillLoading, VersionNotFound
 from core.operations import ModelRef, State
 from core.ports import Model
+from handler import entries
+from handler.budget import FRESH_SECONDS, Budget
 from handler.catalog import Catalog
-from handler.flights import Flight, Pending
+from handler.entries import Split, Target
+from handler.flights import Flight, Flights, Pending
+from handler.loading import Loading
 from handler.patience import Patience
 from handler.repository import Repository
+from handler.rollout import Rollout
 from handler.settings import Settings
-from handler.slots import Slot
+from handler.slots import Loaded, Slot
 from handler.stores import open_store
 
 log = logging.getLogger(__name__)
@@ -30,7 +38,7 @@ class Registry:
     """Implements core.ports.Models.
 
     `patience`: until when loads on the spot may go on, for who has one request at a time to set before each. `flown`:
-    the last such load, for who measures a request to take away.
+    the loads on the spot since it was last taken away, for who measures a request.
     """
 
     patience: Patience | None = None
@@ -39,11 +47,15 @@ class Registry:
     def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self._settings = settings
         self._repository = Repository(open_store(settings))
-        self._catalog = Catalog(self._repository, settings.default_model)
-        self._executor = executor
+        self._poll = settings.repository_poll or float("inf")
+        self._catalog = Catalog(self._repository, settings.default_model, self._poll)
+        fresh = FRESH_SECONDS if executor is not None else 0.0
+        budget = Budget(settings.memory_limit, self._catalog.residents, self._is_preloaded, fresh)
+        self._load = Loading(self._repository, settings, budget).load
+        self._rollout = Rollout(self._catalog, self._bring, self._publish, self._poll)
+        self._flights = None if executor is None else Flights(executor)
         self._lock = threading.Lock()
-        self._ready: dict[ModelRef, Slot] = {}
-        self._flights: dict[Any, Flight] = {}
+        self._ready: dict[ModelRef, Target] = {}
         self._online = True
         self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
 
@@ -92,7 +104,10 @@ class Registry:
         return sorted({*self._repository.models(), *self._loaded_names()})
 
     def _loaded_names(self) -> set[str]:
-        return {slot.name for slot in list(self._ready.values())}
+        return {slot.name for slot in self._catalog.residents() if slot.loaded is not None}
+
+    def _is_preloaded(self, name: str) -> bool:
+        return self._preloaded is not None and name in self._preloaded
 
     def index(self) -> Sequence[ops.IndexEntry]:
         return [entry for name in self.names() for entry in self._index_of(name)]
@@ -103,41 +118,25 @@ class Registry:
         except ServingError as error:
             yield ops.IndexEntry(name, "", State.UNAVAILABLE, error.message)
             return
-        for slot in entry.versions.values():
-            yield slot.entry
+        yield from (self._catalog.entries.get(name) or entry).overview()
 
     def readiness(self, ref: ModelRef) -> ops.Readiness:
-        if ref in self._ready:
-            return ops.Readiness(ready=True)
         try:
-            slot = self._catalog.slot(ref)
+            target = self._ready.get(ref) or self._catalog.resolve(ref)
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
-        return ops.Readiness(slot.model is not None, slot.state, slot.reason)
+        slot = target.stable if isinstance(target, Split) else target
+        ready = slot.loaded is not None
+        return ops.Readiness(ready, State.READY if ready else slot.state, "" if ready else slot.reason)
 
     def describe(self, ref: ModelRef) -> ops.ModelInfo:
         spec = self.get(ref).spec
         return ops.ModelInfo(spec, tuple(str(number) for number in self._catalog.entry(spec.name).versions))
 
     def status(self, ref: ModelRef) -> ops.StatusResult:
-        try:
-            wanted = self._catalog.slot(ref)
-            entry = self._catalog.entry(ref.name)
-        except ModelNotFound:
-            return ops.StatusResult(())
-        except VersionNotFound as error:
-            return ops.StatusResult((), missing=error.version)
-        except UnknownLabel:
-            raise
-        except ServingError as error:  # the store does not answer, or the settings are wrong
-            failed = ops.IndexEntry(ref.name, ref.version or "0", State.UNAVAILABLE, error.message, error.fault)
-            return ops.StatusResult((failed,))
-        every = ref.version is None and ref.label is None
-        slots = entry.versions.values() if every else (wanted,)
-        entries = tuple(slot.entry for slot in slots)
-        return ops.StatusResult(entries, wanted.model is not None, v1_dialect=entry.said.v1_dialect)
+        return self._catalog.status(ref)
 
     def statistics(self, ref: ModelRef | None) -> Sequence[ops.Statistics]:
         if ref is None:
@@ -152,35 +151,78 @@ class Registry:
 
     def load_seconds(self, name: str, version: str) -> float | None:
         """How long the last load of a version took, None if it has not been loaded here."""
-        entry = self._catalog.entries.get(name)
-        slot = None if entry is None else entry.find(version)
-        return slot.load_seconds if slot is not None and slot.load_seconds else None
-
-    def record(self, ref: ModelRef, durations: Sequence[int], size: int, *, success: bool) -> None:
-        """One inference: nanoseconds in the queue, for decoding, for the model, for encoding; `size` of its body."""
-        slot = self._ready.get(ref)
-        if slot is not None:
-            slot.record(durations, size, success=success)
+        return self._catalog.load_seconds(name, version)
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
-        slot = self._ready.get(ref)
-        return slot is not None and slot.is_quick(size)
+        target = self._ready.get(ref)
+        if isinstance(target, Split):
+            return all(slot.is_quick(size) for slot in target.slots)
+        return target is not None and target.is_quick(size)
+
+    # -- using --------------------------------------------------------------------------------------------------------
+
+    def use(self, ref: ModelRef) -> Loaded:
+        """The model that answers one request, in use until the end of `with`; see Slot.use.
+
+        Raises Pending while it is being loaded elsewhere, ServingError if it cannot be.
+        """
+        target = self._ready.get(ref)
+        if type(target) is Slot and time.monotonic() < target.due:  # nearly always; the rest takes its time
+            loaded = target.use()
+            if loaded is not None:
+                return loaded
+        return self._use(ref, entries.draw())
+
+    def get(self, ref: ModelRef) -> Model:
+        """The model, and never a canary. Raises as `use` does."""
+        with self._use(ref, 1.0) as model:
+            return model
+
+    def _use(self, ref: ModelRef, drawn: float) -> Loaded:
+        """`drawn`: from 0 to 1, which request this is of those that canaries share in."""
+        while True:
+            target = self._ready.get(ref)
+            slot = target.pick(drawn) if isinstance(target, Split) else target
+            loaded = None if slot is None else slot.use()
+            if slot is None or loaded is None:
+                self._now_or_later(slot or ref, ref.name, partial(self._obtain, ref, drawn), final=False)
+            elif time.monotonic() < slot.due:
+                return loaded
+            elif self._flights is not None:
+                self._renew_beside(slot)
+                return loaded
+            else:
+                with loaded:
+                    self._now_or_later(None, slot.name, partial(self._renew, slot), final=False)
+
+    def _renew(self, slot: Slot, flight: Flight) -> None:
+        slot.due = time.monotonic() + self._poll  # whatever comes of it
+        self._rollout.renew(slot.name, flight)
+
+    def _renew_beside(self, slot: Slot) -> None:
+        slot.due = time.monotonic() + self._poll  # for those who come meanwhile
+        with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
+            self._now_or_later(("renew", slot.name), slot.name, partial(self._renew, slot), final=False)
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def get(self, ref: ModelRef) -> Model:
-        """The loaded model. Raises Pending while it is being loaded elsewhere, ServingError if it cannot be."""
-        slot = self._ready.get(ref)
-        model = None if slot is None else slot.model  # another thread may just be unloading it
-        return model or self._now_or_later(ref, ref.name, lambda flight: self._obtain(ref, flight), final=False)
-
     def load(self, name: str) -> None:
-        """Look at the repository again and load what it says, whether or not an earlier load failed or succeeded."""
-        self._now_or_later(("load", name), name, lambda flight: self._reload(name, flight), final=True)
+        """Look at the repository again and load what it says, whatever failed before; what is as it was stays."""
+        self._now_or_later(("load", name), name, partial(self._rollout.load, name), final=True)
 
     def unload(self, name: str) -> None:
-        for slot in self._catalog.entry(name).versions.values():
+        """Requests that are being answered go on; the next one looks at the repository and loads what it finds."""
+        entry = self._catalog.entry(name)
+        slots = [*entry.versions.values(), *(entry.coming.versions.values() if entry.coming is not None else ())]
+        if any(slot.is_loading for slot in slots):
+            self._now_or_later(("unload", name), name, lambda _: self._unload(name, slots), final=True)
+        else:
+            self._unload(name, slots)
+
+    def _unload(self, name: str, slots: Sequence[Slot]) -> None:
+        self._catalog.give_up(name)
+        for slot in slots:
             slot.empty()
         self._publish(name)
 
@@ -196,9 +238,9 @@ class Registry:
                 log.info("preload of %s is left to the first request for it", name)
                 continue
             try:
-                self.get(ModelRef(name))
-            except Pending:
-                pass
+                for slot in self._catalog.entry(name).targets:
+                    with suppress(Pending):
+                        self.get(ModelRef(name, str(slot.version.number)))
             except ServingError as error:
                 log.warning("preload of %s: %s", name, error.message)
         self.flown = None
@@ -209,68 +251,48 @@ class Registry:
 
     def restored(self) -> None:
         """Elsewhere and later than it was loaded: look whether what is here is still the newest that there is."""
-        for slot in self._catalog.known():
+        for slot in self._catalog.residents():
             slot.forgive()
         self._catalog.forget_paths()
         for name in sorted(self._loaded_names()):
-            try:
-                self._renew(name)
-            except ServingError as error:
-                log.warning("after a restore: %s; what is loaded serves on", error.message)
-        self.flown = None
-
-    def _renew(self, name: str) -> None:
-        known = {slot.version: slot.model for slot in self._catalog.entries[name].versions.values()}
-        newest = self._catalog.look(name, None).newest
-        if known.get(newest.version) is None:
-            newest.fill(self._repository, self._settings, self.patience)
-            self._publish(name)
+            self._rollout.renew(name, Flight(name))
 
     def _wanted(self) -> tuple[str, ...]:
         if self._preloaded is None:
             self._preloaded = tuple(self._repository.models())
         return self._preloaded
 
-    def _now_or_later(self, key: Any, name: str, work: Callable[[Flight], Any], *, final: bool) -> Any:
-        if self._executor is None:
-            self.flown = Flight(name)
-            return self.flown.here(work)
-        with self._lock:
-            flight = self._flights.get(key)
-            if flight is None:
-                flight = Flight(name)
-                flight.future = self._executor.submit(flight.here, work)
-                self._flights[key] = flight
-                flight.future.add_done_callback(lambda _: self._flights.pop(key, None))
-        raise Pending(flight, final=final)
+    def _now_or_later(self, key: Any, name: str, work: Callable[[Flight], Any], *, final: bool) -> None:
+        if self._flights is not None:
+            raise Pending(self._flights.join(key, name, work), final=final)
+        self.flown = self.flown or Flight(name)
+        self.flown.here(work)
 
-    def _obtain(self, ref: ModelRef, flight: Flight) -> Model:
-        slot = flight.slot = self._catalog.slot(ref)
-        model = slot.obtain(self._repository, self._settings, self.patience)
-        self._publish(slot.name)
-        with self._lock:
-            self._ready[ref] = slot  # under the client's own way of naming it, too
-        return model
-
-    def _reload(self, name: str, flight: Flight) -> None:
-        for slot in self._catalog.look(name, None).versions.values():
+    def _bring(self, slot: Slot, flight: Flight, *, at_once: bool = False) -> None:
+        if slot.loaded is None:
             flight.slot = slot
-            slot.fill(self._repository, self._settings, self.patience)
-        self._publish(name)
+        slot.obtain(self._load, self.patience, at_once=at_once)
 
-    def _publish(self, name: str) -> None:
-        """Make what is loaded of a model findable without a lock, its newest version without a number."""
+    def _obtain(self, ref: ModelRef, drawn: float, flight: Flight) -> None:
+        """Load what the reference means; at the end it is ready, or there is a reason why not."""
+        slot = self._catalog.slot(ref)
+        if time.monotonic() >= slot.due:
+            self._renew(slot, flight)
+        target = self._catalog.resolve(ref)
+        slot = target.pick(drawn) if isinstance(target, Split) else target
+        try:
+            self._bring(slot, flight)
+        except ServingError as error:
+            if not isinstance(target, Split) or slot is target.stable or isinstance(error, StillLoading):
+                raise  # and else the canary is failing now, and the stable version is picked
+        if slot not in self._catalog.entry(slot.name).versions.values():  # a version that was not known before
+            self._rollout.advance(slot.name, flight)
+        self._publish(slot.name, ref, self._catalog.resolve(ref))
+
+    def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
+        """Make what serves of a model findable without a lock, in one step; `ref`: in these words of a client, too."""
         with self._lock:
-            slots = self._catalog.entries[name].versions
-            for ref in [ref for ref, slot in self._ready.items() if slot.name == name]:
-                del self._ready[ref]
-            for number, slot in slots.items():
-                if slot.model is not None:
-                    self._ready[ModelRef(name, str(number))] = slot
-            newest = self._catalog.entries[name].newest
-            if newest.model is not None:
-                self._ready[ModelRef(name)] = newest
-            for label, number in self._catalog.entries[name].said.version_labels.items():
-                labelled = slots.get(number)
-                if labelled is not None and labelled.model is not None:
-                    self._ready[ModelRef(name, None, label)] = labelled
+            entry = self._catalog.entries.get(name)
+            ready = {known: other for known, other in self._ready.items() if other.name != name}
+            ready |= entry.served() if entry is not None else {}
+            self._ready = ready if ref is None or target is None else {**ready, ref: target}

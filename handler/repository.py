@@ -35,12 +35,16 @@ class Version(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its settings, read."""
+    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its settings, read.
+
+    `partial`: the store may not be listed, and there may be other versions.
+    """
 
     name: str
     versions: tuple[Version, ...]
     settings: bytes | None
     said: ModelSettings = ModelSettings()
+    partial: bool = False
 
 
 class Repository:
@@ -72,7 +76,9 @@ class Repository:
         versions = _versions(version for version in folders if self.is_complete(name, version, said))
         if not versions:
             raise ModelNotLoadable(_no_version(name, folders))
-        served = said.version_policy.choose(sorted(versions))
+        # Canaries are served beside what the policy says of the others.
+        stable = said.version_policy.choose(sorted(versions.keys() - said.canary.keys()))
+        served = sorted({*stable, *(said.canary.keys() & versions.keys())})
         if not served:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
         return Listing(name, tuple(versions[number] for number in served), text, said)
@@ -81,7 +87,7 @@ class Repository:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
         text = self._store.read(name, model_settings.FILE)
         said = model_settings.parse(name, text)
-        numbers = set(said.version_policy.specific) or ({wanted} if wanted is not None else set())
+        numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
             raise ModelUnavailable(
                 f"model {name!r} is missing or forbidden: the store may not be listed. Grant s3:ListBucket, "
@@ -89,7 +95,7 @@ class Repository:
             )
         marker = next(iter(BACKENDS.values())).marker
         versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
-        return Listing(name, versions, text, said)
+        return Listing(name, versions, text, said, partial=True)
 
     def is_complete(self, name: str, version: Version, said: ModelSettings) -> bool:
         """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""

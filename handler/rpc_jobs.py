@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from core.engine import execute, settled
+from core.engine import ask, execute
 from core.errors import ServingError
-from core.operations import Deferred, Infer, Operation, Stream
+from core.operations import Deferred, Infer, Operation, Question, Stream
 from core.rpc import Form, RpcMethod
 from handler.jobs import QUICKLY_READ as QUICKLY_READ_JSON
-from handler.jobs import counted, counted_each, waited_here
+from handler.jobs import counted, counted_each, kept, waited_here
 from handler.registry import Registry
+from handler.slots import Loaded
 from handler.timing import Timing
 
 Decoded = tuple[Operation, Callable[[Any], Any]]
@@ -47,15 +48,23 @@ class RpcJob:
         """The answer; of methods with many, a tuple of them or a generator. Raises ServingError, Pending."""
         self.timing.begun = time.perf_counter_ns()
         operation = self._decode()
-        if isinstance(operation, Deferred):
-            self._decoded = settled(operation, self._registry)
-            operation, _ = self._decoded
-            waited_here(self._registry, self.timing)
+        if not isinstance(operation, Question):
+            return self.phrase(execute(operation, self._registry))
+        held = self._registry.use(operation.ref)
+        waited_here(self._registry, self.timing)
+        with held as model:
+            if isinstance(operation, Deferred):
+                self._decoded = operation.decode(model.spec)
+                operation, _ = self._decoded
+            answer = self._answer(operation, held)
+            return answer if isinstance(answer, bytes | tuple) else kept(held, answer)
+
+    def _answer(self, operation: Any, held: Loaded) -> bytes | Iterable[bytes]:
         if isinstance(operation, Infer):
-            return counted(self._registry, operation, self.phrase, len(self._body), self.timing)
+            return counted(held, operation, self.phrase, len(self._body), self.timing)
         if isinstance(operation, Stream):
-            return self.phrase(counted_each(self._registry, operation, len(self._body), self.timing))
-        return self.phrase(execute(operation, self._registry))
+            return self.phrase(counted_each(held, operation, len(self._body), self.timing))
+        return self.phrase(ask(operation, held.model))
 
     def phrase(self, result: Any) -> bytes | Iterable[bytes]:
         if self._decoded is None:

@@ -1,12 +1,17 @@
 """The configuration: one frozen object from DRAGOMAN_* variables, each checked at start."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 MB_PER_VCPU: Final = 1769
 """Lambda gives one vCPU for as many MB of memory (AWS documentation, "Configure Lambda function memory")."""
+
+UNITS: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+USABLE: Final = 0.9
+"""Of the memory that there is: the rest is for requests, and for what loads take beyond what is known of them."""
 
 
 class InvalidSettings(Exception):
@@ -44,6 +49,19 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+def _seconds_or_never(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise ValueError("a number of seconds, 0 for never")
+    return float(value)
+
+
+def _bytes(value: str) -> int:
+    parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?([kMG]?i?B)?", value)
+    if parts is None or parts[2] not in (None, *UNITS):
+        raise ValueError(f"a number of bytes, or of {', '.join(UNITS)}; 0 for no limit")
+    return int(float(parts[1]) * UNITS.get(parts[2], 1))
+
+
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in choices:
@@ -74,6 +92,8 @@ class Setting(NamedTuple):
 SETTINGS: Final = (
     Setting("DRAGOMAN_REPOSITORY", "repository", _text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
     Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
+    Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", _bytes, "", "what this process may have in memory, such as `900MB` or `2GiB`: models that were used least recently are unloaded for others; `0`: no limit; default: 90 % of the function's memory on Lambda and of the container's elsewhere, if it has a limit"),
+    Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", _seconds_or_never, "60", "seconds after which a request for a model has the repository looked at again for new versions; `0`: only calls and S3 events do"),
     Setting("DRAGOMAN_DEFAULT_MODEL", "default_model", _text, "", "the model of GRPS requests that name none, as `name` or `name-version`; default: the repository's only one"),
     Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
     Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
@@ -103,6 +123,8 @@ class Settings(NamedTuple):
 
     repository: str
     preload: tuple[str, ...]
+    memory_limit: int | None
+    repository_poll: float
     default_model: str
     allow_code: bool
     max_body_bytes: int
@@ -139,6 +161,8 @@ class Settings(NamedTuple):
         values["cache_bytes"] = values["cache_bytes"] or None
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
         values["patience"] = values["patience"] or None
+        limit = values["memory_limit"]
+        values["memory_limit"] = (_usable_memory(environ) if limit == "" else limit) or None
         platform = _platform(environ)
         values["grps_health_control"] = values["grps_health_control"] or ("off" if platform == "lambda" else "instance")
         initialization = environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if platform == "lambda" else ""
@@ -170,6 +194,21 @@ def _cgroup_cpus(quota_file: Path) -> float:
         return int(quota) / int(period)
     except (OSError, ValueError):
         return float("inf")
+
+
+def _usable_memory(environ: Mapping[str, str]) -> int | None:
+    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+    if memory.isdecimal():
+        return int(int(memory) * 2**20 * USABLE)
+    return _cgroup_memory(Path("/sys/fs/cgroup/memory.max"))
+
+
+def _cgroup_memory(limit_file: Path) -> int | None:
+    """What is usable of a container's memory (cgroup v2: bytes or "max"), None without a limit."""
+    try:
+        return int(int(limit_file.read_text()) * USABLE)
+    except (OSError, ValueError):
+        return None
 
 
 def _platform(environ: Mapping[str, str]) -> str:

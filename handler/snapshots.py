@@ -32,12 +32,16 @@ HOOKS: Final = "snapshot_restore_py"
 
 
 def warm(app: App) -> None:
-    """One inference of each loaded model, which nobody asked for and nobody counts: the first is the slowest."""
+    """One inference of each loaded model, which nobody asked for and nobody counts: the first is the slowest.
+
+    Models whose settings have a warm-up have had it when they were loaded.
+    """
     for slot in app.registry.known():
-        if slot.model is None or slot.model.spec.inputs is None:
+        loaded = slot.loaded
+        if loaded is None or loaded.model.spec.inputs is None or slot.listing.said.warmup:
             continue
         try:
-            _infer(app, slot.model.spec)
+            _infer(app, loaded.model.spec)
         except ServingError as error:  # zeros need not suit a model
             log.info("model %s was not warmed up: %s", slot.name, error.message)
 

@@ -1,6 +1,8 @@
 """THE table of model runtimes, in order of preference: the file each is known by, and what loads it."""
 
 from collections.abc import Collection
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -12,14 +14,15 @@ from handler.settings import Settings
 
 
 class Backend(NamedTuple):
-    """`marker`: the file in a version's folder that says the model is of this kind."""
+    """`marker`: the file in a version's folder that says the model is of this kind. `runtime`: what runs it."""
 
     marker: str
     loader: str
+    runtime: str = ""
 
 
 BACKENDS: Final = {
-    "onnx": Backend("model.onnx", "handler.backends.onnx:load"),
+    "onnx": Backend("model.onnx", "handler.backends.onnx:load", "onnxruntime"),
     "python": Backend("model.py", "handler.backends.python:load"),
 }
 
@@ -59,3 +62,12 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
             return found
     expected = " or ".join(backend.marker for backend in BACKENDS.values())
     raise ModelNotLoadable(f"model {name!r} has no {expected}; its files: {', '.join(sorted(files))[:256] or 'none'}")
+
+
+def prepare(files: Collection[str]) -> None:
+    """Import the runtime for a version's files; what is missing is said by its loader."""
+    for backend in BACKENDS.values():
+        if backend.marker in files:
+            with suppress(ImportError):
+                import_module(backend.runtime or __name__)
+            return

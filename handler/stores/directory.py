@@ -64,4 +64,5 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
         if entry.is_dir():
             yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
         elif entry.is_file():
-            yield File(prefix + entry.name, entry.stat().st_size)
+            stat = entry.stat()
+            yield File(prefix + entry.name, stat.st_size, f"{stat.st_mtime_ns}-{stat.st_ino}")

@@ -309,7 +309,7 @@ def test_what_nobody_expected_is_logged_and_told_without_its_words(
         def fail(*_: Any, error: Exception = error) -> Any:
             raise error
 
-        monkeypatch.setattr(Registry, "get", fail)
+        monkeypatch.setattr(Registry, "use", fail)
         assert call(app, "ModelInfer", PROTO, BODY, connect_timeout_ms="60000").error == (500, "internal", told)
         (answer,) = streamed(call(app, "ModelStreamInfer", STREAM, envelope(BODY)))
         assert (answer.error_message, answer.infer_response.id) == (told, "1")

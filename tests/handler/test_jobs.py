@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
-from core.operations import Infer, InferResult, ModelRef, ModelSpec, Stream
+from core.operations import Infer, InferResult, ModelRef, ModelSpec, Statistics, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
 from handler.jobs import QUICKLY_READ, Job, compressed
 from handler.registry import Pending
+from handler.repository import Listing, Version
+from handler.slots import Gate, Loaded, Slot
+from handler.stores import Folder
 from tests.core.v1_samples import model, output, signature, told
 
 if TYPE_CHECKING:
@@ -46,29 +50,37 @@ class Halves:
         return [{"place": place} for place in range(len(inputs["x"].array))]
 
 
+class Counting(Slot):
+    """A version whose inferences are counted by their durations' number, the size and whether they succeeded."""
+
+    recorded: list[tuple[int, int, bool]]
+
+    def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """One more."""
+        assert all(ns >= 0 for ns in durations)
+        self.recorded.append((len(durations), size, success))
+
+
 class Shelf:
     """A registry of one model, which is being loaded the first `pending` times that somebody asks for it."""
 
     def __init__(self, pending: int = 0, model: Halves | None = None) -> None:
         self.pending = pending
-        self.model = model or Halves()
         self.asked: list[ModelRef] = []
-        self.recorded: list[tuple[ModelRef, int, int, bool]] = []
+        self.recorded: list[tuple[int, int, bool]] = []
+        slot = Counting(Listing("m", (), None), Version(3, "3", ()), Statistics("m", "3"))
+        slot.recorded = self.recorded
+        self.loaded = Loaded(slot, model or Halves(), Folder(Path()), Gate())
 
     flown = None
 
-    def get(self, ref: ModelRef) -> Halves:
+    def use(self, ref: ModelRef) -> Loaded:
         """The model."""
         self.asked.append(ref)
         if self.pending:
             self.pending -= 1
             raise Pending(None, final=False)  # type: ignore[arg-type] # nobody waits
-        return self.model
-
-    def record(self, ref: ModelRef, durations: Sequence[int], size: int, *, success: bool) -> None:
-        """What was counted: how many durations, of what size."""
-        assert all(ns >= 0 for ns in durations)
-        self.recorded.append((ref, len(durations), size, success))
+        return self.loaded.again()
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Of the labelled version alone."""
@@ -92,18 +104,21 @@ def job(
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "ref"),
+    ("path", "body"),
     [
-        ("/v2/models/m/infer", V2, ModelRef("m")),
-        ("/v1/models/m:predict", V1, ModelRef("m", "3")),
-        ("/v1/models/m/labels/fast:predict", V1, ModelRef("m", "3")),
+        ("/v2/models/m/infer", V2),
+        ("/v1/models/m:predict", V1),
+        ("/v1/models/m/labels/fast:predict", V1),
     ],
 )
-def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes, ref: ModelRef) -> None:
-    """Whatever protocol it came in."""
+def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes) -> None:
+    """Whatever protocol it came in; its answer says which version gave it, and then nobody uses that any more."""
     shelf = Shelf()
-    assert b"[0.5,1.0]" in b"".join(job(path, body, shelf).run().parts)
-    assert shelf.recorded == [(ref, 4, len(body), True)]
+    answer: Any = job(path, body, shelf).run()
+    assert b"[0.5,1.0]" in b"".join(answer.parts)
+    assert dict(answer.headers)[b"model-version"] == b"3"
+    assert shelf.recorded == [(4, len(body), True)]
+    assert not shelf.loaded.in_use()
 
 
 def test_an_inference_that_fails_is_counted_as_one() -> None:
@@ -115,36 +130,19 @@ def test_an_inference_that_fails_is_counted_as_one() -> None:
         job("/v1/models/m:predict", b'{"instances": [NaN]}', shelf, options=Options(non_finite="error")).run()
     with pytest.raises(InvalidInput, match="Missing 'inputs' or 'instances' key"):
         job("/v1/models/m:predict", b"{}", shelf).run()
-    assert [(durations, success) for _, durations, _, success in shelf.recorded] == [(2, False), (2, False)]
+    assert [(durations, success) for durations, _, success in shelf.recorded] == [(2, False), (2, False)]
 
 
 def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
-    """What was decoded stays decoded; the version that told its spec is the one that is asked."""
+    """What was decoded stays decoded; who told its spec is asked once, and is the one that answers."""
     shelf = Shelf(pending=2)
     waiting = job("/v1/models/m:predict", V1, shelf)
     for _ in range(2):
         with pytest.raises(Pending):
             waiting.run()
     assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
-    assert shelf.asked == [ModelRef("m")] * 3 + [ModelRef("m", "3")]
+    assert shelf.asked == [ModelRef("m")] * 3
     assert len(shelf.recorded) == 1
-
-
-def test_a_model_that_went_between_its_spec_and_its_inference_is_waited_for_again() -> None:
-    """The question is not asked twice."""
-    shelf = Shelf()
-    waiting = job("/v1/models/m:predict", V1, shelf)
-    get = shelf.get
-
-    def unloaded(ref: ModelRef) -> Halves:
-        shelf.pending = ref.version is not None and len(shelf.asked) < 2
-        return get(ref)
-
-    shelf.get = unloaded  # type: ignore[method-assign] # this one alone
-    with pytest.raises(Pending):
-        waiting.run()
-    assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
-    assert shelf.asked == [ModelRef("m"), ModelRef("m", "3"), ModelRef("m", "3")]
 
 
 def test_an_explanation_is_compressed_and_not_counted() -> None:
@@ -191,7 +189,7 @@ def test_a_stream_is_one_inference_once_it_has_ended() -> None:
     assert isinstance(stream, HttpStream)
     assert shelf.recorded == []
     assert list(stream.chunks) == [b"[1.0]", b"[2.0]"]
-    assert shelf.recorded == [(ModelRef("m"), 4, 5, True)]
+    assert shelf.recorded == [(4, 5, True)]
 
 
 def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
@@ -201,7 +199,7 @@ def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
     assert next(stream.chunks) == b"[1.0]"
     with pytest.raises(ModelFailed, match="negative"):
         next(stream.chunks)
-    assert shelf.recorded == [(ModelRef("m"), 4, 5, False)]
+    assert shelf.recorded == [(4, 5, False)]
     left: Any = of_stream(shelf, 1, 2).run()
     next(left.chunks)
     left.chunks.close()
@@ -216,6 +214,30 @@ def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
     with pytest.raises(ModelFailed, match="negative"):
         of_stream(shelf, -4).run()
     assert [success for *_, success in shelf.recorded] == [True, False]
+    assert not shelf.loaded.in_use()
+
+
+def test_a_stream_uses_its_model_until_it_ends() -> None:
+    """Or fails, or its client leaves it: in the middle, or before its first answer was asked for."""
+    shelf = Shelf(model=Counts())
+    stream: Any = of_stream(shelf, 1, 2).run()
+    assert dict(stream.headers)[b"model-version"] == b"3"
+    assert shelf.loaded.in_use()
+    assert len(list(stream.chunks)) == 2
+    assert not shelf.loaded.in_use()
+    for left in (next, lambda chunks: None):
+        stream = of_stream(shelf, 1, 2).run()
+        left(stream.chunks)
+        assert shelf.loaded.in_use()
+        stream.chunks.close()
+        assert not shelf.loaded.in_use()
+    stream = of_stream(shelf, 1, 2).run()
+    del stream
+    assert not shelf.loaded.in_use()
+    stream = of_stream(shelf, -1).run()
+    with pytest.raises(ModelFailed):
+        next(stream.chunks)
+    assert not shelf.loaded.in_use()
 
 
 def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick() -> None:

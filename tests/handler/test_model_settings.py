@@ -97,6 +97,31 @@ def test_signatures_are_read_with_the_file() -> None:
     assert found["s"].outputs["y"].tensor == "z"
 
 
+def test_canaries_are_shares_by_version() -> None:
+    """Tenths add up to one, whatever binary floating point says."""
+    assert parse({}).canary == parse({"canary": None}).canary == {}
+    assert parse({"canary": {"2": 0, "03": 1}}).canary == {2: 0.0, 3: 1.0}
+    assert len(parse({"canary": {str(version): 0.1 for version in range(10)}}).canary) == 10
+
+
+def test_warm_up_requests_are_read_with_the_file() -> None:
+    """None by default."""
+    assert parse({}).warmup == parse({"warmup": None}).warmup == ()
+    (warmup,) = parse({"warmup": [{"file": "w.json"}]}).warmup
+    assert warmup.file == "w.json"
+
+
+def test_settings_that_say_who_answers_say_nothing_of_how_a_version_is_loaded() -> None:
+    """Everything else does, what cannot be read as well."""
+    plain, routed, other = b'{"platform": "a"}', b'{"canary": {"2": 1}, "platform": "a"}', b'{"platform": "b"}'
+    assert model_settings.loads_alike(plain, routed)
+    assert model_settings.loads_alike(None, b'{"version_labels": {}, "version_policy": {}}')
+    assert not model_settings.loads_alike(plain, other)
+    assert not model_settings.loads_alike(plain, None)
+    assert not model_settings.loads_alike(plain, b"{")
+    assert model_settings.loads_alike(b"{", b"{")
+
+
 def test_an_explainer_is_read_with_the_file() -> None:
     """Against the model it is checked when that is loaded."""
     assert parse({}).explainer is parse({"explainer": None}).explainer is None
@@ -133,6 +158,12 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"version_labels": {"a": "1"}}, "version_labels.a is '1'; expected a whole number from 0 up"),
         ({"version_labels": {"a": -1}}, "version_labels.a is -1; expected a whole number from 0 up"),
         ({"version_labels": {"a": True}}, "version_labels.a is true"),
+        ({"canary": 0.1}, "canary is 0.1; expected an object"),
+        ({"canary": {"new": 0.1}}, "canary is 'new'; expected a version's number as key"),
+        ({"canary": {"2": 1.1}}, "canary.2 is 1.1; expected a share from 0 to 1"),
+        ({"canary": {"2": True}}, "canary.2 is true; expected a share"),
+        ({"canary": {"2": 0.6, "3": 0.5}}, "canary is .*; expected shares that add up to 1 at most"),
+        ({"warmup": {}}, "warmup is {}; expected an array of requests"),
         ({"v1_dialect": "TFS"}, "v1_dialect is 'TFS'; expected one of auto, tfs, kserve"),
         ({"v1_dialect": []}, r"v1_dialect is \[\]; expected one of auto, tfs, kserve"),
         ({"explainer": []}, r"explainer is \[\]; expected an object"),

@@ -127,7 +127,7 @@ def test_what_nobody_expected_is_logged_and_told_without_its_words(
     def fail(*_: Any) -> Any:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr(Registry, "get", fail)
+    monkeypatch.setattr(Registry, "use", fail)
     error = refused(app, "ModelInfer", BODY)
     assert (error.code(), error.details()) == (
         grpc.StatusCode.INTERNAL,

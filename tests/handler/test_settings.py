@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.settings import MB_PER_VCPU, SETTINGS, InvalidSettings, Settings, _cgroup_cpus
+from handler.settings import MB_PER_VCPU, SETTINGS, InvalidSettings, Settings, _cgroup_cpus, _cgroup_memory
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +35,14 @@ def test_without_any_variable_every_setting_has_its_default() -> None:
         ("DRAGOMAN_THREADS", "3", "threads", 3),
         ("DRAGOMAN_CACHE", "/c", "cache", Path("/c")),
         ("TMPDIR", "/t", "cache", Path("/t/dragoman")),
+        ("DRAGOMAN_MEMORY_LIMIT", "0", "memory_limit", None),
+        ("DRAGOMAN_MEMORY_LIMIT", "123456789", "memory_limit", 123456789),
+        ("DRAGOMAN_MEMORY_LIMIT", "900MB", "memory_limit", 900_000_000),
+        ("DRAGOMAN_MEMORY_LIMIT", "1.5 GiB", "memory_limit", 3 * 2**29),
+        ("DRAGOMAN_MEMORY_LIMIT", "2GB", "memory_limit", 2 * 10**9),
+        ("DRAGOMAN_MEMORY_LIMIT", "64MiB", "memory_limit", 2**26),
+        ("DRAGOMAN_REPOSITORY_POLL", "0", "repository_poll", 0.0),
+        ("DRAGOMAN_REPOSITORY_POLL", "0.5", "repository_poll", 0.5),
     ],
 )
 def test_a_variable_sets_its_setting(variable: str, text: str, field: str, value: object) -> None:
@@ -53,6 +61,11 @@ def test_a_variable_sets_its_setting(variable: str, text: str, field: str, value
         ("DRAGOMAN_V1_DIALECT", "TFS", "one of auto, tfs, kserve"),
         ("DRAGOMAN_LOG_LEVEL", "LOUD", "one of DEBUG, INFO, WARNING, ERROR"),
         ("DRAGOMAN_S3_ADDRESSING", "x", "one of auto, path, virtual"),
+        ("DRAGOMAN_MEMORY_LIMIT", "much", "a number of bytes, or of MB, GB, MiB, GiB; 0 for no limit"),
+        ("DRAGOMAN_MEMORY_LIMIT", "-1", "a number of bytes"),
+        ("DRAGOMAN_MEMORY_LIMIT", "1kB", "a number of bytes"),
+        ("DRAGOMAN_REPOSITORY_POLL", "-1", "a number of seconds, 0 for never"),
+        ("DRAGOMAN_REPOSITORY_POLL", "nan", "a number of seconds"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(variable: str, text: str, expected: str) -> None:
@@ -83,6 +96,18 @@ def test_a_containers_quota_counts(tmp_path: Path, text: str | None, cpus: float
     if text is not None:
         file.write_text(text)
     assert _cgroup_cpus(file) == cpus
+
+
+def test_the_memory_limit_leaves_a_tenth_of_what_lambda_or_a_container_gives(tmp_path: Path) -> None:
+    """Unless it is said; without any there is none."""
+    lambda_gives = {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1000"}
+    assert Settings.from_env(lambda_gives).memory_limit == int(1000 * 2**20 * 0.9)
+    assert Settings.from_env({**lambda_gives, "DRAGOMAN_MEMORY_LIMIT": "0"}).memory_limit is None
+    file = tmp_path / "memory.max"
+    assert _cgroup_memory(file) is None
+    for text, limit in (("1000000\n", 900_000), ("max\n", None)):
+        file.write_text(text)
+        assert _cgroup_memory(file) == limit
 
 
 def test_the_readme_has_every_setting_with_its_default() -> None:

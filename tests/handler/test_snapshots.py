@@ -164,9 +164,9 @@ def test_a_version_published_since_the_snapshot_serves_after_the_restore(
     """What has not changed is not loaded again."""
     assert function.app is not None
     runtime.call("before")
-    (before,) = [slot.model for slot in function.app.registry.known()]
+    (before,) = [slot.loaded for slot in function.app.registry.known()]
     runtime.call("after")
-    assert [slot.model for slot in function.app.registry.known()] == [before]
+    assert [slot.loaded for slot in function.app.registry.known()] == [before]
     publish(repository, "124")
     runtime.call("after")
     assert served(function) == "124"
@@ -199,7 +199,8 @@ def test_what_failed_before_the_snapshot_is_tried_again_after_it(
     runtime.call("before")
     runtime.call("after")
     assert served(made) == "123"
-    assert slot.state is not State.UNAVAILABLE
+    (slot,) = made.app.registry.known()
+    assert slot.state is State.READY
     made.close()
 
 
@@ -243,6 +244,21 @@ def test_a_provisioned_instance_is_warm_before_its_first_request(
     assert warmed == [MODEL]
     assert function.app is not None
     assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    function.close()
+
+
+def test_a_model_that_has_a_warm_up_of_its_own_needs_no_other(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had it when it was loaded."""
+    (repository / MODEL / "model-settings.json").write_text('{"warmup": [{"random": true, "shapes": {"x": [1]}}]}')
+    warmed: list[str] = []
+    monkeypatch.setattr(snapshots, "_infer", lambda app, spec: warmed.append(spec.name))
+    function = Function()
+    assert function.app is not None
+    snapshots.warm(function.app)
+    assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    assert not warmed
     function.close()
 
 

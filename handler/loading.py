@@ -1,0 +1,69 @@
+"""From a version's files to a model in memory: settings, runtime, fetch, room, load, warm-up."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from handler import backends
+from handler.attempts import attempt
+from handler.backends import Source
+from handler.budget import Budget
+from handler.phases import Phases
+from handler.repository import Repository
+from handler.settings import Settings
+from handler.slots import Loaded, Slot
+from handler.stores import Folder
+
+COPIES: Final = 2
+"""Of its file, that ONNX Runtime holds at the peak of a load: the file as parsed, and the tensors made of it."""
+SESSION: Final = 8_000_000
+"""Bytes that it takes beside them, and a little more."""
+
+
+class Loading:
+    def __init__(self, repository: Repository, settings: Settings, budget: Budget) -> None:
+        self._repository = repository
+        self._settings = settings
+        self._budget = budget
+
+    def load(self, slot: Slot, phases: Phases) -> Loaded:
+        """Raises StillLoading, other ServingErrors; the slot's state is its caller's business."""
+        listing, version = slot.listing, slot.version
+        said = self._repository.settings(listing, version)
+        load = backends.choose(slot.name, version.paths, said)
+        folder = self._repository.fetch(listing, version, phases.progress)
+        source = Source(slot.name, str(version.number), folder.path, said)
+        size = sum(file.size or 0 for file in version.files)
+
+        def made() -> Loaded:
+            model = load(source, self._settings)
+            if said.warmup:
+                from handler import warming  # noqa: PLC0415 - for models that ask for it
+
+                warming.warm(model, said.warmup, folder.path)
+            return Loaded(slot, model, folder, self._budget.gate)
+
+        def loaded() -> Loaded:
+            with attempt(self._settings.cache, slot.name, version, size, phases.patience):
+                return phases.run(made)
+
+        least = peak = 0
+        if self._budget.limit is not None:
+            backends.prepare(version.paths)  # a runtime's own memory is not the first model's
+            least, peak = _sizes(folder)
+        return self._budget.spend(slot, least, peak, loaded, phases.patience)
+
+
+def _sizes(folder: Folder) -> tuple[int, int]:
+    """Bytes that a version's files will take in memory at least, and at the peak of the load, before it is measured.
+
+    What python code makes of its files nobody knows: it may not even read them.
+    """
+    least = peak = 0
+    for place, _, names in os.walk(folder.path, followlinks=True):
+        for path in (Path(place, name) for name in names):
+            size = path.stat().st_size if path.is_file() else 0
+            is_onnx = path.suffix == ".onnx"
+            least += size if is_onnx else 0
+            peak += COPIES * size + SESSION if is_onnx else size
+    return least, peak
