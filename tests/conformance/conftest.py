@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,24 +10,22 @@ import pytest
 from handler.app import App
 from handler.settings import Settings
 from tests.conformance.asgi import Local
+from tests.conformance.catalogue import note
 from tests.conformance.server import Server, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
 
     from tests.conformance.wire import Wire
 
 
-COLLECTED = pytest.StashKey[Counter[str]]()
-FILES = pytest.StashKey[set[str]]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note, before anything is deselected, how many cases every row has and in which files they are."""
-    marks = [mark for item in items for mark in item.iter_markers("row")]
-    config.stash[COLLECTED] = Counter(row for mark in marks for row in mark.args)
-    config.stash[FILES] = {item.path.name for item in items if item.path.parent == Path(__file__).parent}
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, object, object]:
+    """Note the cases of every test of a module that is read; only later are some of them chosen to run."""
+    made = yield
+    note(collector.config, made if isinstance(made, list) else [])
+    return made
 
 
 @pytest.fixture(scope="session")

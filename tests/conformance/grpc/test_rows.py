@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
+from tests.conformance.catalogue import listed, marked, short
 
-from tests.conformance.grpc.conftest import COLLECTED, FILES
+if TYPE_CHECKING:
+    import pytest
 
 HERE = Path(__file__).parent
-MODULES = sorted(HERE.glob("test_*.py"))
-
-
-def listed() -> dict[str, int]:
-    """Row -> number of cases, from rows.txt."""
-    lines = (HERE / "rows.txt").read_text(encoding="utf-8").splitlines()
-    rows = [line.split(maxsplit=3) for line in lines if line and not line.startswith("#")]
-    assert len({row for row, *_ in rows}) == len(rows)
-    return {row: int(cases) for row, _, cases, _ in rows}
-
-
-def marked() -> set[str]:
-    """Every row that a test names, read from the text of the tests, whatever part of them runs now."""
-    calls = [n for m in MODULES for n in ast.walk(ast.parse(m.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
-    marks = [call for call in calls if ast.unparse(call.func) == "pytest.mark.row"]
-    return {ast.literal_eval(argument) for mark in marks for argument in mark.args}
 
 
 def test_every_row_has_a_test_and_every_test_names_listed_rows() -> None:
     """The ids in rows.txt are the ids of the markers."""
-    assert marked() == set(listed())
+    assert marked(HERE).keys() == listed(HERE).keys()
 
 
-def test_every_row_has_as_many_cases_as_the_catalogue_counts(request: pytest.FixtureRequest) -> None:
+def test_every_row_has_as_many_cases_as_the_catalogue_counts(pytestconfig: pytest.Config) -> None:
     """Parametrisation is real: a row with 47 cases has at least 47."""
-    if not {module.name for module in MODULES if module != Path(__file__)} <= request.config.stash[FILES]:
-        pytest.skip("only a part of this folder was collected")
-    counted = request.config.stash[COLLECTED]
-    short = {row: (counted[row], cases) for row, cases in listed().items() if counted[row] < cases}
-    assert not short
+    assert not short(HERE, pytestconfig)

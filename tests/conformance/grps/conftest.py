@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,17 +17,7 @@ from tests.conformance.server import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-COLLECTED = pytest.StashKey[Counter[str]]()
-FILES = pytest.StashKey[set[str]]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note, before anything is deselected, how many cases every row has and in which files they are."""
-    own = [item for item in items if item.path.parent == Path(__file__).parent]
-    config.stash[COLLECTED] = Counter(row for item in own for mark in item.iter_markers("row") for row in mark.args)
-    config.stash[FILES] = {item.path.name for item in own}
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
