@@ -81,7 +81,7 @@ def _add_publishing(commands: Any) -> None:
 
 def _convert(options: argparse.Namespace) -> int:
     from handler.convert import command  # noqa: PLC0415 - a publisher's tool, which no server imports
-    from handler.convert.refusal import Refused  # noqa: PLC0415 - the same
+    from handler.terminal import Refused  # noqa: PLC0415 - the same
 
     try:
         command.run(options)

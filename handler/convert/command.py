@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from handler.convert import models_config, publishing
-from handler.convert.refusal import Refused
 from handler.model_settings import parse
 from handler.repository import VERSION
+from handler.terminal import Refused
 
 MARKERS: Final = ("saved_model.pb", "saved_model.pbtxt")
 

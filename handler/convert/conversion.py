@@ -14,9 +14,9 @@ from handler.convert.features import Feature, Parser
 from handler.convert.feeds import Feed, Feeds, Names
 from handler.convert.graph import Nodes, rewire, tensor
 from handler.convert.labels import CLASSES, class_labels
-from handler.convert.refusal import Refused
 from handler.convert.runtime import tf
 from handler.convert.saved_model import SavedModel, Signature, opened
+from handler.terminal import Refused
 
 
 class Converted(NamedTuple):

@@ -7,8 +7,8 @@ as numbers, and numbers are printed as ONNX's Cast prints them.
 from typing import Any, Final
 
 from core.dtype import BY_ONNX
-from handler.convert.refusal import Refused
 from handler.convert.runtime import math, tf
+from handler.terminal import Refused
 
 TEXT: Final = frozenset({tf.string.as_datatype_enum})
 INEXACT: Final = frozenset(

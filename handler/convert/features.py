@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from handler.convert.graph import Nodes, node_of, tensor
-from handler.convert.refusal import Refused
 from handler.convert.runtime import tf
 from handler.convert.saved_model import Signature
+from handler.terminal import Refused
 
 PARSERS: Final = ("ParseExample", "ParseExampleV2")
 PREDICTS: Final = "it takes serialized examples, and its outputs are not those of a classify or regress signature"

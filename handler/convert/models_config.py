@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from handler.convert import text_format
-from handler.convert.refusal import Refused
 from handler.convert.text_format import Message
 from handler.repository import NAME, VERSION
+from handler.terminal import Refused
 
 IGNORED: Final = {"model_platform", "model_type", "logging_config"}
 KNOWN: Final = {"name", "base_path", "model_version_policy", "version_labels", *IGNORED}

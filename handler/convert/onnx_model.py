@@ -9,9 +9,9 @@ import numpy as np
 from core.dtype import BY_ONNX, BYTES, DataType
 from handler.convert import exactness
 from handler.convert.feeds import Feed
-from handler.convert.refusal import Refused
 from handler.convert.runtime import datatype, onnx, onnxruntime, optimizer, tf, tf2onnx_log, tfonnx
 from handler.convert.saved_model import SavedModel
+from handler.terminal import Refused
 
 OPSET: Final = 17
 LARGEST: Final = 2**31 - 1

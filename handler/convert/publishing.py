@@ -1,17 +1,14 @@
 """Into a repository on this machine: a version appears complete, by one rename, or not at all."""
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from handler.convert.refusal import Refused
 from handler.model_settings import FILE
-from handler.repository import NAME, VERSION
+from handler.repository import NAME
+from handler.staging import appear, of_number, staged
+from handler.terminal import Refused
 
 
 def target(text: str) -> Path:
@@ -31,27 +28,19 @@ def repository(text: str) -> Path:
 
 def check_free(model: Path, version: int) -> None:
     """Raises Refused if the model has that version, however its folder is written."""
-    for folder in _folders(model, version):
+    for folder in of_number(model, version):
         raise Refused(f"{model.name}/{folder.name} is there already; --force replaces it")
-
-
-def _folders(model: Path, version: int) -> list[Path]:
-    if not model.is_dir():
-        return []
-    return [entry for entry in model.iterdir() if VERSION.fullmatch(entry.name) and int(entry.name) == version]
 
 
 def publish(model: Path, version: int, onnx: bytes, settings: Mapping[str, Any]) -> None:
     """Write NAME/VERSION/model.onnx and its settings, in the place of what is there. Raises Refused."""
-    with _staged(model.parent) as stage:
+    with staged(model.parent, ".convert-") as stage:
         folder = stage / "new"
         folder.mkdir()
         (folder / "model.onnx").write_bytes(onnx)
         (folder / FILE).write_text(text(settings), encoding="utf-8")
         model.mkdir(exist_ok=True)
-        for index, old in enumerate(_folders(model, version)):
-            old.rename(stage / f"old-{index}")
-        folder.rename(model / str(version))
+        appear(folder, model / str(version), of_number(model, version), stage)
 
 
 def publish_settings(model: Path, settings: Mapping[str, Any]) -> None:
@@ -63,26 +52,10 @@ def publish_settings(model: Path, settings: Mapping[str, Any]) -> None:
         raise Refused(f"{model.name}/{FILE} is no JSON") from None
     if not isinstance(present, dict):
         raise Refused(f"{model.name}/{FILE} is no JSON object")
-    with _staged(model.parent) as stage:
+    with staged(model.parent, ".convert-") as stage:
         new = stage / FILE
         new.write_text(text(present | dict(settings)), encoding="utf-8")
         new.replace(path)
-
-
-@contextmanager
-def _staged(repository: Path) -> Iterator[Path]:
-    """A folder on the repository's own file system; servers skip names with a leading dot."""
-    try:
-        repository.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=".convert-", dir=repository))
-    except OSError as error:
-        raise Refused(f"{repository} cannot be written: {error.strerror}") from None
-    try:
-        yield stage
-    except OSError as error:
-        raise Refused(f"{repository} cannot be written: {os.strerror(error.errno or 0)}") from None
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
 
 
 def text(settings: Mapping[str, Any]) -> str:

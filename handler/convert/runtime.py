@@ -6,7 +6,7 @@ import warnings
 from typing import Final
 
 from core.dtype import DATATYPES, DataType
-from handler.convert.refusal import Refused
+from handler.terminal import Refused
 
 # Read by TensorFlow's libraries while they are loaded. oneDNN's kernels round in another order than the plain ones.
 QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from handler.convert.refusal import Refused
 from handler.convert.runtime import convert_to_constants, datatype, tf, tf_optimizer
+from handler.terminal import Refused
 
 SERVE: Final = "serve"
 DEFAULT: Final = "serving_default"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from handler.convert.refusal import Refused
+from handler.terminal import Refused
 
 Message = dict[str, list[Any]]
 """Field -> its values in order: str for quoted text, Word for the rest, Message for messages."""

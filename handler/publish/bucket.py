@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 from core.errors import ModelNotLoadable, ServingError
 from handler.publish.client import connect
 from handler.publish.files import Section
-from handler.publish.refusal import Refused
 from handler.settings import Settings
 from handler.stores.s3_errors import ABSENT, CURES, DENIED, unanswered
 from handler.stores.s3_location import locate
 from handler.stores.s3_signing import NO_CREDENTIALS
+from handler.terminal import Refused
 
 log = logging.getLogger(__name__)
 STREAMS: Final = 8

@@ -12,9 +12,9 @@ from handler import backends, model_settings
 from handler.backends import Source
 from handler.model_settings import FILE
 from handler.publish import external
-from handler.publish.refusal import Refused
 from handler.publish.versions import Job, Version, missing
 from handler.settings import Settings
+from handler.terminal import Refused
 
 ONNX = backends.BACKENDS["onnx"].marker
 PYTHON = backends.BACKENDS["python"].marker

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from core.errors import ServingError
 from handler.publish import listing, pull, push
-from handler.publish.refusal import Refused
 from handler.settings import Settings
+from handler.terminal import Refused
 
 COMMANDS = {"push": push.run, "pull": pull.run, "list": listing.run}
 INTERRUPTED = 130

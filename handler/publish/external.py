@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from handler.backends.onnx_file import MalformedFile, fields
-from handler.publish.refusal import Refused
+from handler.terminal import Refused
 
 GRAPH, FUNCTIONS = 7, 25
 """Of ModelProto."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from handler.publish.meter import Meter
-from handler.publish.refusal import Refused
+from handler.terminal import Refused
 
 CHUNK: Final = 1024 * 1024
 

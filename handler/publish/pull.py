@@ -10,12 +10,12 @@ from handler.model_settings import FILE
 from handler.progress import Progress
 from handler.publish import shelf, targets, versions
 from handler.publish.bucket import Bucket
-from handler.publish.folder import appear, of_number, staged
 from handler.publish.meter import Meter, human
-from handler.publish.refusal import Refused
 from handler.repository import Version
 from handler.settings import Settings
+from handler.staging import appear, of_number, staged
 from handler.stores import open_store
+from handler.terminal import Refused
 
 
 def run(options: Namespace, settings: Settings) -> None:

@@ -8,9 +8,9 @@ from handler.model_settings import parse
 from handler.publish import checks, folder, shelf, targets, upload, versions
 from handler.publish.bucket import Bucket
 from handler.publish.meter import Meter, human
-from handler.publish.refusal import Refused
 from handler.publish.versions import Found, Job
 from handler.settings import Settings
+from handler.terminal import Refused
 
 NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
 

@@ -9,10 +9,10 @@ from core.errors import ModelNotLoadable
 from handler.model_settings import FILE, ModelSettings, parse
 from handler.publish import targets
 from handler.publish.bucket import Bucket, Item
-from handler.publish.refusal import Refused
 from handler.repository import Repository, Version, folders_of
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Store, open_store
+from handler.terminal import Refused
 
 
 class Listed:

@@ -4,10 +4,10 @@ import os
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from handler.publish.refusal import Refused
 from handler.repository import NAME
 from handler.settings import InvalidSettings
 from handler.stores.s3_location import locate
+from handler.terminal import Refused
 
 S3 = "s3://"
 

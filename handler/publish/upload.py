@@ -24,8 +24,8 @@ from handler.model_settings import FILE
 from handler.publish.bucket import STREAMS, Bucket, Taken
 from handler.publish.files import Content, LocalFile, Section, Stopped, content, local_file, stamp
 from handler.publish.meter import Meter, human
-from handler.publish.refusal import Refused
 from handler.publish.versions import MARKERS, Job
+from handler.terminal import Refused
 
 PART: Final = 16 * 1024 * 1024
 """Bytes in a part, and the most that go as one object: S3 wants 5 MiB at least, and 10,000 parts at most."""

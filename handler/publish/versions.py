@@ -9,8 +9,8 @@ from handler.backends import BACKENDS
 from handler.model_settings import FILE
 from handler.publish import external
 from handler.publish.files import LocalFile, local_file
-from handler.publish.refusal import Refused
 from handler.repository import VERSION
+from handler.terminal import Refused
 
 MARKERS: Final = tuple(backend.marker for backend in BACKENDS.values())
 BY_SUFFIX: Final = {Path(marker).suffix: marker for marker in MARKERS}

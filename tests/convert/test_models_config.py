@@ -8,7 +8,7 @@ import pytest
 
 from handler import model_settings
 from handler.convert.models_config import ModelConfig, parse, read
-from handler.convert.refusal import Refused
+from handler.terminal import Refused
 
 # Of TensorFlow Serving's guide "Serving Configuration", put together.
 CONFIG = """

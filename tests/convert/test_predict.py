@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from handler.convert.conversion import convert
-from handler.convert.refusal import Refused
 from handler.convert.runtime import tf
+from handler.terminal import Refused
 from tests.convert import saved_models
 from tests.convert.oracle import same, served, tensorflow
 from tests.convert.saved_models import FLOAT, info, signature, v1

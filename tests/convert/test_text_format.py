@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from google.protobuf import text_format as google
 
-from handler.convert.refusal import Refused
 from handler.convert.runtime import tf
 from handler.convert.text_format import Word, parse
+from handler.terminal import Refused
 
 
 def test_scalars_messages_and_lists_in_every_spelling() -> None:

@@ -1,5 +1,0 @@
-"""What a conversion is refused with: one line, by name."""
-
-
-class Refused(Exception):
-    pass
