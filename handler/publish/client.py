@@ -1,11 +1,11 @@
 """botocore's client for a place, as the settings and the environment say. botocore is imported with the first one."""
 
 import logging
-import os
 from typing import Any
 
 from handler.settings import Settings
 from handler.stores.s3_location import Location
+from handler.stores.s3_signing import addressing_style, region_of, verifies
 
 log = logging.getLogger(__name__)
 
@@ -17,11 +17,7 @@ def connect(settings: Settings, place: Location, **more: Any) -> Any:
     from botocore.session import get_session  # noqa: PLC0415
 
     session = get_session()
-    region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
-    endpoint = place.endpoint
-    style = settings.s3_addressing
-    if style == "auto" and endpoint and not endpoint.rstrip("/").endswith(".amazonaws.com"):
-        style = "path"
+    region, style, endpoint = region_of(session), addressing_style(settings, place), place.endpoint
     log.info(
         "repository %s: endpoint %s, region %s, %s addressing", settings.repository, endpoint or "AWS", region, style
     )
@@ -35,6 +31,6 @@ def connect(settings: Settings, place: Location, **more: Any) -> Any:
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
     }
-    verify = False if os.environ.get("S3_VERIFY_SSL", "1").lower() in ("0", "false") else None
+    verify = None if verifies() else False
     config = Config(**options | more)
     return session.create_client("s3", region_name=region, endpoint_url=endpoint, config=config, verify=verify)

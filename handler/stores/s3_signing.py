@@ -26,7 +26,7 @@ def connect(settings: Settings, place: Location, region: str = "") -> Bucket:
     from botocore.session import get_session  # noqa: PLC0415
 
     session = get_session()
-    region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
+    region = region or region_of(session)
     try:
         url = base_url(session, settings, place, region)
         tls = _tls(session) if url.startswith("https:") else None
@@ -38,6 +38,22 @@ def connect(settings: Settings, place: Location, region: str = "") -> Bucket:
     return Bucket(url, region, signer, tls, _proxy(url))
 
 
+def region_of(session: Any) -> str:
+    """The configured one."""
+    return os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
+
+
+def addressing_style(settings: Settings, place: Location) -> Any:
+    """As botocore's Config has it: few stores but AWS's have a host for each bucket."""
+    own = place.endpoint and not place.endpoint.rstrip("/").endswith(".amazonaws.com")
+    return "path" if own and settings.s3_addressing == "auto" else settings.s3_addressing
+
+
+def verifies() -> bool:
+    """Whether the store must prove by a certificate who it is: not where S3_VERIFY_SSL says so, as KServe has it."""
+    return os.environ.get("S3_VERIFY_SSL", "1").lower() not in ("0", "false")
+
+
 def base_url(session: Any, settings: Settings, place: Location, region: str) -> str:
     """URL of the bucket, without a slash at its end: botocore knows AWS's partitions and hosts."""
     from botocore import UNSIGNED  # noqa: PLC0415
@@ -45,10 +61,7 @@ def base_url(session: Any, settings: Settings, place: Location, region: str) -> 
     from botocore.compat import HTTPHeaders  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
-    style = settings.s3_addressing
-    if style == "auto" and place.endpoint and not place.endpoint.rstrip("/").endswith(".amazonaws.com"):
-        style = "path"
-    config = Config(s3={"addressing_style": style}, signature_version=UNSIGNED)  # type: ignore[arg-type] # checked by the setting
+    config = Config(s3={"addressing_style": addressing_style(settings, place)}, signature_version=UNSIGNED)
     client = session.create_client("s3", region_name=region, endpoint_url=place.endpoint, config=config)
     # A presigned URL would be simpler to get, but for AWS it has the global endpoint's host.
     urls: list[str] = []
@@ -65,10 +78,10 @@ def base_url(session: Any, settings: Settings, place: Location, region: str) -> 
 
 
 def _tls(session: Any) -> ssl.SSLContext:
-    """AWS_CA_BUNDLE or botocore's own certificates; none where S3_VERIFY_SSL says so, as KServe has it."""
+    """AWS_CA_BUNDLE or botocore's own certificates."""
     from botocore.httpsession import get_cert_path  # noqa: PLC0415
 
-    if os.environ.get("S3_VERIFY_SSL", "1").lower() in ("0", "false"):
+    if not verifies():
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
