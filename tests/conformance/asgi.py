@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 from tests.conformance.wire import TIMEOUT, Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from handler.app import App
 
 BODILESS: Final = {204, 304}
+T = TypeVar("T")
 
 
 class Local:
-    """The application and an event loop of its own."""
+    """The application and an event loop of its own; the client leaves when it has sent all, or stays for an answer."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, *, stays: bool = False) -> None:
         self.app = app
         self.runner = asyncio.Runner()
+        self._stays = stays
 
     def close(self) -> None:
         """End the loop."""
         self.runner.close()
 
+    def run(self, work: Awaitable[T]) -> T:
+        """What the work gives, in the application's loop."""
+        return self.runner.run(asyncio.wait_for(work, TIMEOUT))
+
     def call(
         self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str | bytes] | None = None
     ) -> Answer:
         """One exchange; any exception of the application is the caller's."""
-        return self.runner.run(asyncio.wait_for(self._call(method, target, body, headers or {}), TIMEOUT))
+        return self.run(self._call(method, target, body, headers or {}))
 
     async def _call(self, method: str, target: str, body: bytes, headers: Mapping[str, str | bytes]) -> Answer:
         path, _, query = target.partition("?")
@@ -61,16 +67,18 @@ class Local:
         outbox: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
+            if self._stays and not inbox:
+                await asyncio.Event().wait()
             return inbox.pop(0) if inbox else {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             outbox.append(message)
 
         await self.app(scope, receive, send)
-        return _answer(outbox, method)
+        return _answer(outbox, method, streams=self._stays)
 
 
-def _answer(outbox: list[dict[str, Any]], method: str) -> Answer:
+def _answer(outbox: list[dict[str, Any]], method: str, *, streams: bool) -> Answer:
     """Check that the messages are what ASGI allows."""
     start, *bodies = outbox
     assert start["type"] == "http.response.start"
@@ -84,5 +92,5 @@ def _answer(outbox: list[dict[str, Any]], method: str) -> Answer:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
     assert not any(character in value for value in headers.values() for character in "\r\n\0")
     if method != "HEAD" and start["status"] not in BODILESS:
-        assert int(headers["content-length"]) == len(content)
+        assert int(headers.get("content-length", len(content) if streams else -1)) == len(content)
     return Answer(start["status"], headers, content)

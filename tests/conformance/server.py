@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tests.conformance.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]
@@ -49,53 +49,70 @@ class Server:
 @contextmanager
 def serve(log: Path, **settings: str) -> Iterator[Server]:
     """Run a server with these DRAGOMAN_* settings only, and end it."""
+
+    def arguments(port: int) -> list[str]:
+        return ["-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port), "--log-level", "warning"]
+
+    with running(arguments, 1, log, settings) as (process, (port,)):
+        yield Server(port, process, log)
+
+
+@contextmanager
+def running(
+    arguments: Callable[..., list[str]], count: int, log: Path, settings: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Sequence[int]]]:
+    """Python with the arguments for so many ports, from when it answers on all of them."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
     environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    server = _started(log, environment)
+    process, ports = _started(arguments, count, log, environment)
     try:
-        yield server
+        yield process, ports
     finally:
-        server.process.terminate()
+        process.terminate()
         try:
-            server.process.wait(STOP_SECONDS)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:  # uvicorn waits for requests that never end
-            server.process.kill()
-            server.process.wait()
+            process.kill()
+            process.wait()
             raise
 
 
-def _started(log: Path, environment: dict[str, str]) -> Server:
+def _started(
+    arguments: Callable[..., list[str]], count: int, log: Path, environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], Sequence[int]]:
     for _ in range(ATTEMPTS):
-        port = _free_port()
-        command = [sys.executable, "-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port)]
+        ports = free_ports(count)
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [*command, "--log-level", "warning"],
+                [sys.executable, *arguments(*ports)],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        if _answers(process, port):
-            return Server(port, process, log)
+        if _answers(process, ports):
+            return process, ports
         process.kill()
         process.wait()
     raise RuntimeError("the server did not start:\n" + log.read_text(errors="replace")[-4000:])
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody has at this moment."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
-def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+def _answers(process: subprocess.Popen[bytes], ports: Sequence[int]) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            socket.create_connection((HOST, port), 1).close()
+            for port in ports:
+                socket.create_connection((HOST, port), 1).close()
         except OSError:
             time.sleep(0.02)
         else:

@@ -1,6 +1,5 @@
 """Loads longer than a function's timeout: each request is answered in time, and the model is there in the end."""
 
-import importlib.util
 import json
 import os
 import random
@@ -24,10 +23,6 @@ WEIGHTS = "weights.bin"
 TOLD = re.compile(r"model 'large' is (\d+) of (\d+) MB loaded")
 MOST = 40
 PLUGIN = Path(__file__).with_name("slow_store.py")
-resumed = pytest.mark.skipif(
-    importlib.util.find_spec("handler.stores.fetching") is None,
-    reason="S3 fetches are not resumed yet: switched on by handler.stores.fetching",
-)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +123,6 @@ def test_a_load_goes_on_after_its_process_was_killed(artifact: Path, slow: dict[
     check_killed(artifact, slow)
 
 
-@resumed
 def test_a_load_from_s3_longer_than_the_timeout_is_told_and_ends_over_several_requests(
     artifact: Path, throttled: dict[str, str]
 ) -> None:
@@ -136,7 +130,6 @@ def test_a_load_from_s3_longer_than_the_timeout_is_told_and_ends_over_several_re
     check(artifact, throttled)
 
 
-@resumed
 def test_a_load_from_s3_goes_on_after_its_process_was_killed(artifact: Path, throttled: dict[str, str]) -> None:
     """With a real S3 server behind a throttle."""
     check_killed(artifact, throttled)

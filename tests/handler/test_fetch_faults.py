@@ -22,7 +22,7 @@ import pytest
 from core.errors import ServingError
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import fetching, regions, retries, s3_http
+from handler.stores import fetching, s3_http
 from handler.stores.s3 import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.fault_proxy import Fault
@@ -37,37 +37,22 @@ SIZES = (0, 1, 5_000, 70_000, 300_000)
 
 
 @pytest.fixture
-def env(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the machine's own configuration; a fetch of some kB is cut as one of some GB would be."""
-    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "AWS_REGION", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
-    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
-    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that says nothing is given up soon."""
     monkeypatch.setattr(fetching, "READ", 32 * 1024)
-    monkeypatch.setattr(s3_http, "CHUNK", 16 * 1024)
     monkeypatch.setattr(s3_http, "STALL", 0.15)
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture
-def server() -> Iterator[s3_stand_in.StandIn]:
-    """An empty bucket."""
-    with s3_stand_in.running() as store:
-        yield store
-
-
-@pytest.fixture
-def proxy(server: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+def proxy(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
     """In front of it."""
-    with fault_proxy.running(server.url) as between:
+    with fault_proxy.running(stand_in.url) as between:
         yield between
 
 
-def store_at(server: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
+def store_at(stand_in: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
     """A store with a cache of its own."""
-    for name, value in server.variables(url).items():
+    for name, value in stand_in.variables(url).items():
         monkeypatch.setenv(name, value)
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(cache)})
     return S3Store(settings._replace(cpus=1.0))
@@ -76,10 +61,10 @@ def store_at(server: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: py
 class Schedule:
     """What happens in one seeded run: a version of some files, faults to come, perhaps a deadline."""
 
-    def __init__(self, seed: int, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy) -> None:
+    def __init__(self, seed: int, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy) -> None:
         self.random = random.Random(seed)  # noqa: S311 - the same each time
         self._lock, self._over = threading.Lock(), False
-        self.server, self.proxy = server, proxy
+        self.server, self.proxy = stand_in, proxy
         self.model = f"m{seed}"
         self.contents = {f"{number}.bin": self._content() for number in range(self.random.choice((1, 1, 2, 4)))}
         self.all = {name: {content} for name, content in self.contents.items()}
@@ -132,22 +117,22 @@ class Schedule:
         return all(path.read_bytes() in self.all[path.name] for path in files)
 
 
-@pytest.mark.usefixtures("env")
+@pytest.mark.usefixtures("no_aws", "small", "_impatient")
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_never_wrong(
     group: int,
-    server: s3_stand_in.StandIn,
+    stand_in: s3_stand_in.StandIn,
     proxy: fault_proxy.Proxy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Five hundred in all; the seed is in the assertion."""
     cache = tmp_path / "cache"
-    store = store_at(server, proxy.url, cache, monkeypatch)
+    store = store_at(stand_in, proxy.url, cache, monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
         cache = tmp_path / str(seed)
         store._cache._root = cache
-        schedule = Schedule(seed, server, proxy)
+        schedule = Schedule(seed, stand_in, proxy)
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
         deadline = None if schedule.deadline is None else time.monotonic() + schedule.deadline
@@ -162,10 +147,10 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
         assert schedule.is_clean(cache), seed
 
 
-def run(server: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
+def run(stand_in: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
     """tests/handler/killed_fetches.py, whose processes do what the arguments say."""
     script = Path(__file__).with_name("killed_fetches.py")
-    environ = {**server.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
+    environ = {**stand_in.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
     done = subprocess.run(
         [sys.executable, script, *arguments],
         cwd=Path(__file__).parents[2],
@@ -180,14 +165,14 @@ def run(server: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
 
 
 def test_a_process_killed_at_any_moment_leaves_what_the_next_one_goes_on_with(
-    server: s3_stand_in.StandIn, tmp_path: Path
+    stand_in: s3_stand_in.StandIn, tmp_path: Path
 ) -> None:
     """None lives long enough to fetch it all; together they do, and never fetch much twice."""
     content = np.random.default_rng(1).bytes(3_000_000)
-    server.put("p/m/1/big.bin", content, etag="unverifiable-2")
-    server.put("p/m/1/small.bin", b"small")
-    server.rate = 500_000
-    results = run(server, tmp_path, "kill", "200", "0.12")
+    stand_in.put("p/m/1/big.bin", content, etag="unverifiable-2")
+    stand_in.put("p/m/1/small.bin", b"small")
+    stand_in.rate = 500_000
+    results = run(stand_in, tmp_path, "kill", "200", "0.12")
     assert results.count("killed") >= 12, results
     assert results[-1] == "done"
     [folder] = [path.parent for path in tmp_path.glob("*/*/big.bin")]
@@ -196,16 +181,16 @@ def test_a_process_killed_at_any_moment_leaves_what_the_next_one_goes_on_with(
     assert not list(tmp_path.glob("*/parts"))
 
 
-def test_processes_that_want_the_same_model_fetch_it_once(server: s3_stand_in.StandIn, tmp_path: Path) -> None:
+def test_processes_that_want_the_same_model_fetch_it_once(stand_in: s3_stand_in.StandIn, tmp_path: Path) -> None:
     """The others wait and find it."""
-    server.put("p/m/1/model.bin", np.random.default_rng(2).bytes(500_000))
-    server.rate = 4_000_000
-    assert run(server, tmp_path, "together", "4") == ["done"] * 4
-    assert sorted(map(str, server.ranges_asked)) == ["bytes=0-249999", "bytes=250000-499999"]
+    stand_in.put("p/m/1/model.bin", np.random.default_rng(2).bytes(500_000))
+    stand_in.rate = 4_000_000
+    assert run(stand_in, tmp_path, "together", "4") == ["done"] * 4
+    assert sorted(map(str, stand_in.ranges_asked)) == ["bytes=0-249999", "bytes=250000-499999"]
 
 
-def test_the_schedules_are_many_and_their_kinds_all(server: s3_stand_in.StandIn) -> None:
+def test_the_schedules_are_many_and_their_kinds_all(stand_in: s3_stand_in.StandIn) -> None:
     """Seeds decide alone."""
     unused: Any = None
-    kinds = {fault.kind for seed in range(SCHEDULES) for fault in Schedule(seed, server, unused).faults}
+    kinds = {fault.kind for seed in range(SCHEDULES) for fault in Schedule(seed, stand_in, unused).faults}
     assert kinds == set(KINDS)

@@ -16,7 +16,7 @@ import pytest
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import File, fetching, parts, regions, retries
+from handler.stores import File, parts, regions
 from handler.stores.fetching import most_streams
 from handler.stores.regions import Work, claim
 from handler.stores.retries import Tries
@@ -33,30 +33,23 @@ CRC = base64.b64encode(zlib.crc32(CONTENT).to_bytes(4)).decode()
 
 
 @pytest.fixture
-def server() -> Iterator[s3_stand_in.StandIn]:
-    """An empty bucket."""
-    with s3_stand_in.running() as store:
-        yield store
-
-
-@pytest.fixture
-def proxy(server: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+def proxy(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
     """In front of it; listings go through."""
-    with fault_proxy.running(server.url) as between:
+    with fault_proxy.running(stand_in.url) as between:
         between.only = ".bin"
         yield between
 
 
 @pytest.fixture
 def store(
-    proxy: fault_proxy.Proxy, server: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxy: fault_proxy.Proxy,
+    stand_in: s3_stand_in.StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small: None,
 ) -> S3Store:
-    """A fetch of some kB is cut as one of some GB would be."""
-    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
-    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
-    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
-    for name, value in server.variables(proxy.url).items():
+    """A store that asks the stand-in by the proxy."""
+    for name, value in stand_in.variables(proxy.url).items():
         monkeypatch.setenv(name, value)
     environ = {"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path / "cache")}
     return S3Store(Settings.from_env(environ)._replace(cpus=1.0))
@@ -69,37 +62,37 @@ def fetched(store: S3Store, progress: Progress | None = None) -> bytes:
 
 
 def test_a_large_object_is_asked_for_in_ranges_that_together_are_the_whole(
-    store: S3Store, server: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+    store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, each once, and nothing beside them; where nobody has to help another."""
     monkeypatch.setattr(regions, "LEAST", len(CONTENT))
-    server.put("p/m/1/model.bin", CONTENT)
+    stand_in.put("p/m/1/model.bin", CONTENT)
     progress = Progress()
     assert fetched(store, progress) == CONTENT
     assert (progress.done, progress.total) == (len(CONTENT), len(CONTENT))
-    asked = sorted(tuple(map(int, str(each)[6:].split("-"))) for each in server.ranges_asked)
+    asked = sorted(tuple(map(int, str(each)[6:].split("-"))) for each in stand_in.ranges_asked)
     assert len(asked) == 8
     assert (asked[0][0], asked[-1][1]) == (0, len(CONTENT) - 1)
     assert all(end + 1 == start for (_, end), (start, _) in pairwise(asked))
 
 
 def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_one(
-    store: S3Store, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
+    store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:
     """S3 does not send it with ranges. What does not have it is fetched again, once."""
-    server.put("p/m/1/model.bin", CONTENT, etag="parts-2", x_amz_checksum_crc32=CRC)
+    stand_in.put("p/m/1/model.bin", CONTENT, etag="parts-2", x_amz_checksum_crc32=CRC)
     proxy.faults = [Fault("flip", 10)]
     assert fetched(store) == CONTENT
-    assert server.ranges_asked.count("HEAD") == 1
-    assert server.ranges_asked.count(None) == 1
+    assert stand_in.ranges_asked.count("HEAD") == 1
+    assert stand_in.ranges_asked.count(None) == 1
 
 
 @pytest.mark.parametrize("size", [600_000, 5_000])
 def test_another_content_than_the_checksum_says_is_refused(
-    store: S3Store, server: s3_stand_in.StandIn, tmp_path: Path, size: int
+    store: S3Store, stand_in: s3_stand_in.StandIn, tmp_path: Path, size: int
 ) -> None:
     """After a second fetch; large or small."""
-    server.put("p/m/1/model.bin", CONTENT[:size], etag="parts-2", x_amz_checksum_crc32="AAAAAA==")
+    stand_in.put("p/m/1/model.bin", CONTENT[:size], etag="parts-2", x_amz_checksum_crc32="AAAAAA==")
     with pytest.raises(ModelUnavailable, match="1/model.bin of model 'm' came twice .* the store's crc32 says"):
         fetched(store)
     assert not list((tmp_path / "cache").rglob("model.bin"))
@@ -108,52 +101,52 @@ def test_another_content_than_the_checksum_says_is_refused(
 @pytest.mark.parametrize("size", [600_000, 5_000])
 @pytest.mark.parametrize("conditions", [True, False])
 def test_what_was_listed_is_what_its_name_in_the_cache_stands_for(
-    store: S3Store, server: s3_stand_in.StandIn, size: int, *, conditions: bool
+    store: S3Store, stand_in: s3_stand_in.StandIn, size: int, *, conditions: bool
 ) -> None:
     """Though the object was replaced after its listing, and came back; some stores ignore If-Match."""
     old, new = CONTENT[:size], CONTENT[::-1][:size]
-    server.conditions = conditions
-    server.put("p/m/1/model.bin", old, etag="old-2")
+    stand_in.conditions = conditions
+    stand_in.put("p/m/1/model.bin", old, etag="old-2")
     listed = store.files("m")
-    server.put("p/m/1/model.bin", new, etag="new-2")
+    stand_in.put("p/m/1/model.bin", new, etag="new-2")
     folder = store.fetch("m", "1", listed, Progress())
     assert (folder.path / "model.bin").read_bytes() == new
-    server.put("p/m/1/model.bin", old, etag="old-2")
+    stand_in.put("p/m/1/model.bin", old, etag="old-2")
     folder = store.fetch("m", "1", listed, Progress())
     assert (folder.path / "model.bin").read_bytes() == old
 
 
-def test_an_etag_of_kms_is_no_md5(store: S3Store, server: s3_stand_in.StandIn) -> None:
+def test_an_etag_of_kms_is_no_md5(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
     """Though it looks like one."""
     kms = {"x_amz_server_side_encryption": "aws:kms"}
-    server.put("p/m/1/model.bin", b"content", etag="0" * 32, **kms)
+    stand_in.put("p/m/1/model.bin", b"content", etag="0" * 32, **kms)
     assert fetched(store) == b"content"
 
 
 def test_streams_that_are_told_to_slow_down_leave_the_work_to_the_others(
-    store: S3Store, server: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
+    store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:
     """The last one stays."""
-    server.put("p/m/1/model.bin", CONTENT)
+    stand_in.put("p/m/1/model.bin", CONTENT)
     proxy.faults = [Fault("slow")] * 10
     assert fetched(store) == CONTENT
     assert not proxy.faults
 
 
-def test_many_files_are_fetched_side_by_side(store: S3Store, server: s3_stand_in.StandIn) -> None:
+def test_many_files_are_fetched_side_by_side(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
     """Empty ones without a request."""
     contents = {f"{number}/file": CONTENT[: number * 20_000] for number in range(10)}
     for name, content in contents.items():
-        server.put(f"p/m/1/{name}", content)
+        stand_in.put(f"p/m/1/{name}", content)
     folder = store.fetch("m", "1", store.files("m"), Progress()).path
     assert {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("file")} == contents
 
 
 def test_a_disk_that_fills_up_is_said_so(
-    store: S3Store, server: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+    store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the setting's name and the system's reason; the next call goes on."""
-    server.put("p/m/1/model.bin", CONTENT)
+    stand_in.put("p/m/1/model.bin", CONTENT)
     with monkeypatch.context() as patch:
         patch.setattr(parts.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written: No space left on device"):
@@ -161,9 +154,9 @@ def test_a_disk_that_fills_up_is_said_so(
     assert fetched(store) == CONTENT
 
 
-def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, server: s3_stand_in.StandIn) -> None:
+def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
     """Unless it is there already."""
-    server.put("p/m/1/model.bin", CONTENT)
+    stand_in.put("p/m/1/model.bin", CONTENT)
     with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 1 MB loaded"):
         fetched(store, Progress(0.0))
     assert fetched(store) == CONTENT

@@ -26,7 +26,8 @@ from handler.registry import Pending, Registry
 from handler.rpc_jobs import QUICKLY_READ, RpcJob
 from handler.settings import Settings
 from handler.slots import QUICK_RUNS
-from tests.conformance.grpc.remote import free_ports, question, raw, tensors, typed
+from tests.conformance.grpc.remote import question, raw, tensors, typed
+from tests.conformance.server import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -54,7 +55,7 @@ def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]
     """What the work finds on a server of the application."""
 
     async def main() -> Any:
-        address = f"127.0.0.1:{free_ports()[0]}"
+        address = f"127.0.0.1:{free_ports(1)[0]}"
         server = rpc.RpcServer(app, address)
         await server.start()
         try:
@@ -212,7 +213,7 @@ def lifespan(app: Any) -> list[dict[str, Any]]:
 
 def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
     """The port is free again afterwards."""
-    beside = rpc.Beside(app, f"127.0.0.1:{free_ports()[0]}")
+    beside = rpc.Beside(app, f"127.0.0.1:{free_ports(1)[0]}")
     for _ in range(2):
         said = lifespan(beside)
         assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]

@@ -21,7 +21,7 @@ from handler.aws import Function
 from handler.progress import Progress
 from handler.registry import Registry
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File, Forbidden, fetching, regions, retries, s3_http
+from handler.stores import File, Forbidden, retries, s3_http
 from handler.stores import s3 as s3_store
 from handler.stores.s3 import S3Store
 from handler.stores.s3_location import Location, locate
@@ -31,6 +31,8 @@ from tests.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.usefixtures("no_aws")
 
 ROOT = Path(__file__).parents[2]
 BUCKET, PREFIX = servers.BUCKET, servers.PREFIX
@@ -53,13 +55,6 @@ def proxy(server: servers.Store) -> Iterator[fault_proxy.Proxy]:
 
 
 @pytest.fixture
-def stand_in() -> Iterator[s3_stand_in.StandIn]:
-    """For answers that no real server here can be made to give."""
-    with s3_stand_in.running() as store:
-        yield store
-
-
-@pytest.fixture
 def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
     """A proxy in front of the stand-in."""
     with fault_proxy.running(stand_in.url) as between:
@@ -67,12 +62,8 @@ def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
 
 
 @pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetch of some hundred kB is cut as one of a GB would be, and nobody waits long."""
-    monkeypatch.setattr(regions, "PIECE", 64 * 1024)
-    monkeypatch.setattr(regions, "LEAST", 16 * 1024)
-    monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
-    monkeypatch.setattr(s3_http, "CHUNK", 16 * 1024)
+def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long, either."""
     monkeypatch.setattr(s3_http, "STALL", 0.5)
 
 
@@ -80,16 +71,6 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between tries are for stores, not for tests."""
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
-
-
-@pytest.fixture(autouse=True)
-def _no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the machine's own configuration, and no question to a metadata service."""
-    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "AWS_REGION", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(variable, str(tmp_path / "none"))
 
 
 class Env:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,11 +12,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 from core.schema import open_inference as oip
 from core.schema.pool import POOL
-from tests.conformance.server import HOST, ROOT, START_SECONDS, STOP_SECONDS
+from tests.conformance.server import HOST, running
 from tests.conformance.wire import from_binary, to_binary
 from tests.zoo import DATATYPES
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -60,58 +56,12 @@ class GrpcServer:
 @contextmanager
 def serve(log: Path, **settings: str) -> Iterator[GrpcServer]:
     """Run a server with these DRAGOMAN_* settings only, and end it."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
-    environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    server = _started(log, environment)
-    try:
-        yield server
-    finally:
-        server.process.terminate()
-        try:
-            server.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
-            server.process.wait()
-            raise
 
+    def arguments(port: int, http_port: int) -> list[str]:
+        return ["-c", COMMAND, "serve", "--host", HOST, "--port", str(http_port), "--grpc-port", str(port)]
 
-def _started(log: Path, environment: dict[str, str]) -> GrpcServer:
-    port, http_port = free_ports()
-    arguments = ["serve", "--host", HOST, "--port", str(http_port), "--grpc-port", str(port)]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    deadline = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        if all(answers(one) for one in (port, http_port)):
-            return GrpcServer(port, http_port, process, log)
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    raise RuntimeError("the server did not start:\n" + log.read_text(errors="replace")[-4000:])
-
-
-def free_ports() -> tuple[int, int]:
-    """Two that nobody has at this moment."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((HOST, 0))
-        other.bind((HOST, 0))
-        return one.getsockname()[1], other.getsockname()[1]
-
-
-def answers(port: int) -> bool:
-    """Whether somebody listens there."""
-    try:
-        socket.create_connection((HOST, port), 1).close()
-    except OSError:
-        return False
-    return True
+    with running(arguments, 2, log, settings) as (process, (port, http_port)):
+        yield GrpcServer(port, http_port, process, log)
 
 
 class Remote:

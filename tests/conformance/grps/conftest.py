@@ -9,10 +9,10 @@ import pytest
 
 from handler.app import App
 from handler.settings import Settings
+from tests.conformance.asgi import Local
 from tests.conformance.grpc.remote import GrpcServer, serve
 from tests.conformance.grps import models
 from tests.conformance.grps.client import Http, Rpc
-from tests.conformance.grps.local import Patient
 from tests.conformance.server import HOST
 
 if TYPE_CHECKING:
@@ -65,9 +65,10 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., GrpcServer]]:
 
 
 @pytest.fixture(scope="session")
-def local(repository: Path) -> Iterator[Patient]:
+def local(repository: Path) -> Iterator[Local]:
     """The application of those models in this process."""
     variables = {"DRAGOMAN_REPOSITORY": str(repository), "DRAGOMAN_ALLOW_CODE": "true"}
-    client = Patient(App(Settings.from_env(variables)))
+    client = Local(App(Settings.from_env(variables)), stays=True)
     yield client
     client.close()
+    client.app.close()

@@ -11,13 +11,13 @@ import pytest
 from tests.conformance.grps.client import JSON, SERVICE, SUCCESS
 
 if TYPE_CHECKING:
-    from tests.conformance.grps.local import Patient
+    from tests.conformance.asgi import Local
 
 END = 2
 """The flag of a stream's last frame, which is no message."""
 
 
-def asked(local: Patient, method: str, document: Any) -> Any:
+def asked(local: Local, method: str, document: Any) -> Any:
     """A call of one answer."""
     answer = local.call("POST", f"/{SERVICE}/{method}", json.dumps(document).encode(), {"Content-Type": JSON})
     assert answer.status == 200, answer.body
@@ -25,7 +25,7 @@ def asked(local: Patient, method: str, document: Any) -> Any:
 
 
 @pytest.mark.row("GRPS-120")
-def test_tensors_go_through_in_lower_camel_case(local: Patient) -> None:
+def test_tensors_go_through_in_lower_camel_case(local: Local) -> None:
     """Bytes as base64, integers of 64 bits as strings."""
     tensor = {"name": "x", "dtype": "DT_INT64", "shape": [1], "flatInt64": ["5"]}
     document = {"model": "untold", "gtensors": {"tensors": [tensor]}}
@@ -35,7 +35,7 @@ def test_tensors_go_through_in_lower_camel_case(local: Patient) -> None:
 
 
 @pytest.mark.row("GRPS-121")
-def test_a_refusal_is_an_answer_with_its_status(local: Patient) -> None:
+def test_a_refusal_is_an_answer_with_its_status(local: Local) -> None:
     """As over gRPC."""
     for document, code in (({"model": "nope", "strData": "a"}, 404), ({}, 400), ({"strData": 5}, 400)):
         status = asked(local, "Predict", document)["status"]
@@ -45,7 +45,7 @@ def test_a_refusal_is_an_answer_with_its_status(local: Patient) -> None:
 
 
 @pytest.mark.row("GRPS-122")
-def test_a_stream_has_a_frame_for_each_message(local: Patient) -> None:
+def test_a_stream_has_a_frame_for_each_message(local: Local) -> None:
     """And one that ends it."""
     body = json.dumps({"model": "stream", "strData": "3"}).encode()
     framed = struct.pack(">BI", 0, len(body)) + body

@@ -17,7 +17,7 @@ from tests.conformance.grps.client import JSON, OCTETS, Message, Reply, split
 from tests.conformance.strategies import METHODS, blanks, codings, quoted, texts, values
 
 if TYPE_CHECKING:
-    from tests.conformance.grps.local import Patient
+    from tests.conformance.asgi import Local
 
 fuzzed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 MODELS = ["text", "add_sub", "identity_fp32", "identity_bytes", "singles", "octets", "untold", "my-model-2", "raw"]
@@ -72,7 +72,7 @@ near = st.one_of(
 )
 
 
-def canary(local: Patient) -> None:
+def canary(local: Local) -> None:
     """The application answers right."""
     answer = local.call("POST", "/grps/v1/infer/predict", CANARY, {"Content-Type": JSON})
     assert json.loads(answer.body)["str_data"] == "alive"
@@ -102,7 +102,7 @@ def judge(answer: Any, method: str) -> None:
     st.one_of(st.binary(max_size=200), near.map(lambda d: json.dumps(d).encode())),
 )
 def test_any_request_is_answered_in_the_protocol(
-    local: Patient, method: str, path: str, query: str, kind: str, body: bytes
+    local: Local, method: str, path: str, query: str, kind: str, body: bytes
 ) -> None:
     """Nothing fits together."""
     judge(local.call(method, f"/grps/v1/{path}{query}", body, {"Content-Type": kind}), method)
@@ -111,7 +111,7 @@ def test_any_request_is_answered_in_the_protocol(
 
 @fuzzed
 @given(st.one_of(documents, near), blanks)
-def test_any_document_is_answered_in_the_protocol(local: Patient, document: Any, blank: bytes) -> None:
+def test_any_document_is_answered_in_the_protocol(local: Local, document: Any, blank: bytes) -> None:
     """And the blank space behind it changes nothing."""
     body = json.dumps(document).encode()
     answers = [
@@ -125,7 +125,7 @@ def test_any_document_is_answered_in_the_protocol(local: Patient, document: Any,
 
 @fuzzed
 @given(st.sampled_from(MODELS), st.binary(min_size=1, max_size=300))
-def test_any_bytes_are_answered_in_the_protocol(local: Patient, model: str, body: bytes) -> None:
+def test_any_bytes_are_answered_in_the_protocol(local: Local, model: str, body: bytes) -> None:
     """As bin_data."""
     judge(local.call("POST", f"/grps/v1/infer/predict?model={model}", body, {"Content-Type": OCTETS}), "POST")
     judge(local.call("POST", f"/grps/v1/infer/predict?model={model}", body, {"Content-Type": JSON}), "POST")
@@ -151,7 +151,7 @@ def pieces() -> Any:
 @given(
     st.sampled_from(GRPS_RPC), pieces().map(b"".join), st.sampled_from([b"", b"\xa2\x06\x80\x80\x02" + bytes(32768)])
 )
-def test_any_bytes_are_a_message_or_refused(local: Patient, method: Any, body: bytes, heavy: bytes) -> None:
+def test_any_bytes_are_a_message_or_refused(local: Local, method: Any, body: bytes, heavy: bytes) -> None:
     """In the status; a field that nobody knows makes it a large one."""
     if method.rpc.name in ("Online", "Offline"):
         return
@@ -164,7 +164,7 @@ def test_any_bytes_are_a_message_or_refused(local: Patient, method: Any, body: b
     canary(local)
 
 
-def _answers(local: Patient, job: RpcJob) -> list[bytes]:
+def _answers(local: Local, job: RpcJob) -> list[bytes]:
     """The answer, or answers, or the refusal."""
 
     async def answered() -> Any:
@@ -190,7 +190,7 @@ def _answers(local: Patient, job: RpcJob) -> list[bytes]:
     ],
     ids=["lists", "objects", "ndarray", "data"],
 )
-def test_any_depth_of_nesting_is_refused(local: Patient, write: Any, depth: int) -> None:
+def test_any_depth_of_nesting_is_refused(local: Local, write: Any, depth: int) -> None:
     """No recursion ends the process."""
     answer = local.call("POST", "/grps/v1/infer/predict", write(depth), {"Content-Type": JSON})
     if answer.status != 200:

@@ -22,21 +22,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def _no_aws(no_aws: None) -> None:
+    """Publishing reads the same configuration."""
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[servers.Store]:
     """A real S3 server, empty."""
     with servers.running() as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the machine's own configuration, and no question to a metadata service."""
-    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "AWS_REGION", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(variable, str(tmp_path / "none"))
 
 
 class Bucket(NamedTuple):

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 
 from core.errors import ModelUnavailable
 from handler.publish.bucket import Bucket, Taken
-from handler.publish.refusal import Refused
 from handler.settings import Settings
+from handler.terminal import Refused
 from tests.handler.publish.conftest import large
 
 if TYPE_CHECKING:
