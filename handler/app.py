@@ -115,7 +115,8 @@ class App:
         if is_rpc(path):
             from handler import connect  # noqa: PLC0415 - protobuf, and nothing for who does without it
 
-            await connect.serve(self, scope, receive, self._timing(send))
+            timing = Timing()
+            await connect.serve(self, scope, receive, self._timing(send, timing), timing)
             return
         root = _root(scope) if path == "/" else None
         if root is not None:
@@ -215,9 +216,8 @@ class App:
         text = self.timed(timing)
         return ((b"server-timing", text),) if text else ()
 
-    def _timing(self, send: Send) -> Send:
-        """For edges of which no more than the whole time is known."""
-        timing = Timing()
+    def _timing(self, send: Send, timing: Timing) -> Send:
+        """For edges that send their answers themselves."""
 
         async def timed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

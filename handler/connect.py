@@ -5,6 +5,7 @@ Imported with the first such request. What the protocols are stands in core.dial
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any, Final, Protocol, TypeVar
@@ -50,18 +51,19 @@ class Application(Protocol):
     def each(self, items: Iterable[T]) -> AsyncGenerator[T]: ...
 
 
-async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-    """Answers a request for /package.Service/Method, whatever it is."""
+async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, send: Send, timing: Timing) -> None:
+    """Answers a request for /package.Service/Method, whatever it is. `timing` gets the steps of what has one answer."""
     headers = dict(scope["headers"])
     path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
     try:
         question = connect.question(METHODS.get(path), scope["method"], path, headers, scope.get("query_string", b""))
-        call = _Call(app, question)
+        call = _Call(app, question, timing if question.method.form is Form.UNARY else None)
         # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
         ending = {**headers, b"inference-header-content-length": headers.get(b"content-length", b"")}
         body = await bodies.gather(ending, receive, app.settings.max_body_bytes)
         if body is None:
             return
+        timing.came = time.perf_counter_ns()
         if question.kind.text:
             body = await call.aside(from_text, body)
     except ServingError as error:
@@ -82,10 +84,11 @@ async def _send(response: HttpResponse, send: Send) -> None:
 class _Call:
     """One call, from its messages to its answers. Its deadline counts from when its head was read."""
 
-    __slots__ = ("_app", "_lambda", "_question", "_when")
+    __slots__ = ("_app", "_lambda", "_question", "_timing", "_when")
 
-    def __init__(self, app: Application, question: Question) -> None:
+    def __init__(self, app: Application, question: Question, timing: Timing | None) -> None:
         self._app = app
+        self._timing = timing
         self._question = question
         # A function answers once, when it has all, and serves nobody else meanwhile.
         self._lambda = app.inline
@@ -185,7 +188,7 @@ class _Call:
         return instead
 
     def _answer(self, job: "_Job") -> Awaitable[Any]:
-        return self._app.answer(job, self._question.method.rpc.waits, None, self._left)
+        return self._app.answer(job, self._question.method.rpc.waits, self._timing, self._left)
 
     def _left(self) -> float | None:
         """Seconds until the client's deadline."""
@@ -195,7 +198,7 @@ class _Call:
         return self._question.frames(body, self._app.settings.max_body_bytes)
 
     def _job(self, frame: Frame) -> "_Job":
-        return _Job(self._app, self._question, frame, self._app.compress_from)
+        return _Job(self._app, self._question, frame, self._timing)
 
     def _deadline(self) -> AbstractAsyncContextManager[Any]:
         return nullcontext() if self._when is None else asyncio.timeout_at(self._when)
@@ -207,13 +210,14 @@ class _Call:
 class _Job:
     """One message's job, with its compression and framing both ways, which belong in the same thread."""
 
-    __slots__ = ("_app", "_frame", "_job", "_least", "_question")
+    __slots__ = ("_app", "_frame", "_job", "_least", "_question", "_timing")
 
-    def __init__(self, app: Application, question: Question, frame: Frame, least: int) -> None:
+    def __init__(self, app: Application, question: Question, frame: Frame, timing: Timing | None) -> None:
         self._app = app
         self._question = question
         self._frame = frame
-        self._least = least
+        self._timing = timing
+        self._least = app.compress_from
         self._job = None if frame.compressed else self._read()
 
     def is_quick(self) -> bool:
@@ -240,7 +244,8 @@ class _Job:
         kind, method = self._question.kind, self._question.method
         # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
         message: Any = self._frame.message(self._app.settings.max_body_bytes)
-        return RpcJob(self._app.registry, method, bytes(message) if kind.json else message, json=kind.json)
+        body = bytes(message) if kind.json else message
+        return RpcJob(self._app.registry, method, body, self._timing, json=kind.json)
 
     def _sent(self, answer: Any) -> HttpResponse | bytes | Iterable[bytes]:
         if self._question.method.form is Form.UNARY:

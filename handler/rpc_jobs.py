@@ -25,14 +25,16 @@ class RpcJob:
 
     __slots__ = ("_body", "_decoded", "_json", "_method", "_registry", "_request", "timing")
 
-    def __init__(self, registry: Registry, method: RpcMethod, body: bytes, *, json: bool = False) -> None:
+    def __init__(
+        self, registry: Registry, method: RpcMethod, body: bytes, timing: Timing | None = None, *, json: bool = False
+    ) -> None:
         self._registry = registry
         self._method = method
         self._body = body
         self._json = json
         self._request: Any = None
         self._decoded: Decoded | None = None
-        self.timing = Timing()
+        self.timing = timing or Timing()
 
     def is_quick(self) -> bool:
         size = len(self._body)

@@ -120,6 +120,15 @@ def test_a_process_is_cold_once() -> None:
     assert Clock(on=False).text(quick) == b""
 
 
+def test_over_connect_it_has_the_steps_of_an_inference(app: App) -> None:
+    """As any other answer over HTTP."""
+    message = question("half_plus_three", raw("x", "FP32", np.array([1], np.float32))).SerializeToString()
+    path, kind = "/inference.GRPCInferenceService/ModelInfer", [(b"content-type", b"application/proto")]
+    answers = [ask(app, "POST", path, message, headers=kind) for _ in range(2)]
+    assert [status for status, _, _ in answers] == [200, 200]
+    assert [list(read(headers["server-timing"])) for _, headers, _ in answers] == [WAITED, INFERRED]
+
+
 def test_over_grpc_it_is_in_the_trailing_metadata(tmp_path: Path) -> None:
     """Of an inference as of anything else."""
     from tests.conformance.grpc import remote  # noqa: PLC0415 - a server of its own
