@@ -1,6 +1,7 @@
 """ModelInfer with raw tensors over gRPC, against a bare grpc.aio server that answers as many bytes to the same message.
 
-Where the model sends its tensor back, that server sends the message back.
+Where the model sends its tensor back, that server sends the message back, or runs the model in between and checks
+nothing: the least that any server of the model can do, as grpc.aio takes and gives whole `bytes` only.
 
 The client is grpc's own, with bytes for messages; it sleeps while it waits, on both sides alike.
 """
@@ -36,6 +37,12 @@ class Case(NamedTuple):
     shape: tuple[int, ...]
     times: int
     bar: float | None = None
+    control: str = ""
+    """What the control answers: nothing, as many bytes; "same", the message; "model", the model's output."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.model} raw {list(self.shape)}" + (", model in both" if self.control == "model" else "")
 
     @property
     def message(self) -> bytes:
@@ -46,7 +53,8 @@ class Case(NamedTuple):
 
 CASES = (
     Case("tiny", (1, 4), 1000, 1.5),
-    Case("echo", IMAGE, 200, 1.2),
+    Case("echo", IMAGE, 200, 1.2, "same"),
+    Case("echo", IMAGE, 200, None, "model"),
     Case("image", IMAGE, 200),
     Case("large", (1, 16), 200),
 )
@@ -73,7 +81,9 @@ def servers() -> Iterator[tuple[int, int]]:
         settings = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
         serve = ("-c", "from handler.cli import main; main()", "serve", "--port", str(http), "--grpc-port", str(ours))
         stack.enter_context(process(ours, *serve, **settings))
-        stack.enter_context(process(bare, "-m", "benchmarks.control_rpc", str(bare), **STEADY))
+        stack.enter_context(
+            process(bare, "-m", "benchmarks.control_rpc", str(bare), f"{folder}/echo/1/model.onnx", **STEADY)
+        )
         yield ours, bare
 
 
@@ -89,8 +99,7 @@ def calls(case: Case, ours: grpc.Channel, bare: grpc.Channel) -> tuple[Any, Any]
         raise RuntimeError(case.model)
     for _ in range(WARM):  # until ours knows how quick the model is
         asked(case.message)
-    back = "same" if case.model == "echo" else len(answer)
-    return asked, bare.unary_unary(f"/control.Echo/{back}")
+    return asked, bare.unary_unary(f"/control.Echo/{case.control or len(answer)}")
 
 
 def latency(case: Case, ours: int, bare: int, rounds: int) -> Row:
@@ -104,7 +113,7 @@ def latency(case: Case, ours: int, bare: int, rounds: int) -> Row:
             },
             rounds,
         )
-    return row(f"{case.model} raw {list(case.shape)}, p50", taken["ours"], taken["control"], "ms", case.bar)
+    return row(f"{case.name}, p50", taken["ours"], taken["control"], "ms", case.bar)
 
 
 def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
@@ -127,8 +136,7 @@ def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
             return (time.perf_counter() - start) * 1e3 / (case.times // CONNECTIONS * CONNECTIONS)
 
         taken = interleaved({"ours": lambda: per_answer(0), "control": lambda: per_answer(1)}, rounds)
-    name = f"{case.model} raw {list(case.shape)}, {CONNECTIONS} connections"
-    return row(name, taken["ours"], taken["control"], "ms/answer")
+    return row(f"{case.name}, {CONNECTIONS} connections", taken["ours"], taken["control"], "ms/answer")
 
 
 def main(*, quick: bool = False) -> list[Row]:

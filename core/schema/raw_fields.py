@@ -50,12 +50,13 @@ def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
     """A number of at most 35 bits; beyond them, as at the end of the body, the position is none."""
-    number = 0
-    for shift, byte in zip(range(0, 35, 7), body[position : position + 5], strict=False):
-        number |= (byte & 127) << shift
+    number = shift = 0
+    for byte in body[position : position + 5]:
         position += 1
         if byte < 128:  # noqa: PLR2004 - the last byte of a varint has no highest bit
-            return number, position
+            return number | byte << shift, position
+        number |= (byte & 127) << shift
+        shift += 7
     return 0, len(body) + 1
 
 
