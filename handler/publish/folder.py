@@ -24,9 +24,10 @@ def publish(repository: Path, job: Job, meter: Meter) -> None:
         if not job.force and any((each / marker).exists() for each in old for marker in MARKERS):
             raise job.refusal
         model.mkdir(exist_ok=True)
-        if settings is not None:
-            (stage / FILE).replace(model / FILE)
         appear(new, model / str(job.number), old, stage)
+        if settings is not None:  # they may name the version
+            (stage / FILE).replace(model / FILE)
+            sync(model)
 
 
 def _copy(file: LocalFile, target: Path, meter: Meter) -> None:

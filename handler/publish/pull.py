@@ -3,7 +3,7 @@
 import hashlib
 import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from handler.model_settings import FILE
@@ -14,7 +14,7 @@ from handler.publish.meter import Meter, human
 from handler.repository import Version
 from handler.settings import Settings
 from handler.staging import appear, of_number, staged
-from handler.stores import open_store
+from handler.stores import File, open_store
 from handler.terminal import Refused
 
 
@@ -30,7 +30,9 @@ def run(options: Namespace, settings: Settings) -> None:
         _check_free(target, wanted)
     meter = Meter(quiet=options.quiet)
     for version in wanted:
-        _pull(source, version, target, settings, meter)
+        meter.say(f"fetching {source}/{version.folder}: {human(_size(version))}")
+        came = _pull(source, version, there.settings, target, settings)
+        print(f"{target / str(version.number)}: {human(_size(came))}")  # noqa: T201 - the result
     if there.settings is not None:
         _write_settings(target / FILE, there.settings, meter, force=options.force)
 
@@ -58,23 +60,34 @@ def _check_free(target: Path, wanted: Sequence[Version]) -> None:
             raise Refused(f"{present} is there already: --force replaces it")
 
 
-def _pull(source: targets.Target, version: Version, target: Path, settings: Settings, meter: Meter) -> None:
-    size = sum(file.size or 0 for file in version.files)
-    meter.say(f"fetching {source}/{version.folder}: {human(size)}")
+def _size(version: Version) -> int:
+    return sum(file.size or 0 for file in version.files)
+
+
+def _pull(source: targets.Target, version: Version, text: bytes | None, target: Path, settings: Settings) -> Version:
+    """The version as it came, which is a later one than was listed if it has been replaced since."""
     with staged(target.parent, ".pull-") as stage:
-        # The store's own cache, on the target's file system: what was fetched is moved, not copied.
-        here = settings._replace(repository=source.repository, cache=stage / "cache")
-        fetched = open_store(here).fetch(source.name, version.folder, version.files, Progress())
-        new = stage / "new"
-        for file in version.files:
-            path = file.path.partition("/")[2]
-            (new / path).parent.mkdir(parents=True, exist_ok=True)
-            (fetched.path / path).rename(new / path)
-            (new / path).chmod(new.stat().st_mode & 0o666)
-        _verify(source, version, new, settings)
+        # The store's own cache, on the target's file system: what was fetched is moved, not copied. No server's cap.
+        here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
+        store, new = open_store(here), stage / "new"
+        fetched = store.fetch(source.name, version.folder, version.files, Progress())
+        fetched.path.rename(new)
+        came = version._replace(files=tuple(_files(new, version.folder)))
+        if not shelf.is_complete(store, source.name, came, text):
+            raise Refused(f"{source}/{version.folder} is being replaced: pull it when it is complete")
+        _verify(source, came, new, settings)
         target.mkdir(exist_ok=True)
         appear(new, target / str(version.number), of_number(target, version.number), stage)
-    print(f"{target / str(version.number)}: {human(size)}")  # noqa: T201 - the result
+    return came
+
+
+def _files(new: Path, folder: str) -> Iterator[File]:
+    """What has come, as a listing would have it. Each file gets the mode of files here: in a cache they are private."""
+    mode = new.stat().st_mode & 0o666
+    for path in sorted(new.rglob("*")):
+        if path.is_file():
+            path.chmod(mode)
+            yield File(f"{folder}/{path.relative_to(new).as_posix()}", path.stat().st_size)
 
 
 def _verify(source: targets.Target, version: Version, folder: Path, settings: Settings) -> None:

@@ -39,12 +39,12 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[Job]:
-    """`number`: of a version whose folder has none. The first version brings the model's settings."""
+    """`number`: of a version whose folder has none. The last version brings the model's settings."""
     jobs = [
         Job(target.name, number if version.number is None else version.number, version, None, force)
         for version in found.versions
     ]
-    return [jobs[0]._replace(settings=found.settings), *jobs[1:]]
+    return [*jobs[:-1], jobs[-1]._replace(settings=found.settings)]
 
 
 def _check_free(jobs: Sequence[Job], there: shelf.Model, target: targets.Target) -> None:

@@ -60,27 +60,23 @@ def model(settings: Settings, target: targets.Target) -> Model:
         raise Refused(f"{target.repository} may not be listed: grant s3:ListBucket") from None
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
-    return Model(folders, frozenset(_complete(store, target.name, folders, text)), text)
+    complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
+    return Model(folders, frozenset(complete), text)
+
+
+def is_complete(store: Store, name: str, version: Version, text: bytes | None) -> bool:
+    """Whether a server would take these files for a version. `text`: the model's own settings."""
+    try:
+        said = parse(name, text)
+    except ModelNotLoadable:
+        said = ModelSettings()  # whoever needs them says what is wrong
+    return Repository(store).is_complete(name, version, said)
 
 
 def _files(store: Store, target: targets.Target) -> Sequence[File]:
     if not targets.is_s3(target.repository) and not Path(target.repository).expanduser().exists():
         return ()  # a first push makes the repository
     return store.files(target.name)
-
-
-def _complete(store: Store, name: str, folders: Sequence[Version], text: bytes | None) -> Iterator[int]:
-    said = _said(name, text)
-    for folder in folders:
-        if Repository(store).is_complete(name, folder, said):
-            yield folder.number
-
-
-def _said(name: str, text: bytes | None) -> ModelSettings:
-    try:
-        return parse(name, text)
-    except ModelNotLoadable:
-        return ModelSettings()  # whoever needs them says what is wrong
 
 
 def items(settings: Settings, repository: str, prefix: str) -> list[Item]:

@@ -2,7 +2,8 @@
 
 A server takes a folder for a version when its marker file is there (handler.repository), and one object appears at
 once: so the marker goes last. Everything large goes first, as parts of multipart uploads, which nobody can see; what is
-left then is short: small objects, completing the large ones, looking at all of them, the marker.
+left then is short: small objects, completing the large ones, looking at all of them, the marker. The model's settings
+follow it: they may name the version, and a push that is refused leaves those that are there.
 
 S3 has no transaction over several objects, but "only if it is not there yet" for each (If-None-Match: *): of two pushes
 of one version at a time one at most gets through. The other finds an object in its way, or its uploads given up, and is
@@ -72,8 +73,9 @@ def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
     last = objects.pop(version.last)
     push = _Push(bucket, meter)
     with _cleaning(push, job):
-        push.forget_uploads(f"{folder}/")
         ours = push.look(job, objects.values()).ours
+        # Not before: who is refused gives up nothing of another push.
+        push.forget_uploads(f"{folder}/")
         others = [each for each in objects.values() if each.key not in ours]
         meter.begin(folder, sum(each.file.size for each in (*others, last)))
         push.send_parts([*others, last])
@@ -85,12 +87,12 @@ def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
         for some in (others[:1], others[1:]):
             push.each(lambda each: push.show(each, new=True), some)
         push.each(push.verify, objects.values())
-        if model_settings is not None:
-            push.show(model_settings, new=False)
         # It may be there even if its answer is lost: from now on nothing is taken back.
         push.shown.clear()
         push.show(last, new=not alone)
         push.confirm(last, objects.values())
+        if model_settings is not None:
+            push.show(model_settings, new=False)
 
 
 def _object(key: str, file: LocalFile, meter: Meter) -> Object:

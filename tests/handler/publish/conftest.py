@@ -9,11 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
+from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from core.tensor import Tensor
 from handler.cli import main
 from handler.registry import Registry
+from handler.repository import Repository, Version
 from handler.settings import Settings
+from handler.stores import open_store
 from tests import zoo
 from tests.e2e import s3 as servers
 
@@ -73,6 +76,10 @@ class Bucket(NamedTuple):
         """A server's models."""
         return Registry(self.settings())
 
+    def served(self, name: str) -> list[Version]:
+        """What a server that looks now would serve of a model."""
+        return served(self.settings(), name)
+
 
 @pytest.fixture
 def bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
@@ -84,6 +91,18 @@ def bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     return Bucket(name, server.client, variables)
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third party's runtime of that name is installed."""
+
+    class Entry:
+        def load(self) -> Any:
+            return lambda source, settings: (source, settings)
+
+    found = {("dragoman.backends", "theirs"): [Entry()]}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get((group, name), []))
 
 
 @pytest.fixture
@@ -120,6 +139,15 @@ def large(number: int, folder: Path, megabytes: int = 30) -> Path:
         model, folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=1024
     )
     return folder
+
+
+def served(settings: Settings, name: str) -> list[Version]:
+    """What a server that looks now would serve of a model; none where it has no complete version yet."""
+    try:
+        return list(Repository(open_store(settings)).look(name, None).versions)
+    except ModelNotLoadable as error:
+        assert "has no version" in error.message  # noqa: PT017 - the one failure that is an answer
+        return []
 
 
 def answer(models: Registry, name: str, version: int | None = None) -> int:

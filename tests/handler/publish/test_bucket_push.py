@@ -22,6 +22,7 @@ from handler.publish.bucket import Bucket as Publishing
 from tests.handler.publish.conftest import adds, answer, large
 
 if TYPE_CHECKING:
+    from handler.repository import Version
     from tests.handler.publish.conftest import Bucket
 
 LOOKS = 2
@@ -226,6 +227,20 @@ def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
     assert (bucket.keys(), bucket.uploads()) == ([], [])
 
 
+def watch(monkeypatch: pytest.MonkeyPatch, bucket: Bucket, name: str) -> list[tuple[str | None, list[Version]]]:
+    """After each object that appears or goes: its key, and what a server would serve then."""
+    call, seen = Publishing._call, []
+
+    def watched(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
+        answered = call(self, method, key, **arguments)
+        if method in ("put_object", "complete_multipart_upload", "delete_object"):
+            seen.append((key, bucket.served(name)))
+        return answered
+
+    monkeypatch.setattr(Publishing, "_call", watched)
+    return seen
+
+
 def interpose(monkeypatch: pytest.MonkeyPatch, key: str, *, before: Any = None, after: Any = None) -> None:
     """Something that somebody else does just before or after the one PUT of an object."""
     call = Publishing._call
@@ -257,6 +272,20 @@ def test_of_two_pushes_of_one_file_the_first_marker_wins(
     assert (code, codes) == (1, [0])
     assert "version 1 of 'm' is being pushed by somebody else, or has been meanwhile" in err
     assert answer(bucket.registry(), "m") == 2
+
+
+def test_a_push_that_is_refused_gives_up_nothing_of_the_one_under_way(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which one object shows and the parts of another have been sent: one of the two gets through."""
+    folders = [large(1, tmp_path / "1", 20), large(2, tmp_path / "2", 1)]
+    for folder in folders:
+        (folder / "about.txt").write_text(folder.name)
+    codes: list[int] = []
+    command = ["push", str(folders[1]), f"{bucket.uri}/m", "--version", "1"]
+    interpose(monkeypatch, "m/1/about.txt", after=lambda: codes.append(main(command)))
+    assert (run("push", folders[0], f"{bucket.uri}/m", "--version", "1")[0], codes) == (0, [1])
+    assert answer(bucket.registry(), "m") == 1
 
 
 def test_a_version_that_somebody_else_writes_into_is_withdrawn(
@@ -400,6 +429,56 @@ def test_a_models_settings_go_with_it_and_a_versions_with_the_version(run: Any, 
     assert (code, out) == (0, f"{target}/1: 1 file, 96 B; not served by the version policy\n")
     with pytest.raises(VersionNotFound):
         answer(bucket.registry(), "m", 1)
+
+
+def test_a_models_settings_never_name_a_version_that_is_not_there(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the last object of several versions: after each, a server serves one."""
+    run("push", adds(1, tmp_path / "one").parent, f"{bucket.uri}/m")
+    for number in (2, 3):
+        adds(number, tmp_path / "m" / str(number))
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [2]}}}')
+    with monkeypatch.context() as patched:
+        seen = watch(patched, bucket, "m")
+        assert run("push", tmp_path / "m", f"{bucket.uri}/m")[0] == 0
+    assert [(key, [version.number for version in served]) for key, served in seen] == [
+        ("m/2/model.onnx", [2]),
+        ("m/3/model.onnx", [3]),
+        ("m/model-settings.json", [2]),
+    ]
+
+
+def test_a_push_that_is_refused_leaves_the_models_settings(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of whoever was first."""
+    bucket.put("m/model-settings.json", b"{}")
+    adds(1, tmp_path / "m" / "1")
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    interpose(monkeypatch, "m/1/model.onnx", before=lambda: bucket.put("m/1/model.onnx", b"other"))
+    code, _, err = run("push", tmp_path / "m", f"{bucket.uri}/m")
+    assert (code, err.count("this push stops")) == (1, 1)
+    assert bucket.get("m/model-settings.json") == b"{}"
+
+
+@pytest.mark.usefixtures("theirs")
+def test_a_version_that_the_models_settings_complete_shows_with_them(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third party's runtime has no marker, and any file would do: all of them are there first."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / "m" / "1" / name).write_text(name)
+    (tmp_path / "m" / "model-settings.json").write_text('{"implementation": "theirs"}')
+    with monkeypatch.context() as patched:
+        seen = watch(patched, bucket, "m")
+        assert run("push", tmp_path / "m", f"{bucket.uri}/m")[0] == 0
+    assert [(key, [sorted(version.paths) for version in served]) for key, served in seen] == [
+        ("m/1/a.bin", []),
+        ("m/1/b.bin", []),
+        ("m/model-settings.json", [["a.bin", "b.bin"]]),
+    ]
 
 
 @pytest.mark.parametrize(

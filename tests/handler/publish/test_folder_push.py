@@ -14,6 +14,7 @@ import pytest
 from handler.publish import folder as folder_module
 from handler.registry import Registry
 from handler.settings import Settings
+from tests.handler.publish import conftest
 from tests.handler.publish.conftest import adds, answer, large
 
 if TYPE_CHECKING:
@@ -122,6 +123,53 @@ def test_of_two_at_the_same_time_the_second_is_refused(
     assert (code, err) == (1, f"dragoman: {target}/1 has been written by somebody else meanwhile\n")
     assert answer(served(target.parent), "m") == 9
     assert list(target.parent.glob(".*")) == []
+
+
+def test_a_models_settings_come_after_the_last_version_that_they_may_name(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that looks between any two steps serves one."""
+    target, seen = tmp_path / "r" / "m", []
+    adds(1, target / "1")
+    for number in (2, 3):
+        adds(number, tmp_path / "m" / str(number))
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [2]}}}')
+    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": str(target.parent)})
+    appear = folder_module.appear
+
+    def look() -> None:
+        seen.append([version.number for version in conftest.served(settings, "m")])
+
+    def watched(*arguments: Any) -> None:
+        look()
+        appear(*arguments)
+        look()
+
+    monkeypatch.setattr(folder_module, "appear", watched)
+    assert run("push", tmp_path / "m", target)[0] == 0
+    look()
+    assert seen == [[1], [2], [2], [3], [2]]
+
+
+def test_a_push_that_is_refused_leaves_the_models_settings(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though somebody else was first only after it had looked."""
+    target, appear = tmp_path / "r" / "m", folder_module.appear
+    target.mkdir(parents=True)
+    (target / "model-settings.json").write_text("{}")
+    adds(1, tmp_path / "m" / "1")
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+
+    def overtaken(*arguments: Any) -> None:
+        adds(9, target / "1")
+        appear(*arguments)
+
+    monkeypatch.setattr(folder_module, "appear", overtaken)
+    code, _, err = run("push", tmp_path / "m", target)
+    assert (code, err) == (1, f"dragoman: {target}/1 has been written by somebody else meanwhile\n")
+    assert (target / "model-settings.json").read_text() == "{}"
+    assert below(target.parent) == ["m/1/model.onnx", "m/model-settings.json"]
 
 
 @pytest.mark.parametrize(("failure", "code"), [(OSError(errno.ENOSPC, "No space left"), 1), (KeyboardInterrupt(), 130)])

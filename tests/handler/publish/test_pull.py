@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from handler.cli import main
 from handler.stores import Forbidden
 from handler.stores.s3 import S3Store
 from tests.handler.publish.conftest import adds
@@ -113,6 +114,54 @@ def test_what_somebody_else_has_uploaded_is_pulled_too(run: Any, bucket: Bucket,
     bucket.put("m/007/model.onnx", b"model")
     assert run("pull", f"{bucket.uri}/m", tmp_path / "out", "--quiet")[0] == 0
     assert files(tmp_path / "out") == ["7/model.onnx"]
+
+
+def test_a_version_that_is_replaced_before_it_is_fetched_comes_as_it_is_now(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it and nothing else, whatever was listed before; its size is told."""
+    other = adds(9, tmp_path / "other").parent
+    for name, text in (("sub/x.txt", "9"), ("words.txt", "new")):
+        (other / name).parent.mkdir(exist_ok=True)
+        (other / name).write_text(text)
+    fetch = S3Store.fetch
+
+    def replaced(self: Any, *asked: Any) -> Any:
+        monkeypatch.setattr(S3Store, "fetch", fetch)
+        assert main(["push", str(other), published, "--version", "2", "--force", "--quiet"]) == 0
+        return fetch(self, *asked)
+
+    monkeypatch.setattr(S3Store, "fetch", replaced)
+    code, out, _ = run("pull", published, tmp_path / "out", "--quiet")
+    assert (code, out.splitlines()[-1]) == (0, f"{tmp_path}/out/2: 100 B")
+    assert files(tmp_path / "out") == ["2/model.onnx", "2/sub/x.txt", "2/words.txt", "model-settings.json"]
+    for name in files(other):
+        assert (tmp_path / "out" / "2" / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_a_version_that_is_half_replaced_is_not_pulled(
+    run: Any, published: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch that finds it changed lists it again: a marker that is away then does not come."""
+    fetch = S3Store.fetch
+
+    def half(self: Any, model: str, version: str, files: Any, progress: Any) -> Any:
+        bucket.client.delete_object(Bucket=bucket.name, Key="models/m/2/model.onnx")
+        return fetch(self, model, version, [file for file in self.files(model) if file.path[:2] == "2/"], progress)
+
+    monkeypatch.setattr(S3Store, "fetch", half)
+    told = f"dragoman: {published}/2 is being replaced: pull it when it is complete\n"
+    assert run("pull", published, tmp_path / "out", "--quiet") == (1, "", told)
+    assert list(tmp_path.glob("out/*")) == []
+    assert list(tmp_path.glob(".pull-*")) == []
+
+
+def test_a_servers_cap_of_its_cache_does_not_bind_a_pull(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is pulled stays here, and is in no cache."""
+    monkeypatch.setenv("DRAGOMAN_CACHE_BYTES", "5")
+    assert run("pull", published, tmp_path / "out", "--quiet")[0] == 0
 
 
 def test_a_pull_that_breaks_off_leaves_nothing(
