@@ -1,4 +1,4 @@
-"""How far a load is, and until when it may go on."""
+"""How far a load is, and until when it or a look at the repository may go on."""
 
 import threading
 import time
@@ -31,5 +31,11 @@ class Progress:
 
     def out_of_time(self, model: str) -> StillLoading:
         """What a load raises that must stop here and goes on with the next call."""
+        if not self.total:
+            return StillLoading(f"model {model!r} is being looked up: try again", retry_after=PAUSE)
         far = f"{self.done // MB} of {-(-self.total // MB)} MB loaded"
         return StillLoading(f"model {model!r} is {far}: try again", retry_after=PAUSE)
+
+    def unanswered(self) -> StillLoading:
+        """What a store raises that cannot be listed or read in time."""
+        return StillLoading("the repository has not answered in time: try again", retry_after=PAUSE)

@@ -6,7 +6,7 @@ is version 123. A folder without any runtime's marker file is no version yet: pu
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
@@ -18,7 +18,7 @@ from handler.stores import File, Folder, Forbidden, Store
 
 NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
 """No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
-VERSION: Final = re.compile(r"[0-9]{1,18}")
+VERSION: Final = model_settings.VERSION
 
 
 class Version(NamedTuple):
@@ -48,14 +48,20 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    def __init__(self, store: Store) -> None:
+    """`until`: when, on time.monotonic, a look that begins now has to end; None: never."""
+
+    def __init__(self, store: Store, until: Callable[[], float | None] = lambda: None) -> None:
         self._store = store
+        self._until = until
 
     def check(self) -> None:
-        self._store.check()
+        self._store.check(self._progress())
+
+    def _progress(self) -> Progress:
+        return Progress(self._until())
 
     def models(self) -> Sequence[str]:
-        return [name for name in self._store.models() if NAME.fullmatch(name)]
+        return [name for name in self._store.models(self._progress()) if NAME.fullmatch(name)]
 
     def look(self, name: str, wanted: int | None) -> Listing:
         """What the store has of a model. `wanted`: a version to try where the store may not be listed.
@@ -65,7 +71,7 @@ class Repository:
         if not NAME.fullmatch(name):
             raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
         try:
-            files = self._store.files(name)
+            files = self._store.files(name, self._progress())
         except Forbidden:
             return self._look_blind(name, wanted)
         if not files:
@@ -85,7 +91,7 @@ class Repository:
 
     def _look_blind(self, name: str, wanted: int | None) -> Listing:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
-        text = self._store.read(name, model_settings.FILE)
+        text = self._store.read(name, model_settings.FILE, self._progress())
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
@@ -124,7 +130,9 @@ class Repository:
 
     def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
         path = prefix + model_settings.FILE
-        return self._store.read(name, path) if any(file.path == path for file in files) else None
+        if any(file.path == path for file in files):
+            return self._store.read(name, path, self._progress())
+        return None
 
 
 def folders_of(files: Iterable[File]) -> list[Version]:

@@ -36,6 +36,7 @@ class StandIn:
     """A bucket whose name nobody asks.
 
     `rate`: bytes per second and connection, 0 for as many as go through. `refusal`: what every request gets.
+    `chunked`: listings and errors come in chunks, without a length, as AWS sends them.
     """
 
     url: str = ""
@@ -44,6 +45,7 @@ class StandIn:
     ranges: bool = True
     conditions: bool = True
     listed_etags: bool = True
+    chunked: bool = False
     rate: float = 0.0
     refusal: tuple[int, str, dict[str, str]] | None = None
     asked: list[str] = field(default_factory=list)
@@ -96,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
         elif not self.store.listable:
             self._error(403, "AccessDenied", {})
         else:
-            self._answer(200, self._listing({k: v[0] for k, v in parse_qs(parts.query).items()}).encode(), {})
+            self._tell(200, self._listing({k: v[0] for k, v in parse_qs(parts.query).items()}), {})
 
     def _listing(self, query: dict[str, str]) -> str:
         prefix, token = query.get("prefix", ""), query.get("continuation-token", "")
@@ -159,7 +161,19 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body[position : position + PIECE])
 
     def _error(self, status: int, code: str, headers: dict[str, str]) -> None:
-        self._answer(status, f"<Error><Code>{code}</Code></Error>".encode(), headers)
+        self._tell(status, f"<Error><Code>{code}</Code></Error>", headers)
+
+    def _tell(self, status: int, document: str, headers: dict[str, str]) -> None:
+        body = document.encode()
+        if not self.store.chunked or self.command == "HEAD":
+            self._answer(status, body, headers)
+            return
+        self.send_response_only(status)
+        for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        pieces = [body[position : position + 50] for position in range(0, len(body), 50)]
+        self.wfile.write(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in [*pieces, b""]))
 
 
 class Server(ThreadingHTTPServer):

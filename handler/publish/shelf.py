@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from core.errors import ModelNotLoadable
 from handler.model_settings import FILE, ModelSettings, parse
+from handler.progress import Progress
 from handler.publish import targets
 from handler.publish.bucket import Bucket, Item
 from handler.repository import Repository, Version, folders_of
@@ -24,19 +25,19 @@ class Listed:
         self._models = models
         self._read: dict[tuple[str, str], bytes | None] = {}
 
-    def check(self) -> None:
-        self._store.check()
+    def check(self, progress: Progress | None = None) -> None:
+        self._store.check(progress)
 
-    def models(self) -> Sequence[str]:
+    def models(self, _: Progress | None = None) -> Sequence[str]:
         return sorted(self._models)
 
-    def files(self, model: str) -> Sequence[File]:
+    def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         return [File(item.path, item.size) for item in self._models[model]]
 
-    def read(self, model: str, path: str) -> bytes | None:
+    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
         key = model, path
         if key not in self._read:
-            self._read[key] = self._store.read(model, path)
+            self._read[key] = self._store.read(model, path, progress)
         return self._read[key]
 
     def fetch(self, *asked: Any) -> Folder:

@@ -37,31 +37,31 @@ class Forbidden(Exception):
 
 
 class Store(Protocol):
-    """Where models are. Names have been validated. Every failure is a ServingError that says what to do."""
+    """Where models are. Names have been validated. Every failure is a ServingError that says what to do.
+
+    Everything raises StillLoading soon after the deadline of `progress`.
+    """
 
     uri: str
 
-    def check(self) -> None:
+    def check(self, progress: Progress | None = None, /) -> None:
         """Whether the store answers. Raises ServingError."""
         ...
 
-    def models(self) -> Sequence[str]:
+    def models(self, progress: Progress | None = None, /) -> Sequence[str]:
         """Names of the folders, sorted."""
         ...
 
-    def files(self, model: str) -> Sequence[File]:
+    def files(self, model: str, progress: Progress | None = None, /) -> Sequence[File]:
         """Every file of a model; none if there is no such model. Raises Forbidden where only listing is denied."""
         ...
 
-    def read(self, model: str, path: str) -> bytes | None:
+    def read(self, model: str, path: str, progress: Progress | None = None, /) -> bytes | None:
         """A small file, None if there is none."""
         ...
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
-        """The folder of a version with these files in place.
-
-        Raises StillLoading soon after the deadline of `progress`, and keeps what it has for the next call.
-        """
+        """The folder of a version with these files in place. What came before a deadline is kept for the next call."""
         ...
 
 

@@ -66,8 +66,11 @@ class Cache:
             )
         return Place(path)
 
-    def make_room(self, place: "Place", model: str, size: int, there: int) -> None:
-        """For `size` bytes in all, of which `there` are on the disk already. Raises ModelNotLoadable."""
+    def make_room(self, model: str, size: int, there: int) -> None:
+        """For `size` bytes in all, of which `there` are on the disk already: what is locked stays.
+
+        Raises ModelNotLoadable.
+        """
         if self._cap is not None and size > self._cap:
             raise ModelNotLoadable(f"model {model!r} has {size} bytes, DRAGOMAN_CACHE_BYTES is {self._cap}")
         missing = max(0, size - there)
@@ -78,7 +81,7 @@ class Cache:
         if self._cap is not None:
             short = max(short, sum(entry.size for entry in entries) + missing - self._cap)
         for entry in entries:
-            if short > 0 and entry.path.parent / PARTS != place.parts and _drop(entry):
+            if short > 0 and _drop(entry):
                 short -= entry.size
         free = shutil.disk_usage(self._root).free
         if missing > free:

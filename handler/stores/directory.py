@@ -20,20 +20,20 @@ class DirectoryStore:
         path = unquote(urlsplit(self.uri).path) if self.uri.startswith("file://") else self.uri
         self._root = Path(path).expanduser().absolute()
 
-    def check(self) -> None:
+    def check(self, _: Progress | None = None) -> None:
         # The path itself is for the log and the operator, not for clients.
         if not self._root.is_dir():
             raise ModelUnavailable("the repository is no directory: check DRAGOMAN_REPOSITORY")
 
-    def models(self) -> Sequence[str]:
+    def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
         return sorted(entry.name for entry in os.scandir(self._root) if entry.is_dir() and entry.name[0] != ".")
 
-    def files(self, model: str) -> Sequence[File]:
+    def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
         return list(_walk(self._root / model, ""))
 
-    def read(self, model: str, path: str) -> bytes | None:
+    def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         try:
             return (self._root / model / path).read_bytes()
         except FileNotFoundError:

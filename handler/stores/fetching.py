@@ -13,10 +13,12 @@ from handler.progress import Progress
 from handler.stores import checksums, regions
 from handler.stores.checksums import Checksum
 from handler.stores.items import Item, fitting, missing
+from handler.stores.lines import Line
 from handler.stores.parts import Identity, Part, gaps
 from handler.stores.regions import Region
 from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Tries
-from handler.stores.s3_http import Answer, Broken, Bucket, Refused
+from handler.stores.s3_answers import Answer, Broken, Refused
+from handler.stores.s3_http import Bucket
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes after which the journal is told: what a killed process may have to fetch again, per stream."""
@@ -41,7 +43,7 @@ class Download:
         self._progress = progress
         self._items = {item.work: item for item in items if not item.part.complete}
         self._changed = threading.Condition()
-        self._answers: set[Answer] = set()
+        self._lines: set[Line] = set()
         self._active = 0  # streams that will ask for work again
         self._failure: BaseException | None = None
         self._most = most
@@ -91,8 +93,8 @@ class Download:
         with self._changed:
             self._failure = self._failure or failure
             self._changed.notify_all()
-            for answer in self._answers:
-                answer.abort()
+            for line in self._lines:
+                line.cut()
 
     def _claim(self) -> regions.Task | None:
         """The next task of a stream; it counts as active from here until it asks again."""
@@ -166,7 +168,7 @@ class Download:
             if skip:  # a store without ranges begins at the beginning: one stream is enough
                 self._leave(item, region)
             while region.rest > 0:
-                chunk = answer.read(self._progress.left)
+                chunk = answer.body.read(self._progress.left)
                 self._check()
                 if not chunk:
                     raise Broken("the answer was too short", started=True)
@@ -175,34 +177,43 @@ class Download:
 
     @contextmanager
     def _answer(self, item: Item, region: Region) -> Iterator[Answer]:
-        answer = self._asked(item, region)
+        first, item.first = item.first, None
+        with self._line(first) as line:
+            answer = self._asked(item, region, first, line)
+            try:
+                yield answer
+            finally:
+                answer.body.close()
+                self._save(item, region)
+
+    @contextmanager
+    def _line(self, first: Answer | None = None) -> Iterator[Line]:
+        """What a failure cuts, from before the store is asked: it may be silent for long."""
+        line = Line() if first is None else first.body.line
         with self._changed:
-            self._answers.add(answer)
+            self._check()
+            self._lines.add(line)
         try:
-            yield answer
+            yield line
         finally:
             with self._changed:
-                self._answers.discard(answer)
-            answer.close()
-            self._save(item, region)
+                self._lines.discard(line)
 
-    def _asked(self, item: Item, region: Region) -> Answer:
-        identity, first = item.part.identity, item.first
-        item.first = None
+    def _asked(self, item: Item, region: Region, first: Answer | None, line: Line) -> Answer:
+        identity = item.part.identity
         if identity is None or not item.work.opened:
-            return self._opened(item, first or self._get(item))
+            return self._opened(item, first or self._get(item, line))
         start, end = region.start, region.end  # it may be cut while the answer comes
         headers = {"Range": f"bytes={start}-{end - 1}"}
         headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
-        answer = fitting(self._get(item, headers), start, end, identity)
+        answer = fitting(self._get(item, line, headers), start, end, identity)
         if identity.checksum is None and (checksum := checksums.of_answer(answer.headers)):
             item.part.learn(checksum)
         return answer
 
-    def _get(self, item: Item, headers: Mapping[str, str] | None = None, *, body: bool = True) -> Answer:
-        self._check()
+    def _get(self, item: Item, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True) -> Answer:
         try:
-            return self._bucket.get(item.file.key, self._progress.left, headers, body=body)
+            return self._bucket.get(item.file.key, self._progress.left, headers, body=body, line=line)
         except Refused as refusal:
             if refusal.status in CHANGED:
                 raise Replaced from refusal
@@ -211,7 +222,7 @@ class Download:
     def _opened(self, item: Item, answer: Answer) -> Answer:
         """The first answer tells what the object is; from then on other streams may help."""
         if (answer.size, answer.etag) != (item.file.size, item.file.etag):
-            answer.close()
+            answer.body.close()
             raise Replaced
         item.part.begin(Identity(answer.size, answer.etag, checksums.of_answer(answer.headers)))
         with self._changed:
@@ -236,8 +247,9 @@ class Download:
         """The checksum, which S3 tells of a whole object and not of ranges, where the listing says there is one."""
         identity = item.part.identity
         if item.file.checked and identity is not None and identity.checksum is None:
-            answer = self._get(item, body=False)
-            answer.close()
+            with self._line() as line:
+                answer = self._get(item, line, body=False)
+                answer.body.close()
             if answer.etag != identity.etag:
                 raise Replaced
             if checksum := checksums.of_answer(answer.headers):

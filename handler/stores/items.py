@@ -6,7 +6,7 @@ from typing import NamedTuple
 from handler.stores.parts import Identity, Part
 from handler.stores.regions import Work
 from handler.stores.retries import Replaced
-from handler.stores.s3_http import Answer, Broken
+from handler.stores.s3_answers import Answer, Broken
 
 
 class Known(NamedTuple):
@@ -44,7 +44,7 @@ def fitting(answer: Answer, start: int, end: int, identity: Identity) -> Answer:
     same = identity.etag in ("", answer.etag) and answer.size == identity.size
     if same and (whole or (answer.start, answer.length) == asked):
         return answer
-    answer.close()
+    answer.body.close()
     if not same:
         raise Replaced
     raise Broken(f"{answer.length} bytes from {answer.start} for {asked[1]} from {start}")

@@ -14,6 +14,8 @@ One process at a time (see `cache`), any number of its threads.
 import json
 import os
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -72,6 +74,18 @@ class Parts:
         same = identity is not None and identity[:2] == (size, etag) and etag
         return Part(self, path, identity if same else None, ranges)
 
+    def keep(self, parts: Iterable["Part"]) -> None:
+        """Remove all but what there is of these: the rest is of other files, or of these with another content."""
+        kept = {self.folder / JOURNAL, self.folder / NEW, *(part.there for part in parts)}
+        for path in sorted(self.folder.rglob("*"), reverse=True):  # what is in a folder is before it
+            if path in kept:
+                continue
+            if path.is_dir():
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()
+            else:
+                path.unlink()
+
     def record(self, *line: Any) -> None:
         with self._lock:
             _write(self._journal, json.dumps(line).encode() + b"\n")
@@ -102,6 +116,13 @@ class Part:
             self.complete = _size(self._final) == identity.size
             there = _size(self._partial) == identity.size and not self.complete
             self.ranges = merged(ranges, identity.size) if there else []
+
+    @property
+    def there(self) -> Path | None:
+        """The file with what there is of this content."""
+        if self.complete:
+            return self._final
+        return self._partial if self.ranges else None
 
     def begin(self, identity: Identity) -> None:
         """From nothing, whatever was there."""

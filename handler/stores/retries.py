@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from handler.stores.s3_http import Broken, Refused
+from handler.stores.s3_answers import Broken, Refused
 
 TRIES: Final = 6
 """In a row without a single byte."""

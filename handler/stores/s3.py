@@ -11,20 +11,20 @@ from contextlib import ExitStack
 from pathlib import PurePosixPath
 from time import sleep
 from typing import Final, TypeVar
-from urllib.parse import unquote_plus
-from xml.etree import ElementTree as ET
 
 from core.errors import ModelUnavailable
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import File, Folder, Forbidden, checksums, s3_errors, s3_signing
+from handler.stores import File, Folder, Forbidden, s3_errors, s3_listing, s3_signing
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.fetching import Download, most_streams
 from handler.stores.items import Item, Known
 from handler.stores.parts import Parts
 from handler.stores.regions import Work
 from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Tries
-from handler.stores.s3_http import STALL, Broken, Bucket, Refused, whole
+from handler.stores.s3_answers import Broken, Refused, whole
+from handler.stores.s3_http import Bucket
+from handler.stores.s3_listing import Page, Unreadable
 from handler.stores.s3_location import locate
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,6 @@ PAGE: Final = "1000"
 TRIES: Final = 3
 """Of a request by itself; files are tried for longer (see `fetching`)."""
 REPLACEMENTS: Final = 4
-NAMESPACE: Final = "{*}"
 
 
 class S3Store:
@@ -45,46 +44,48 @@ class S3Store:
         self._cache = Cache(settings.cache, settings.cache_bytes)
         self._lock = threading.Lock()
         self._made: Bucket | None = None
+        self._region = ""  # as the store has told it
 
     @property
     def _bucket(self) -> Bucket:
         with self._lock:
             if self._made is None:
-                self._made = s3_signing.connect(self._settings, self._place)
+                self._made = s3_signing.connect(self._settings, self._place, self._region)
             return self._made
 
-    def check(self) -> None:
+    def check(self, progress: Progress | None = None) -> None:
         try:
-            self._page({"prefix": self._place.prefix, "max-keys": "1"})
+            self._page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
         except Forbidden:
             return  # it answers; single files may still be readable
 
-    def models(self) -> Sequence[str]:
+    def models(self, progress: Progress | None = None) -> Sequence[str]:
         prefix = self._place.prefix
         try:
-            pages = list(self._pages({"prefix": prefix, "delimiter": "/"}))
+            pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, progress or Progress()))
         except Forbidden:
             raise ModelUnavailable(
                 f"bucket {self._place.bucket!r} may not be listed: grant s3:ListBucket to see its models"
             ) from None
-        folders = (_text(each, "Prefix") for page in pages for each in page.findall(f"{NAMESPACE}CommonPrefixes"))
-        return sorted(unquote_plus(folder)[len(prefix) : -1] for folder in folders)
+        return sorted(folder[len(prefix) : -1] for page in pages for folder in page.folders)
 
-    def files(self, model: str) -> Sequence[File]:
+    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
         # With its slash: without, the listing of "model" would hold "model-2", too.
         prefix = f"{self._place.prefix}{model}/"
-        found = (each for page in self._pages({"prefix": prefix}) for each in page.findall(f"{NAMESPACE}Contents"))
-        files = [_file(each, prefix) for each in found]
+        found = (file for page in self._pages({"prefix": prefix}, progress or Progress()) for file in page.files)
+        files = [file._replace(path=file.path[len(prefix) :]) for file in found]
         return [file for file in files if _is_plain(file.path)]
 
-    def read(self, model: str, path: str) -> bytes | None:
-        key = f"{self._place.prefix}{model}/{path}"
+    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
+        key, progress = f"{self._place.prefix}{model}/{path}", progress or Progress()
         try:
-            return self._tried(lambda: whole(self._bucket.get(key, STALL, {}), STALL))
+            return self._tried(lambda bucket: whole(bucket.get(key, progress.left, {}).body, progress.left), progress)
         except Failed as failed:
             if s3_errors.is_absent(failed.reason):
                 return None
             raise s3_errors.told(failed.reason, self._place, self.uri, _named(path, model)) from failed
+        except OutOfTime:
+            raise progress.unanswered() from None
 
     def disconnect(self) -> None:
         """Forget the connections and credentials; the next request makes new ones."""
@@ -92,26 +93,30 @@ class S3Store:
             self._made = None
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        try:
+            return self._settled(model, version, files, progress)
+        except OSError as error:  # of the disk: those of the network are Broken
+            raise unwritable(error) from error
+        except OutOfTime:
+            raise progress.out_of_time(model) from None
+        except Failed as failed:
+            path, reason = failed.path, failed.reason
+            if s3_errors.is_absent(reason):
+                raise ModelUnavailable(f"{path} of model {model!r} is missing or forbidden") from failed
+            raise s3_errors.told(reason, self._place, self.uri, _named(path, model)) from failed
+        except Damaged as damaged:
+            raise ModelUnavailable(
+                f"{_named(damaged.path, model)} came twice with another content than the store's "
+                f"{damaged.algorithm} says"
+            ) from damaged
+
+    def _settled(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         for _ in range(REPLACEMENTS):
             try:
                 return self._fetched(model, version, files, progress)
             except Replaced:
                 log.warning("version %s of model %s was replaced while it was fetched", version, model)
-                files = self._listed_again(model, version, files)
-            except OSError as error:  # of the disk: those of the network are Broken
-                raise unwritable(error) from error
-            except OutOfTime:
-                raise progress.out_of_time(model) from None
-            except Failed as failed:
-                path, reason = failed.path, failed.reason
-                if s3_errors.is_absent(reason):
-                    raise ModelUnavailable(f"{path} of model {model!r} is missing or forbidden") from failed
-                raise s3_errors.told(reason, self._place, self.uri, _named(path, model)) from failed
-            except Damaged as damaged:
-                raise ModelUnavailable(
-                    f"{_named(damaged.path, model)} came twice with another content than the store's "
-                    f"{damaged.algorithm} says"
-                ) from damaged
+            files = self._listed_again(model, version, files, progress)
         raise ModelUnavailable(f"version {version} of model {model!r} is being replaced: try again when it is complete")
 
     def _fetched(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
@@ -134,93 +139,92 @@ class S3Store:
         if file.size is not None and file.etag is not None:
             return Known(file.path, key, file.size, file.etag, file.checked)
         try:
-            answer = self._tried(lambda: self._bucket.get(key, progress.left), progress)
+            answer = self._tried(lambda bucket: bucket.get(key, progress.left), progress)
         except Failed as failed:
             raise Failed(file.path, failed.reason) from failed
-        stack.callback(answer.close)
+        stack.callback(answer.body.close)
         return Known(file.path, key, answer.size, answer.etag, file.checked, answer)
 
     def _download(self, model: str, version: str, files: Sequence[Known], place: Place, progress: Progress) -> None:
         parts = Parts(place.parts)
         try:
-            self._cache.make_room(place, model, progress.total, parts.allocated())
             items = []
             for each in files:
                 path = str(PurePosixPath(each.path).relative_to(version))
                 items.append(Item(each, parts.part(path, each.size, each.etag), Work(each.size), each.first))
+            parts.keep([item.part for item in items])
+            self._cache.make_room(model, progress.total, parts.allocated())
             Download(self._bucket, items, most_streams(self._settings.cpus), progress).run()
         finally:
             parts.close()
 
-    def _listed_again(self, model: str, version: str, files: Sequence[File]) -> Sequence[File]:
+    def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
         """The version as it is now. Where the listing says what it said, its ETags are not those of GET."""
         try:
-            found = [file for file in self.files(model) if file.path.startswith(f"{version}/")]
+            found = [file for file in self.files(model, progress) if file.path.startswith(f"{version}/")]
         except Forbidden:
             found = []
         if not found or found == list(files):
             return [File(file.path) for file in files]
         return found
 
-    def _pages(self, parameters: Mapping[str, str]) -> Iterator[ET.Element]:
+    def _pages(self, parameters: Mapping[str, str], progress: Progress) -> Iterator[Page]:
         token: dict[str, str] = {}
+        told: set[str] = set()
         while True:
-            page = self._page({"max-keys": PAGE, **parameters, **token})
+            page = self._page({"max-keys": PAGE, **parameters, **token}, progress)
             yield page
-            if _text(page, "IsTruncated") != "true":
+            if page.following is None:
                 return
-            token = {"continuation-token": _text(page, "NextContinuationToken")}
+            if page.following in told:
+                raise s3_errors.unanswered(self._place, "a page of the listing is followed by one that was before")
+            told.add(page.following)
+            token = {"continuation-token": page.following}
 
-    def _page(self, parameters: Mapping[str, str]) -> ET.Element:
+    def _page(self, parameters: Mapping[str, str], progress: Progress) -> Page:
         try:
-            return self._tried(lambda: ET.fromstring(self._bucket.list(parameters, STALL)))  # noqa: S314 - expat bounds entities
-        except ET.ParseError as error:
-            raise s3_errors.unanswered(self._place, "the listing is no XML") from error
+            return s3_listing.page(self._tried(lambda bucket: bucket.list(parameters, progress.left), progress))
+        except OutOfTime:
+            raise progress.unanswered() from None
+        except Unreadable as error:
+            raise s3_errors.unanswered(self._place, str(error)) from error
         except Failed as failed:
             if s3_errors.is_denied(failed.reason):
                 raise Forbidden from failed
             raise s3_errors.told(failed.reason, self._place, self.uri) from failed
 
-    def _tried(self, ask: Callable[[], T], progress: Progress | None = None) -> T:
+    def _tried(self, ask: Callable[[Bucket], T], progress: Progress) -> T:
         """A few times. Raises Failed, OutOfTime."""
         tries = Tries(TRIES)
-        while True:
-            if progress is not None and progress.left <= 0:
-                raise OutOfTime
+        while progress.left > 0:
+            bucket = self._bucket
             try:
-                return ask()
+                return ask(bucket)
             except Broken as broken:
                 log.warning("%s: %s", self.uri, broken)
                 pause = tries.pause(moved=False)
                 if pause is None:
                     raise Failed("", broken) from broken
-                sleep(pause if progress is None else max(0.0, min(pause, progress.left)))
+                sleep(max(0.0, min(pause, progress.left)))
             except Refused as refused:
                 log.warning("%s: %s", self.uri, refused)
-                if not self._moved(refused):
+                if not self._moved(bucket, refused) or tries.pause() is None:
                     raise Failed("", refused) from refused
+        raise OutOfTime
 
-    def _moved(self, refused: Refused) -> bool:
-        """Whether the store has named another region for the bucket, where it is asked from then on."""
+    def _moved(self, bucket: Bucket, refused: Refused) -> bool:
+        """Whether the store has named another region than it was asked in; it is asked there from then on."""
+        if refused.region in ("", bucket.region):
+            return False
         with self._lock:
-            if not refused.region or self._made is None or refused.region == self._made.region:
-                return False
-            self._made = s3_signing.connect(self._settings, self._place, refused.region)
-            return True
+            self._region = refused.region
+            if self._made is bucket:  # of those who ask at the same time, the first one ends it
+                self._made = None
+        return True
 
 
 def _named(path: str, model: str) -> str:
     return f"{path} of model {model!r}"
-
-
-def _file(found: ET.Element, prefix: str) -> File:
-    path = unquote_plus(_text(found, "Key"))[len(prefix) :]
-    checked = _text(found, "ChecksumType") != "COMPOSITE" and checksums.is_known(_text(found, "ChecksumAlgorithm"))
-    return File(path, int(_text(found, "Size")), _text(found, "ETag").strip('"') or None, checked)
-
-
-def _text(element: ET.Element, name: str) -> str:
-    return element.findtext(f"{NAMESPACE}{name}") or ""
 
 
 def _content(files: Sequence[Known]) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
-from handler.stores.s3_http import Broken, Refused
+from handler.stores.s3_answers import Broken, Refused
 from handler.stores.s3_location import Location
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}

@@ -17,24 +17,39 @@ class Location(NamedTuple):
 
 def locate(uri: str, environ: Mapping[str, str]) -> Location:
     """`s3://bucket/prefix`, or Triton's `s3://host:port/bucket/prefix` and `s3://https://host:port/bucket/prefix`."""
-    rest = uri.removeprefix("s3://")
-    endpoint = None
-    if rest.startswith(("http://", "https://")):
-        parts = urlsplit(rest)
-        endpoint, rest = f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/")
-    elif ":" in rest.partition("/")[0]:
-        host, _, rest = rest.partition("/")
-        endpoint = f"http://{host}"
-    bucket, _, prefix = rest.partition("/")
-    if not bucket:
+    endpoint, path = _split(uri.removeprefix("s3://"))
+    bucket, _, prefix = path.partition("/")
+    if not bucket or not _is_url(endpoint or ""):
         raise InvalidSettings(f"DRAGOMAN_REPOSITORY is {uri[:256]!r}; expected s3://bucket/prefix")
     prefix = prefix.strip("/")
     return Location(bucket, f"{prefix}/" if prefix else "", endpoint or _endpoint(environ))
+
+
+def _split(rest: str) -> tuple[str | None, str]:
+    """The endpoint that a URI names, and what follows it."""
+    scheme = "http"
+    if rest.startswith(("http://", "https://")):
+        scheme, _, rest = rest.partition("://")
+    elif ":" not in rest.partition("/")[0]:
+        return None, rest
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}", path.lstrip("/")
 
 
 def _endpoint(environ: Mapping[str, str]) -> str | None:
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"):
         if endpoint := environ.get(variable):
             secure = environ.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
-            return endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
+            url = endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
+            if not _is_url(url):
+                raise InvalidSettings(f"{variable} is {endpoint[:256]!r}; expected a URL such as http://host:9000")
+            return url
     return None
+
+
+def _is_url(text: str) -> bool:
+    """Whether its host and port can be told."""
+    try:
+        return urlsplit(text).port != 0
+    except ValueError:
+        return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from handler.stores import fetching, regions, retries, s3_http
+from handler.stores import fetching, regions, retries, s3_answers
 from tests import s3_stand_in
 
 if TYPE_CHECKING:
@@ -37,5 +37,5 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "PIECE", 64 * 1024)
     monkeypatch.setattr(regions, "LEAST", 16 * 1024)
     monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
-    monkeypatch.setattr(s3_http, "CHUNK", 16 * 1024)
+    monkeypatch.setattr(s3_answers, "CHUNK", 16 * 1024)
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)

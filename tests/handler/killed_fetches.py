@@ -12,7 +12,7 @@ import traceback
 
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import fetching, regions, s3_http
+from handler.stores import fetching, regions, s3_answers
 from handler.stores.s3 import S3Store
 
 
@@ -62,7 +62,7 @@ def kill(store: S3Store, times: int, seconds: float) -> None:
 
 def main(mode: str, *numbers: str) -> None:
     regions.PIECE, regions.LEAST, fetching.SAVE = 256 * 1024, 64 * 1024, 64 * 1024  # type: ignore[misc] # of some kB
-    s3_http.CHUNK = 32 * 1024  # type: ignore[misc]
+    s3_answers.CHUNK = 32 * 1024  # type: ignore[misc]
     store = S3Store(Settings.from_env()._replace(cpus=1.0))
     assert store._bucket  # botocore is imported
     assert store._bucket._signer.sign("GET", "http://h/", {})

@@ -55,7 +55,7 @@ def test_the_least_recently_used_version_goes_first(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", 100_000)
     for number, name in enumerate("abc"):
         kept(cache, name, 30_000, time.time() - 100 + number)
-    cache.make_room(cache.place("d"), "d", 40_000, 0)
+    cache.make_room("d", 40_000, 0)
     assert there(cache, "a", "b", "c") == ["c"]
 
 
@@ -64,12 +64,24 @@ def test_what_is_in_use_stays(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", 50_000)
     folder = kept(cache, "a", 30_000, 0)
     kept(cache, "b", 10_000, 1)
-    cache.make_room(cache.place("c"), "c", 45_000, 0)
+    cache.make_room("c", 45_000, 0)
     assert folder.path.is_dir()
     assert there(cache, "b") == []
     del folder
-    cache.make_room(cache.place("c"), "c", 45_000, 0)
+    cache.make_room("c", 45_000, 0)
     assert there(cache, "a") == []
+
+
+def test_older_contents_of_a_version_are_dropped_for_a_newer_one(tmp_path: Path) -> None:
+    """While its place is locked; what has come of the newer one stays."""
+    cache = Cache(tmp_path / "cache", 50_000)
+    folder = kept(cache, "a", 30_000, 0).path
+    place = cache.place("a")
+    with place.locked(Progress(), "a"):
+        begun(place.parts)
+        cache.make_room("a", 45_000, 0)
+        assert not folder.exists()
+        assert (place.parts / journals.JOURNAL).exists()
 
 
 def test_a_use_makes_a_version_the_last_to_go(tmp_path: Path) -> None:
@@ -78,7 +90,7 @@ def test_a_use_makes_a_version_the_last_to_go(tmp_path: Path) -> None:
     kept(cache, "a", 30_000, 0)
     kept(cache, "b", 30_000, 1)
     assert there(cache, "a") == ["a"]
-    cache.make_room(cache.place("c"), "c", 20_000, 0)
+    cache.make_room("c", 20_000, 0)
     assert there(cache, "a", "b") == ["a"]
 
 
@@ -87,7 +99,7 @@ def test_a_model_above_the_cap_is_refused(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", 50_000)
     kept(cache, "a", 30_000, 0)
     with pytest.raises(ModelNotLoadable, match="'b' has 50001 bytes, DRAGOMAN_CACHE_BYTES is 50000"):
-        cache.make_room(cache.place("b"), "b", 50_001, 0)
+        cache.make_room("b", 50_001, 0)
     assert there(cache, "a") == ["a"]
 
 
@@ -105,11 +117,11 @@ def test_a_disk_too_small_is_made_room_on(tmp_path: Path, monkeypatch: pytest.Mo
         parts.close()
         monkeypatch.setattr(caches.shutil, "disk_usage", lambda _: Usage(0, 0, 1000))
         with pytest.raises(ModelNotLoadable, match="'c' has 60000 bytes, 1000 are free"):
-            cache.make_room(cache.place("c"), "c", 60_000, 0)
+            cache.make_room("c", 60_000, 0)
         assert there(cache, "a") == []
         assert place.parts.is_dir()  # somebody is at it
     with pytest.raises(ModelNotLoadable):
-        cache.make_room(cache.place("c"), "c", 60_000, 0)
+        cache.make_room("c", 60_000, 0)
     assert not place.parts.exists()
 
 
@@ -120,7 +132,7 @@ def test_what_a_killed_process_was_deleting_is_deleted(tmp_path: Path) -> None:
     trash = place.parts.with_name(f"{caches.TRASH}content")
     trash.mkdir()
     (trash / "file").write_bytes(b"half")
-    cache.make_room(place, "a", 10, 0)
+    cache.make_room("a", 10, 0)
     assert not trash.exists()
 
 
@@ -253,6 +265,49 @@ def test_parts_whose_file_is_gone_or_of_another_length_are_none(tmp_path: Path) 
     assert parts.part("a/file", 10, "etag").ranges == []
     partial.unlink()
     assert parts.part("a/file", 10, "etag").ranges == []
+    parts.close()
+
+
+def complete(parts: Parts, path: str, etag: str = "etag") -> None:
+    """A file of three bytes."""
+    part = parts.part(path, 3, etag)
+    part.begin(Identity(3, etag, None))
+    part.write(memoryview(b"new"), 0)
+    part.finish()
+
+
+def test_nothing_of_an_earlier_content_is_kept(tmp_path: Path) -> None:
+    """Neither what was complete nor what was not; a folder may become a file, and a file a folder."""
+    begun(tmp_path)
+    parts = Parts(tmp_path)
+    for path in ("same", "gone", "other", "file", "folder/in/it", "folder/same"):
+        complete(parts, path)
+    parts.close()
+    parts = Parts(tmp_path)
+    wanted = [
+        ("same", "etag"),
+        ("other", "newer"),
+        ("file/in/it", "newer"),
+        ("folder/in", "newer"),
+        ("folder/same", "etag"),
+    ]
+    parts.keep([parts.part(path, 3, etag) for path, etag in wanted])
+    new = tmp_path / journals.NEW
+    assert {str(path.relative_to(new)) for path in new.rglob("*")} == {"same", "folder", "folder/same"}
+    assert {path.name for path in tmp_path.iterdir()} == {journals.JOURNAL, journals.NEW}
+    for path, etag in wanted:
+        complete(parts, path, etag)
+    parts.close()
+
+
+def test_what_has_come_of_a_file_is_kept(tmp_path: Path) -> None:
+    """As the journal tells of it."""
+    begun(tmp_path)
+    parts = Parts(tmp_path)
+    part = parts.part("a/file", 10, "etag")
+    parts.keep([part])
+    assert part.there is not None
+    assert part.there.read_bytes() == b"0123" + bytes(6)
     parts.close()
 
 

@@ -22,7 +22,7 @@ import pytest
 from core.errors import ServingError
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import fetching, s3_http
+from handler.stores import fetching, s3_answers
 from handler.stores.s3 import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.fault_proxy import Fault
@@ -34,13 +34,6 @@ SCHEDULES = 500
 GROUPS = 10
 KINDS = ("truncate", "reset", "stall", "flip", "short", "refuse", "latency", "expired", "slow", "error", "swap")
 SIZES = (0, 1, 5_000, 70_000, 300_000)
-
-
-@pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that says nothing is given up soon."""
-    monkeypatch.setattr(fetching, "READ", 32 * 1024)
-    monkeypatch.setattr(s3_http, "STALL", 0.15)
 
 
 @pytest.fixture
@@ -84,40 +77,58 @@ class Schedule:
         return Fault(kind, after, self.random.uniform(0, 0.02), self._swap if kind == "swap" else None)
 
     def _swap(self) -> None:
-        """Another content, of the same size every other time."""
+        """Another content."""
         with self._lock:
             if not self._over:
                 self._replace()
 
     def end(self) -> None:
-        """No request that is still on its way swaps anything any more."""
+        """No request that is still on its way swaps anything any more; something may have changed meanwhile."""
         with self._lock:
             self._over = True
+            if self.random.random() < 0.5:
+                self._replace()
 
     def _replace(self) -> None:
-        name = self.random.choice(list(self.contents))
-        size = len(self.contents[name]) if self.random.random() < 0.5 else self.random.choice(SIZES)
-        self.contents[name] = content = self.random.randbytes(size)
-        self.all[name].add(content)
+        """One file is replaced, by one of the same size every other time; or is gone, or in a folder of its name."""
+        name, how = self.random.choice(list(self.contents)), self.random.choice(("size", "any", "gone", "folder"))
+        old = self.contents[name]
+        if how in ("gone", "folder") and not (how == "gone" and len(self.contents) == 1):
+            del self.contents[name], self.server.things[self._key(name)]
+            if how == "gone":
+                return
+            name = f"{name}/{name}"
+        content = self.random.randbytes(len(old)) if how == "size" else self._content()
+        self.contents[name] = content
+        self.all.setdefault(name, set()).add(content)
         self._put(name, content)
+
+    def _key(self, name: str) -> str:
+        return f"p/{self.model}/1/{name}"
 
     def _put(self, name: str, content: bytes) -> None:
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        self.server.put(f"p/{self.model}/1/{name}", content, etag if self.checked else f"{etag}-2")
+        self.server.put(self._key(name), content, etag if self.checked else f"{etag}-2")
 
     def is_right(self, folder: Path) -> bool:
-        """Every file, as the bucket has it now."""
-        found = {path.name: path.read_bytes() for path in folder.rglob("*")}
-        return found == self.contents
+        """Every file, as the bucket has it now, and no other."""
+        return found(folder) == self.contents
 
     def is_clean(self, cache: Path) -> bool:
         """Whatever has its final name has been in the bucket."""
-        files = [path for path in cache.glob("*/*/*") if path.parent.name != "parts"]
-        files += cache.glob("*/parts/new/*")
-        return all(path.read_bytes() in self.all[path.name] for path in files)
+        folders = [path for path in cache.glob("*/*") if path.is_dir() and path.name != "parts"]
+        folders += cache.glob("*/parts/new")
+        files = [file for folder in folders for file in found(folder).items()]
+        return all(content in self.all[name] for name, content in files)
 
 
-@pytest.mark.usefixtures("no_aws", "small", "_impatient")
+def found(folder: Path) -> dict[str, bytes]:
+    """What is in its files, by their paths in it."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.usefixtures("no_aws", "small")
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_never_wrong(
     group: int,
@@ -127,8 +138,8 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Five hundred in all; the seed is in the assertion."""
-    cache = tmp_path / "cache"
-    store = store_at(stand_in, proxy.url, cache, monkeypatch)
+    monkeypatch.setattr(fetching, "READ", 32 * 1024)
+    store = store_at(stand_in, proxy.url, tmp_path / "cache", monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
         cache = tmp_path / str(seed)
         store._cache._root = cache
@@ -136,7 +147,8 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
         deadline = None if schedule.deadline is None else time.monotonic() + schedule.deadline
-        with suppress(ServingError):
+        with monkeypatch.context() as impatient, suppress(ServingError):
+            impatient.setattr(s3_answers, "STALL", 0.15)
             store.fetch(schedule.model, "1", files, Progress(deadline))
         assert schedule.is_clean(cache), seed
         proxy.faults = []

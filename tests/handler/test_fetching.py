@@ -6,14 +6,18 @@ On a stand-in (tests/s3_stand_in.py), whose checksums Swift does not have.
 from __future__ import annotations
 
 import base64
+import queue
+import threading
+import time
 import zlib
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from core.errors import ModelNotLoadable, ModelUnavailable
+from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
 from handler.progress import Progress
 from handler.settings import Settings
 from handler.stores import File, parts, regions
@@ -133,6 +137,65 @@ def test_streams_that_are_told_to_slow_down_leave_the_work_to_the_others(
     assert not proxy.faults
 
 
+def test_a_failure_ends_streams_to_which_the_store_says_nothing(
+    store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though they wait for the head of an answer: the store, without the proxy, sees them go."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", stand_in.url)
+    store = S3Store(store._settings)
+    waiting, seen = threading.Event(), queue.SimpleQueue[bytes | None]()
+
+    def asked(handler: s3_stand_in.Handler, _: str) -> None:
+        if handler.headers["Range"].startswith("bytes=0-"):
+            waiting.wait(10)
+            handler._error(403, "AccessDenied", {})
+            return
+        waiting.set()
+        handler.connection.settimeout(10)
+        with suppress(TimeoutError):
+            seen.put(handler.connection.recv(1))
+            return
+        seen.put(None)
+
+    monkeypatch.setattr(s3_stand_in.Handler, "_object", asked)
+    stand_in.put("p/m/1/model.bin", CONTENT)
+    with pytest.raises(ModelUnavailable, match="missing or forbidden"):
+        fetched(store)
+    assert seen.get(timeout=20) == b""
+
+
+def test_a_version_that_is_listed_again_ends_at_the_deadline(
+    store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the store says nothing; this is a part of the fetch."""
+    stand_in.put("p/m/1/model.bin", CONTENT)
+    files = store.files("m")
+    stand_in.put("p/m/1/model.bin", CONTENT[::-1])
+    end = threading.Event()
+    monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: str(end.wait()))
+    with pytest.raises(StillLoading, match="try again"):
+        store.fetch("m", "1", files, Progress(time.monotonic() + 0.5))
+    end.set()
+
+
+def test_what_came_of_a_version_that_was_replaced_is_not_in_the_next_one(
+    store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
+) -> None:
+    """A file that is gone, and one that has become a folder."""
+    for path in ("a", "w", "model.bin"):
+        stand_in.put(f"p/m/1/{path}", b"old")
+    proxy.always = Fault("error")
+    with pytest.raises(ModelUnavailable, match="500 InternalError"):
+        fetched(store)
+    proxy.always = None
+    del stand_in.things["p/m/1/a"], stand_in.things["p/m/1/w"]
+    for path in ("w/0", "model.bin"):
+        stand_in.put(f"p/m/1/{path}", b"new")
+    folder = store.fetch("m", "1", store.files("m"), Progress()).path
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == {"w/0": b"new", "model.bin": b"new"}
+
+
 def test_many_files_are_fetched_side_by_side(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
     """Empty ones without a request."""
     contents = {f"{number}/file": CONTENT[: number * 20_000] for number in range(10)}
@@ -161,7 +224,7 @@ def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, stand_in: s3
         fetched(store, Progress(0.0))
     assert fetched(store) == CONTENT
     assert fetched(store, Progress(0.0)) == CONTENT
-    with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 0 MB loaded"):
+    with pytest.raises(ModelUnavailable, match="model 'm' is being looked up"):
         store.fetch("m", "1", [File("1/other")], Progress(0.0))
 
 

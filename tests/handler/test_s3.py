@@ -7,7 +7,10 @@ does (tests/s3_stand_in.py); those tests say so.
 from __future__ import annotations
 
 import json
+import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +24,7 @@ from handler.aws import Function
 from handler.progress import Progress
 from handler.registry import Registry
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File, Forbidden, retries, s3_http
+from handler.stores import File, Forbidden, retries, s3_answers
 from handler.stores import s3 as s3_store
 from handler.stores.s3 import S3Store
 from handler.stores.s3_location import Location, locate
@@ -64,7 +67,7 @@ def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
 @pytest.fixture
 def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long, either."""
-    monkeypatch.setattr(s3_http, "STALL", 0.5)
+    monkeypatch.setattr(s3_answers, "STALL", 0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -216,6 +219,7 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
         ("s3://h:9000/b/p", {}, Location("b", "p/", "http://h:9000")),
         ("s3://https://h:9000/b/p", {"AWS_ENDPOINT_URL_S3": "http://a"}, Location("b", "p/", "https://h:9000")),
         ("s3://http://h/b", {}, Location("b", "", "http://h")),
+        ("s3://[::1]:9000/b", {}, Location("b", "", "http://[::1]:9000")),
     ],
 )
 def test_a_repository_is_located(uri: str, environ: dict[str, str], place: Location) -> None:
@@ -228,6 +232,22 @@ def test_a_repository_without_a_bucket_is_a_wrong_setting(uri: str) -> None:
     """At start."""
     with pytest.raises(InvalidSettings, match="expected s3://bucket/prefix"):
         locate(uri, {})
+
+
+@pytest.mark.parametrize("uri", ["s3://http://[::1/b/m", "s3://[::1/b/m", "s3://h:x/b", "s3://https://h:99999/b"])
+def test_a_repository_at_no_address_is_a_wrong_setting(uri: str) -> None:
+    """At start, with the value."""
+    with pytest.raises(
+        InvalidSettings, match=re.escape(f"DRAGOMAN_REPOSITORY is {uri!r}; expected s3://bucket/prefix")
+    ):
+        locate(uri, {})
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"])
+def test_an_endpoint_that_is_no_address_is_a_wrong_setting(variable: str) -> None:
+    """With its own name."""
+    with pytest.raises(InvalidSettings, match=rf"{variable} is 'http://\[::1'; expected a URL"):
+        locate("s3://b/m", {variable: "http://[::1"})
 
 
 def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
@@ -296,11 +316,109 @@ def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn
     assert "/eu-central-1/s3/" in stand_in.signed[-1]
 
 
+def elsewhere(stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    """The bucket is in eu-central-1. So many requests that are signed for another region are refused together."""
+    answer, waiting = s3_stand_in.Handler.do_GET, threading.Barrier(together)
+
+    def asked(handler: s3_stand_in.Handler) -> None:
+        if "/eu-central-1/s3/" in handler.headers["Authorization"]:
+            answer(handler)
+            return
+        waiting.wait(10)
+        handler._error(400, "AuthorizationHeaderMalformed", {"x-amz-bucket-region": "eu-central-1"})
+
+    monkeypatch.setattr(s3_stand_in.Handler, "do_GET", asked)
+    for model in ("m", "n"):
+        stand_in.put(f"p/{model}/1/x", b"x")
+
+
+def test_requests_that_learn_a_buckets_region_at_the_same_time_are_all_answered(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in: who comes second finds that the region is known."""
+    elsewhere(stand_in, monkeypatch, together=2)
+    store = store_at(env, stand_in, AWS_REGION="eu-west-1")
+    with ThreadPoolExecutor(2) as pool:
+        listed = list(pool.map(store.files, ("m", "n")))
+    assert [[file.path for file in files] for files in listed] == [["1/x"], ["1/x"]]
+
+
+def test_a_buckets_region_is_remembered_when_connections_are_forgotten(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in: what was listed before a snapshot is fetched after it."""
+    elsewhere(stand_in, monkeypatch, together=1)
+    store = store_at(env, stand_in, AWS_REGION="eu-west-1")
+    files = store.files("m")
+    store.disconnect()
+    folder = store.fetch("m", "1", files, Progress())
+    assert (folder.path / "x").read_bytes() == b"x"
+
+
+def test_a_bucket_that_is_always_in_another_region_is_not_asked_for_ever(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in."""
+
+    def asked(handler: s3_stand_in.Handler) -> None:
+        region = "eu-west-1" if "/eu-central-1/s3/" in handler.headers["Authorization"] else "eu-central-1"
+        handler._error(301, "PermanentRedirect", {"x-amz-bucket-region": region})
+
+    monkeypatch.setattr(s3_stand_in.Handler, "do_GET", asked)
+    with pytest.raises(ModelNotLoadable, match="another region"):
+        store_at(env, stand_in).check()
+
+
 def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, env: Env) -> None:
     """A web server that is no store, for instance; on the stand-in."""
     stand_in.refusal = (200, "</Code>", {})
     with pytest.raises(ModelUnavailable, match="the listing is no XML"):
         store_at(env, stand_in).check()
+
+
+def listing(*parts: str) -> str:
+    """A page with these, which the stand-in gives as if it were a refusal."""
+    return f"<ListBucketResult>{''.join(parts)}</ListBucketResult>"
+
+
+OBJECT = "<Contents><Key>p/m/1/x</Key><Size>1</Size></Contents>"
+MORE = "<IsTruncated>true</IsTruncated>"
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (listing(OBJECT.replace("<Size>1</Size>", "")), "the listing has an object without a size"),
+        (listing(OBJECT.replace("1</Size>", "one</Size>")), "the listing has an object without a size"),
+        (listing(OBJECT, MORE), "the listing does not say how it goes on"),
+        (listing(OBJECT, MORE, "<NextContinuationToken/>"), "the listing does not say how it goes on"),
+        (
+            listing(OBJECT, MORE, "<NextContinuationToken>t</NextContinuationToken>"),
+            "a page of the listing is followed by one that was before",
+        ),
+        ('<?xml version="1.0" encoding="what"?>' + listing(OBJECT), "the listing is no XML"),
+    ],
+)
+def test_a_listing_that_cannot_be_read_is_no_answer(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch, page: str, message: str
+) -> None:
+    """On the stand-in, which gives one page again and again: it would be asked for ever."""
+    monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: page)
+    with pytest.raises(ModelUnavailable, match=f"127.0.0.1 does not answer .{message}."):
+        store_at(env, stand_in).files("m")
+    assert len(stand_in.asked) <= 2
+
+
+def test_listings_and_refusals_of_a_store_may_come_in_chunks(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """On the stand-in, as AWS sends them."""
+    stand_in.chunked = True
+    stand_in.put("p/m/1/x", b"x")
+    store = store_at(env, stand_in)
+    store.check()
+    assert list(store.models()) == ["m"]
+    folder = store.fetch("m", "1", store.files("m"), Progress())
+    assert (folder.path / "x").read_bytes() == b"x"
+    assert store.read("m", "model-settings.json") is None
 
 
 def test_a_bucket_that_may_not_be_listed_still_answers(stand_in: s3_stand_in.StandIn, env: Env) -> None:

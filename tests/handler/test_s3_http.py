@@ -1,7 +1,11 @@
-"""handler.stores.s3_http and its signatures: botocore's signer is the oracle, proxies and TLS are on loopback."""
+"""handler.stores.s3_http, s3_answers, lines, and the signatures of requests.
+
+botocore's signer is the oracle; proxies and TLS are on loopback.
+"""
 
 from __future__ import annotations
 
+import math
 import socket
 import ssl
 import subprocess
@@ -18,9 +22,11 @@ from botocore.credentials import Credentials
 
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.settings import Settings
-from handler.stores import s3_http, s3_signing
+from handler.stores import s3_answers, s3_signing
+from handler.stores.lines import Line
 from handler.stores.s3 import S3Store
-from handler.stores.s3_http import Broken, Bucket
+from handler.stores.s3_answers import Broken, Refused, whole
+from handler.stores.s3_http import Bucket
 from handler.stores.s3_signature import Login, signed
 from handler.stores.s3_signing import Anonymous
 from tests import s3_stand_in
@@ -71,15 +77,15 @@ def test_a_connection_is_kept_for_the_next_request(server: s3_stand_in.StandIn) 
     """For some seconds; one that the store has closed meanwhile is no failure."""
     server.put("x", b"content")
     asked = bucket(server.url)
-    assert s3_http.whole(asked.get("x", 1), 1) == b"content"
+    assert whole(asked.get("x", 1).body, 1) == b"content"
     [(_, first)] = asked._idle
-    assert s3_http.whole(asked.get("x", 1), 1) == b"content"
+    assert whole(asked.get("x", 1).body, 1) == b"content"
     assert asked._idle[0][1] is first
     first.sock.shutdown(socket.SHUT_RDWR)
-    assert s3_http.whole(asked.get("x", 1), 1) == b"content"
+    assert whole(asked.get("x", 1).body, 1) == b"content"
     asked._idle[:] = [(time.time() - 10, asked._idle[0][1])]
     second = asked._idle[0][1]
-    assert s3_http.whole(asked.get("x", 1), 1) == b"content"
+    assert whole(asked.get("x", 1).body, 1) == b"content"
     assert asked._idle[0][1] is not second
 
 
@@ -126,9 +132,9 @@ def test_a_connection_that_the_store_ends_is_read_to_its_end(speaks: Any) -> Non
     """And not kept; http.client forgets the socket before the body is read."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
     asked = bucket(speaks["url"])
-    answer = asked.get("x", 1)
-    assert s3_http.whole(answer, 1) == b"abc"
-    answer.close()
+    body = asked.get("x", 1).body
+    assert whole(body, 1) == b"abc"
+    body.close()
     assert not asked._idle
 
 
@@ -136,7 +142,7 @@ def test_a_proxy_is_asked_with_the_whole_address(speaks: Any) -> None:
     """And with its own login; nothing is sent to the store itself."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     asked = bucket("http://store.invalid", proxy=speaks["url"].replace("//", "//us%40er:pass@"))
-    assert s3_http.whole(asked.get("a b", 1), 1) == b"ok"
+    assert whole(asked.get("a b", 1).body, 1) == b"ok"
     head = speaks["requests"][0].decode()
     assert head.startswith("GET http://store.invalid/bucket/a%20b HTTP/1.1\r\nHost: store.invalid\r\n")
     assert "Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in head
@@ -222,15 +228,108 @@ def test_renewed_credentials_are_looked_for_anew(monkeypatch: pytest.MonkeyPatch
     Anonymous().renew()
 
 
-def test_ending_a_read_that_waits_breaks_it(server: s3_stand_in.StandIn) -> None:
-    """In the thread that reads."""
+@pytest.mark.parametrize("tls", [False, True])
+def test_cutting_a_line_ends_a_read_that_waits(
+    server: s3_stand_in.StandIn, secure: tuple[str, str], *, tls: bool
+) -> None:
+    """In the thread that reads; once more is no error, and what is asked on that line afterwards breaks off, too."""
     server.put("x", bytes(100_000))
     server.rate = 1.0
-    answer = bucket(server.url).get("x", 5)
-    threading.Timer(0.05, answer.abort).start()
+    url, certificate = secure
+    asked = bucket(url, tls=ssl.create_default_context(cafile=certificate)) if tls else bucket(server.url)
+    line = Line()
+    body = asked.get("x", 5, line=line).body
+    cutting = threading.Thread(target=line.cut)
+    cutting.start()
     with pytest.raises(Broken):
-        s3_http.whole(answer, 5)
-    answer.abort()
+        whole(body, 5)
+    cutting.join()
+    line.cut()
+    with pytest.raises(Broken):
+        asked.get("x", 5, line=line)
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The stand-in says nothing of objects any more."""
+    end = threading.Event()
+    monkeypatch.setattr(s3_stand_in.Handler, "_object", lambda *_: end.wait())
+    yield
+    end.set()
+
+
+@pytest.mark.parametrize(("seconds", "stall"), [(0.1, 20.0), (math.inf, 0.1)])
+def test_a_kept_connection_that_stalls_is_not_asked_again(
+    server: s3_stand_in.StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    seconds: float,
+    stall: float,
+) -> None:
+    """The time that there was for an answer is over; whoever asked decides."""
+    server.put("x", b"content")
+    asked = bucket(server.url)
+    assert whole(asked.get("x", 5).body, 5) == b"content"
+    request.getfixturevalue("silence")
+    monkeypatch.setattr(s3_answers, "STALL", stall)
+    monkeypatch.setattr(asked, "_connection", lambda _: pytest.fail("asked again"))
+    with pytest.raises(Broken, match="TimeoutError"):
+        asked.get("x", seconds)
+    assert not asked._idle
+
+
+def test_no_time_is_no_answer(server: s3_stand_in.StandIn) -> None:
+    """Nothing is asked then, and nothing read on."""
+    server.put("x", bytes(100_000))
+    asked = bucket(server.url)
+    with pytest.raises(Broken, match="TimeoutError"):
+        asked.get("x", 0)
+    assert not server.asked
+    with pytest.raises(Broken, match="TimeoutError"):
+        whole(asked.get("x", 5).body, 0)
+
+
+def test_a_listing_may_come_in_chunks(server: s3_stand_in.StandIn) -> None:
+    """As AWS sends it; the connection is kept."""
+    server.put("x", b"content")
+    plain = bucket(server.url).list({}, 5)
+    server.chunked = True
+    asked = bucket(server.url)
+    assert asked.list({}, 5) == plain
+    [(_, first)] = asked._idle
+    assert asked.list({}, 5) == plain
+    assert asked._idle[0][1] is first
+
+
+def test_a_refusal_may_come_in_chunks(server: s3_stand_in.StandIn) -> None:
+    """Of an object, which itself must have a length."""
+    server.chunked = True
+    with pytest.raises(Refused, match="404 NoSuchKey"):
+        bucket(server.url).get("x", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "IncompleteRead"),
+        (b"Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "IncompleteRead"),
+        (b"Transfer-Encoding: chunked\r\n\r\nwhat?\r\n", "IncompleteRead"),
+        (b"Content-Length: 5\r\n\r\nab", "3 bytes are missing"),
+    ],
+)
+def test_a_listing_that_breaks_off_may_be_tried_again(speaks: Any, text: bytes, message: str) -> None:
+    """However its end is told."""
+    speaks["text"] = b"HTTP/1.1 200 OK\r\n" + text
+    with pytest.raises(Broken, match=message):
+        bucket(speaks["url"]).list({}, 5)
+
+
+def test_a_listing_without_end_is_refused(speaks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it fills the memory."""
+    monkeypatch.setattr(s3_answers, "SMALL", 10)
+    speaks["text"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 2
+    with pytest.raises(Refused, match="200 TooLong"):
+        bucket(speaks["url"]).list({}, 5)
 
 
 def test_dates_of_the_signature_are_utc() -> None:

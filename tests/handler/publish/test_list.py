@@ -93,9 +93,9 @@ def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
 
     read, page = S3Store.read, S3Store._page
 
-    def read_one(self: S3Store, model: str, path: str) -> Any:
+    def read_one(self: S3Store, model: str, path: str, *more: Any) -> Any:
         asked.append(("get_object", f"models/{model}/{path}"))
-        return read(self, model, path)
+        return read(self, model, path, *more)
 
     def list_one(self: S3Store, *query: Any) -> Any:
         asked.append(("list_objects_v2", None))
