@@ -14,7 +14,6 @@ from core.wire import Waits
 
 Answer = Message | bytes
 Decode = Callable[[Any], tuple[Operation, Callable[[Any], Answer | Iterable[Answer]]]]
-DecodeJson = Callable[[bytes], tuple[Operation, Callable[[Any], bytes | Iterable[bytes]]]]
 NO_SIDE_EFFECTS: Final = 1
 """google.protobuf.MethodOptions.IdempotencyLevel."""
 
@@ -41,8 +40,9 @@ class Rpc(NamedTuple):
     `decode`: the operation, and the way to phrase its result, which for methods with many answers gives each of them.
     `read`: the request out of its bytes, where that is more than its message. Raises DecodeError. `ref`: the model that
     a request names, where the model tells how long it takes. `instead`: the protocol's own answer in place of an error,
-    None where it is an error there, too; of a request that could not be read it gets None. `watched`: the answers are
-    one, again and again. `decode_json`: as `decode`, from and to proto3's JSON, of methods that carry tensors.
+    None where it is an error there, too; of a request that could not be read, or whose Deferred has been decoded, it
+    gets None. `watched`: the answers are one, again and again. `read_json`, `decode_json`: as `read` and `decode`, from
+    and to proto3's JSON, of methods that carry tensors; they raise InvalidInput.
     """
 
     name: str
@@ -52,7 +52,8 @@ class Rpc(NamedTuple):
     ref: Callable[[Any], ModelRef] | None = None
     instead: Callable[[Any, ServingError], Message | None] | None = None
     watched: bool = False
-    decode_json: DecodeJson | None = None
+    read_json: Callable[[bytes], Any] | None = None
+    decode_json: Decode | None = None
 
 
 class RpcMethod(NamedTuple):
@@ -77,8 +78,10 @@ class RpcMethod(NamedTuple):
             kind = self.request.DESCRIPTOR.name
             raise InvalidInput(f"the {len(body)} bytes of the request are not a {kind}") from None
 
-    def read_json(self, body: bytes) -> Message:
-        """What `decode` takes, of a method without tensors. Raises InvalidInput."""
+    def read_json(self, body: bytes) -> Any:
+        """What `decode_json` takes, or else `decode`. Raises InvalidInput."""
+        if self.rpc.read_json is not None:
+            return self.rpc.read_json(body)
         from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
 
         kind = self.request.DESCRIPTOR.name

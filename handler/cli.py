@@ -15,6 +15,7 @@ FLAGS: Final = {
     "preload": "DRAGOMAN_PRELOAD",
     "log_level": "DRAGOMAN_LOG_LEVEL",
 }
+PORTS: Final = range(1, 2**16)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,11 +103,12 @@ def _publish(options: argparse.Namespace) -> int:
 
 
 def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> int:
+    _check_ports(port, grpc_port)
     try:
         import uvicorn  # noqa: PLC0415 - an extra: the function has none
     except ImportError:
         raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
-    from handler import asgi  # noqa: PLC0415 - reads the environment that main has set
+    from handler import asgi, streams  # noqa: PLC0415 - reads the environment that main has set
 
     try:
         models = asgi.app.registry.names()
@@ -119,8 +121,22 @@ def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> i
         served = _with_grpc(asgi.app, address)
         print(f"gRPC on {address}")  # noqa: T201 - where to ask
     print(_welcome(settings, models, f"http://{host}:{port}"), flush=True)  # noqa: T201 - what to try
-    uvicorn.run(served, host=host, port=port, log_level=settings.log_level.lower(), access_log=False)
+    uvicorn.run(
+        served,
+        host=host,
+        port=port,
+        log_level=settings.log_level.lower(),
+        access_log=False,
+        timeout_graceful_shutdown=streams.GRACE_SECONDS,
+    )
     return 0
+
+
+def _check_ports(port: int, grpc_port: int | None) -> None:
+    """Of a larger number gRPC would listen on the last 16 bits. Raises InvalidSettings."""
+    for flag, number in (("--port", port), ("--grpc-port", grpc_port)):
+        if number is not None and number not in PORTS:
+            raise InvalidSettings(f"{flag} is {number}; expected {PORTS[0]} to {PORTS[-1]}")
 
 
 def _with_grpc(app: Any, address: str) -> Any:

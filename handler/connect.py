@@ -4,7 +4,6 @@ Imported with the first such request. What the protocols are stands in core.dial
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
@@ -16,21 +15,18 @@ from core.dialects.connect_codes import DeadlineExceeded, EdgeError
 from core.dialects.connect_envelopes import Frame, only
 from core.dialects.connect_requests import from_text
 from core.dialects.rpcs import RPCS
-from core.errors import ModelFailed, ServingError
+from core.errors import ServingError
 from core.rpc import Form
 from core.wire import HttpResponse, Part, Waits
 from handler import bodies
 from handler.bodies import Receive
-from handler.jobs import AnyJob, Sent
+from handler.jobs import QUICKLY_READ, AnyJob, Sent
 from handler.registry import Registry
-from handler.rpc_jobs import RpcJob
+from handler.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
 from handler.settings import Settings
 from handler.timing import Timing
 
-log = logging.getLogger(__name__)
 METHODS: Final = {method.path: method for method in RPCS}
-WATCH_SECONDS: Final = 5.0
-"""Between two looks at what a client watches."""
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Tell = Callable[[bytes], Awaitable[None]]
 T = TypeVar("T")
@@ -65,7 +61,7 @@ async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, se
             return
         timing.came = time.perf_counter_ns()
         if question.kind.text:
-            body = await call.aside(from_text, body)
+            body = await call.plain(body)
     except ServingError as error:
         await _send(connect.NATIVE if connect.is_native(headers) else connect.kind_of(headers).refuse(error), send)
         return
@@ -95,8 +91,9 @@ class _Call:
         seconds = question.seconds
         self._when = None if seconds is None else asyncio.get_running_loop().time() + seconds
 
-    async def aside(self, work: Callable[[Any], Part], body: Part) -> Part:
-        return work(body) if self._lambda else await asyncio.to_thread(work, body)
+    async def plain(self, text: Part) -> Part:
+        """Raises InvalidInput, ServerBusy."""
+        return await self._app.answer(_Text(text), Waits.MODEL, None, self._left)
 
     async def whole(self, body: Part) -> HttpResponse:
         try:
@@ -133,15 +130,16 @@ class _Call:
         async def tell(part: bytes) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
-        failure: ServingError | None = None
+        kind = self._question.kind
         try:
             async with self._deadline():
                 await self._answers(body, tell)
+            last = kind.last(None)
         except TimeoutError:
-            failure = self._late()
+            last = kind.last(self._late())
         except ServingError as error:
-            failure = error
-        await send({"type": "http.response.body", "body": self._question.kind.last(failure)})
+            last = kind.last(error)
+        await send({"type": "http.response.body", "body": last})
 
     async def _answers(self, body: Part, tell: Tell) -> None:
         form = self._question.method.form
@@ -173,19 +171,8 @@ class _Call:
             told = part
             await asyncio.sleep(WATCH_SECONDS)
 
-    async def _guarded(self, work: Awaitable[Any], job: "_Job") -> Any:
-        """What the work gives, or what the method answers in place of its error. Raises ServingError."""
-        try:
-            return await work
-        except ServingError as error:
-            failure = error
-        except Exception:
-            log.exception("%s failed", self._question.method.rpc.name)
-            failure = ModelFailed("internal error: the server's log has the details")
-        instead = job.instead(failure)
-        if instead is None:
-            raise failure
-        return instead
+    def _guarded(self, work: Awaitable[Any], job: "_Job") -> Awaitable[Any]:
+        return guarded(work, job, self._question.method.rpc.name)
 
     def _answer(self, job: "_Job") -> Awaitable[Any]:
         return self._app.answer(job, self._question.method.rpc.waits, self._timing, self._left)
@@ -205,6 +192,24 @@ class _Call:
 
     def _late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
+
+
+class _Text:
+    """The job of reading a body that came as text."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: Part) -> None:
+        self._body = body
+
+    def is_quick(self) -> bool:
+        return len(self._body) <= QUICKLY_READ
+
+    def run(self) -> Part:
+        return from_text(self._body)
+
+    def phrase(self, result: Part) -> Part:
+        return result
 
 
 class _Job:

@@ -1,13 +1,15 @@
 """Which protocol a request speaks, where only its head is known: for refusing it in that protocol's form."""
 
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, Final
 
 from core.dialects import DIALECTS
 from core.errors import ServingError
 from core.wire import HttpResponse
 
 Scope = MutableMapping[str, Any]
+INTERNAL: Final = "internal error: the server's log has the details"
+"""What a client is told of an exception that nobody foresaw."""
 
 
 def path_of(scope: Scope) -> str:

@@ -5,35 +5,33 @@ which would tell a client nothing but "Exception deserializing request!".
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, Never
+from typing import Any, Final
 
 import grpc
 from grpc import aio
 
 from core.dialects import reflection_rpc
 from core.dialects.rpcs import RPCS
-from core.errors import Fault, InvalidInput, ModelFailed, ServingError
+from core.errors import Fault, ServingError
 from core.rpc import Form, RpcMethod
+from core.wire import headers_of
 from handler.app import App, Send
 from handler.bodies import Receive
 from handler.refusals import Scope
-from handler.rpc_jobs import RpcJob
+from handler.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
+from handler.streams import GRACE_SECONDS
 
-log = logging.getLogger(__name__)
 Context = aio.ServicerContext[bytes, bytes]
 SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection_rpc.SERVICES[0])
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 SERVER_TIMING: Final = "server-timing"
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
-WATCH_SECONDS: Final = 5.0
-"""Between two looks at what a client watches."""
-GRACE_SECONDS: Final = 5.0
-"""For calls that run when the server is told to end."""
+Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
 
 class RpcServer:
@@ -77,35 +75,47 @@ class RpcServer:
         """Without serializers: grpc then gives and takes bytes."""
         forms: dict[Form, tuple[Callable[..., Any], Callable[..., Any]]] = {
             Form.UNARY: (grpc.unary_unary_rpc_method_handler, self._unary),
-            Form.STREAM: (grpc.unary_stream_rpc_method_handler, self._stream),
+            Form.STREAM: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._each)),
             Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, self._exchange),
-            Form.WATCH: (grpc.unary_stream_rpc_method_handler, self._watch),
+            Form.WATCH: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._watch)),
         }
         make, behaviour = forms[method.form]
         return make(partial(behaviour, method))
 
     async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
-        return await self._answer(RpcJob(self._app.registry, method, body), method, context)
+        answer = self._answer(RpcJob(self._app.registry, method, body), method, context)
+        del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
+        return await _or_abort(answer, context)
 
-    async def _stream(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
-        job = RpcJob(self._app.registry, method, body)
-        answers = await self._answer(job, method, context)
-        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
-            while (answer := await self._guarded(anext(each, None), job, method, context)) is not None:
+    async def _many(self, many: Many, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        answers = many(method, body, context)
+        del body  # as above
+        async with aclosing(answers):
+            while (answer := await _or_abort(anext(answers, None), context)) is not None:
                 yield answer
 
     async def _exchange(
         self, method: RpcMethod, bodies: AsyncIterator[bytes], context: Context
     ) -> AsyncIterator[bytes]:
         async for body in bodies:
-            async with aclosing(self._stream(method, body, context)) as answers:
+            async with aclosing(self._many(self._each, method, body, context)) as answers:
+                del body  # as above
                 async for answer in answers:
                     yield answer
 
-    async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncIterator[bytes]:
+    async def _each(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        """Raises ServingError."""
+        job = RpcJob(self._app.registry, method, body)
+        answers = await self._answer(job, method, context)
+        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
+            while (answer := await guarded(anext(each, None), job, method.rpc.name)) is not None:
+                yield answer
+
+    async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        """Raises ServingError."""
         told = None
         while not self._ending.is_set():
-            answer = await self._unary(method, body, context)
+            answer = await self._answer(RpcJob(self._app.registry, method, body), method, context)
             if answer != told:
                 yield answer
             told = answer
@@ -118,42 +128,39 @@ class RpcServer:
             return
 
     async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
-        """Bytes, or what gives many."""
+        """Bytes, or what gives many. Raises ServingError."""
         waited = self._app.answer(job, method.rpc.waits, job.timing, context.time_remaining)
-        answer = await self._guarded(waited, job, method, context)
+        answer = await guarded(waited, job, method.rpc.name)
         if timing := self._app.timed(job.timing):
             context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
         return answer
 
-    async def _guarded(self, work: Awaitable[Any], job: RpcJob, method: RpcMethod, context: Context) -> Any:
-        """What the work gives, or what the method answers in place of its error."""
-        try:
-            answer = await work
-        except ServingError as error:
-            failure = error
-        except Exception:
-            log.exception("%s failed", method.rpc.name)
-            failure = ModelFailed("internal error: the server's log has the details")
-        else:
-            return answer
-        instead = job.instead(failure)
-        return await _refuse(context, failure) if instead is None else instead
-
     async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async for body in bodies:
-            try:
-                answer = reflection_rpc.answer(body, SERVICES)
-            except InvalidInput as error:
-                await _refuse(context, error)
-            yield answer
+            answer = _reflected(body)
+            del body  # as above
+            yield await _or_abort(answer, context)
 
 
-async def _refuse(context: Context, error: ServingError) -> Never:
-    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
-    seconds = error.retry_after
-    metadata = () if seconds is None else (("retry-after", str(max(1, round(seconds)))),)
-    await context.abort(CODES[error.fault], details, metadata)
+async def _reflected(body: bytes) -> bytes:
+    """Raises InvalidInput."""
+    return reflection_rpc.answer(body, SERVICES)
+
+
+async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
+    """What the work gives; its error ends the call."""
+    try:
+        return await work
+    except ServingError as error:
+        code, details, metadata = _refusal(error)
+    await context.abort(code, details, metadata)
     raise AssertionError(details)
+
+
+def _refusal(error: ServingError) -> Refusal:
+    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
+    metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
+    return CODES[error.fault], details, metadata
 
 
 class Beside:

@@ -1,23 +1,52 @@
 """One remote call, run in one thread from reading its message to writing its answer, timed and counted."""
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, Protocol
 
 from core.engine import ask, execute
-from core.errors import ServingError
+from core.errors import ModelFailed, ServingError
 from core.operations import Deferred, Infer, Operation, Question, Stream
 from core.rpc import Form, RpcMethod
 from handler.jobs import QUICKLY_READ as QUICKLY_READ_JSON
 from handler.jobs import counted, counted_each, kept, waited_here
+from handler.refusals import INTERNAL
 from handler.registry import Registry
 from handler.slots import Loaded
 from handler.timing import Timing
 
+log = logging.getLogger(__name__)
 Decoded = tuple[Operation, Callable[[Any], Any]]
 MANY: Final = (Form.STREAM, Form.EXCHANGE)
 QUICKLY_READ: Final = 1024 * 1024
 """Bytes of a message up to which it may be read before it is known which thread its model runs in."""
+WATCH_SECONDS: Final = 5.0
+"""Between two looks at what a client watches."""
+
+
+class Answering(Protocol):
+    """A job, as far as it knows its method."""
+
+    def instead(self, error: ServingError) -> Any: ...
+
+
+async def guarded(work: Awaitable[Any], job: Answering, name: str) -> Any:
+    """What the work gives, or what the method `name` answers in place of its error. Raises ServingError."""
+    try:
+        return await work
+    except ServingError as error:
+        failure = error
+    except Exception:
+        log.exception("%s failed", name)
+        failure = ModelFailed(INTERNAL)
+    try:
+        instead = job.instead(failure)
+        if instead is None:
+            raise failure
+        return instead
+    finally:
+        del failure  # its traceback holds this frame: a circle, with the request's body in it
 
 
 class RpcJob:
@@ -58,6 +87,7 @@ class RpcJob:
             if isinstance(operation, Deferred):
                 self._decoded = operation.decode(model.spec)
                 operation, _ = self._decoded
+                self._request = None  # it has become tensors, and may be larger than they are
             answer = self._answer(operation, held)
             return answer if isinstance(answer, bytes | tuple) else kept(held, answer)
 
@@ -89,8 +119,9 @@ class RpcJob:
 
     def _decode(self) -> Operation:
         if self._decoded is None:
-            of_json = self._method.rpc.decode_json if self._json else None
-            self._decoded = self._method.rpc.decode(self._read()) if of_json is None else of_json(self._body)
+            rpc = self._method.rpc
+            decode = (self._json and rpc.decode_json) or rpc.decode
+            self._decoded = decode(self._read())
         return self._decoded[0]
 
     def _read(self) -> Any:

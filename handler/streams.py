@@ -10,6 +10,8 @@ from handler.workers import Workers
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 END: Final = object()
+GRACE_SECONDS: Final = 5
+"""For what is being answered when the server is told to end: a stream may have no end of its own."""
 
 
 async def each(items: Iterable[T], workers: Workers | None) -> AsyncGenerator[T]:

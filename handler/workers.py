@@ -45,6 +45,7 @@ class Workers:
             return await future
         finally:
             self._held -= 1
+            del future  # see _do
 
     def spare(self, work: Callable[[], None]) -> None:
         """Call `work`, which raises nothing, in one of the threads; nobody waits for it."""
@@ -113,6 +114,8 @@ def _do(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", work: Ca
         outcome, error = None, raised
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(_settle, future, outcome, error)
+    # An error's traceback holds this frame, which would hold the error: a circle, with the request's body in it.
+    del future, outcome, error
 
 
 def _settle(future: "asyncio.Future[Any]", outcome: Any, error: BaseException | None) -> None:

@@ -97,13 +97,11 @@ TELLING: Final = (
     b"content-type",
     b"accept",
     b"connect-protocol-version",
-    b"connect-timeout-ms",
-    b"grpc-timeout",
     b"content-encoding",
     b"accept-encoding",
     *(header for kind in (*STREAMS.values(), *WEB.values()) for header in (kind.coding, kind.accepts)),
 )
-"""The headers that tell what a request asks."""
+"""The headers that tell what a request asks, but for its deadline, which clients count down from call to call."""
 REMEMBERED: Final = 1024
 LONGEST_REMEMBERED: Final = 512
 _asked_before: "dict[tuple[RpcMethod, tuple[bytes | None, ...]], Question]" = {}
@@ -188,19 +186,26 @@ def question(method: RpcMethod | None, verb: str, path: str, headers: Headers, q
     """What a request asks, as far as its head tells. Raises EdgeError, InvalidInput."""
     if method is None:
         raise UnknownMethod(f"there is no method at {shown(path)}")
-    if verb != "POST":
-        return _asked(method, verb, path, headers, query)
-    # A client's calls of a method have one head all day long.
+    found = _posted(method, path, headers) if verb == "POST" else _asked(method, verb, path, headers, query)
+    seconds = found.kind.timeout(headers)
+    return found if seconds is None else found._replace(seconds=seconds)
+
+
+def _posted(method: RpcMethod, path: str, headers: Headers) -> Question:
+    """A client's calls of a method have one head all day long."""
     told = tuple(map(headers.get, TELLING))
     found = _asked_before.get((method, told))
     if found is None:
-        found = _asked(method, verb, path, headers, query)
-        if len(_asked_before) < REMEMBERED and sum(map(len, filter(None, told))) < LONGEST_REMEMBERED:
+        found = _asked(method, "POST", path, headers, b"")
+        if sum(map(len, filter(None, told))) < LONGEST_REMEMBERED:
+            if len(_asked_before) >= REMEMBERED:
+                _asked_before.clear()
             _asked_before[method, told] = found
     return found
 
 
 def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: bytes) -> Question:
+    """All but the deadline."""
     safe = method.safe and method.form is Form.UNARY
     if verb == "GET" and safe:
         return _got(method, headers, Query(query))
@@ -216,7 +221,7 @@ def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: byt
     if media_type not in WEB:
         check_version(headers)
     gzipped = _is_gzip(headers.get(kind.coding), kind)
-    return Question(method, kind, kind.timeout(headers), None, gzipped, _deflates(headers, kind, gzipped=gzipped))
+    return Question(method, kind, None, None, gzipped, _deflates(headers, kind, gzipped=gzipped))
 
 
 def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
@@ -226,7 +231,7 @@ def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
         raise WrongType(f"the parameter encoding is {shown(name)}; expected proto or json")
     gzipped = _is_gzip(query.get(b"compression"), kind)
     deflates = _deflates(headers, kind, gzipped=gzipped)
-    return Question(method, kind, kind.timeout(headers), query.message(), gzipped, deflates)
+    return Question(method, kind, None, query.message(), gzipped, deflates)
 
 
 def _is_gzip(coding: bytes | None, kind: Kind) -> bool:

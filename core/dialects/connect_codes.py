@@ -86,8 +86,3 @@ class WrongType(EdgeError):
 
 def code_of(error: ServingError) -> Code:
     return error.code if isinstance(error, EdgeError) else OF_FAULT[error.fault]
-
-
-def metadata_of(error: ServingError) -> dict[str, str]:
-    """What a refusal says beside its code and message, as headers or trailers; RFC 9110 10.2.3."""
-    return {} if error.retry_after is None else {"retry-after": str(max(1, round(error.retry_after)))}

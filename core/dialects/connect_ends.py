@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote_from_bytes
 
 from core import jsonio
-from core.dialects.connect_codes import EdgeError, code_of, metadata_of
+from core.dialects.connect_codes import EdgeError, code_of
 from core.dialects.connect_envelopes import framed
 from core.errors import ServingError
-from core.wire import JSON, Header, HttpResponse
+from core.wire import JSON, Header, HttpResponse, headers_of
 
 END_STREAM: Final = 2
 TRAILERS: Final = 128
@@ -23,8 +23,8 @@ def refusal(error: ServingError) -> HttpResponse:
     """The whole answer of a Connect method that is no stream."""
     status = error.status if isinstance(error, EdgeError) else 0
     more = error.headers if isinstance(error, EdgeError) else ()
-    metadata = tuple((name.encode(), value.encode()) for name, value in metadata_of(error).items())
-    return HttpResponse(status or code_of(error).status, (JSON, *more, *metadata), (jsonio.dumps(_error(error)),))
+    headers = (JSON, *more, *headers_of(error))
+    return HttpResponse(status or code_of(error).status, headers, (jsonio.dumps(_error(error)),))
 
 
 def end_stream(error: ServingError | None) -> bytes:
@@ -32,8 +32,8 @@ def end_stream(error: ServingError | None) -> bytes:
     if error is None:
         return framed(b"{}", END_STREAM)
     last: dict[str, Any] = {"error": _error(error)}
-    if metadata := metadata_of(error):
-        last["metadata"] = {name: [value] for name, value in metadata.items()}
+    if metadata := headers_of(error):
+        last["metadata"] = {name.decode(): [value.decode()] for name, value in metadata}
     return framed(jsonio.dumps(last), END_STREAM)
 
 
@@ -47,8 +47,7 @@ def status(error: ServingError | None) -> list[Header]:
     if error is None:
         return [(b"grpc-status", b"0")]
     message = quote_from_bytes(error.message.encode(), PLAIN).encode()
-    metadata = [(name.encode(), value.encode()) for name, value in metadata_of(error).items()]
-    return [(b"grpc-status", b"%d" % code_of(error).number), (b"grpc-message", message), *metadata]
+    return [(b"grpc-status", b"%d" % code_of(error).number), (b"grpc-message", message), *headers_of(error)]
 
 
 def _error(error: ServingError) -> dict[str, str]:

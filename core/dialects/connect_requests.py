@@ -16,6 +16,8 @@ GRPC_TIMEOUT: Final = b"grpc-timeout"
 MILLISECONDS: Final = re.compile(rb"[0-9]{1,10}")
 GRPC_DURATION: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+SLICE: Final = 1024 * 1024
+"""Characters of a text that are read at a time, for which it takes ten times their memory; a multiple of four."""
 Headers = Mapping[bytes, bytes]
 
 
@@ -81,6 +83,11 @@ def from_text(body: bytes | memoryview) -> bytes:
 
     Raises InvalidInput.
     """
+    view = memoryview(body)
+    return b"".join([_from_slice(view[start : start + SLICE]) for start in range(0, len(view), SLICE)])
+
+
+def _from_slice(body: memoryview) -> bytes:
     text = bytes(body) + b"=" * (-len(body) % 4)
     characters = np.frombuffer(text, np.uint8)
     padding = np.flatnonzero(characters == ord("="))

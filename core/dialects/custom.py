@@ -27,6 +27,9 @@ NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name (RFC 9110 5.6.2)."""
 VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 LEAST, MOST = 200, 599
+BODILESS: Final = (204, 304)
+FRAMING: Final = ("connection", "content-length", "transfer-encoding")
+"""Headers that say how a body is sent, which is for who sends it."""
 TYPES: Final = {bytes: "application/octet-stream", str: "text/plain; charset=utf-8"}
 
 
@@ -73,11 +76,13 @@ def _only(path: str, models: Iterable[str]) -> str:
 def answer(result: Any) -> HttpResponse | HttpStream:
     """A body, or (status, headers, body); a body is bytes, text, what JSON can carry, or a generator of bytes or text.
 
-    Raises ModelFailed for anything else.
+    Of a status that has no body, it is left out. Raises ModelFailed for anything else.
     """
     status, given, body = result if isinstance(result, tuple) and len(result) == len("shb") else (200, {}, result)
     if type(status) is not int or not LEAST <= status <= MOST:
         raise ModelFailed(f"http answered with the status {shown(status)}; expected {LEAST} to {MOST}")
+    if status in BODILESS:
+        return HttpStream(status, _headers(given), ())  # unlike a whole answer, a stream has no Content-Length
     if isinstance(body, Generator):
         return HttpStream(status, _headers(given, TYPES[bytes]), _chunks(body))
     if isinstance(body, str | bytes):
@@ -89,10 +94,10 @@ def answer(result: Any) -> HttpResponse | HttpStream:
     return HttpResponse(status, _headers(given, "application/json"), (text,))
 
 
-def _headers(given: Any, content_type: str) -> tuple[Header, ...]:
+def _headers(given: Any, content_type: str | None = None) -> tuple[Header, ...]:
     if not isinstance(given, Mapping):
         raise ModelFailed(f"http answered with headers {shown(given)}; expected a dict of text")
-    headers = {"content-type": content_type}
+    headers = {} if content_type is None else {"content-type": content_type}
     for name, value in given.items():
         if (
             not isinstance(name, str)
@@ -102,8 +107,7 @@ def _headers(given: Any, content_type: str) -> tuple[Header, ...]:
         ):
             raise ModelFailed(f"http answered with the header {shown(name)}: {shown(value)}, which HTTP cannot carry")
         headers[name.lower()] = value
-    headers.pop("content-length", None)  # it is what is sent
-    return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
+    return tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items() if name not in FRAMING)
 
 
 def _chunks(body: Generator[Any]) -> Iterator[bytes]:

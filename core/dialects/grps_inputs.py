@@ -37,6 +37,12 @@ def bound(content: Content, spec: ModelSpec) -> tuple[Tensor, ...]:
     return _BOUND[type(content)](content, spec)
 
 
+def check_count(count: int, spec: ModelSpec) -> None:
+    """Of the tensors of a request, before they are made. Raises InvalidInput for more than the model has inputs."""
+    if spec.inputs is not None and count > len(spec.inputs):
+        raise InvalidInput(f"{count} tensors are {count} inputs; {_has(spec)}")
+
+
 def _tensors(content: Tensors, spec: ModelSpec) -> tuple[Tensor, ...]:
     tensors = content.tensors
     names = [tensor.name for tensor in tensors]

@@ -4,8 +4,8 @@ Floats, packed as they are, are taken out of a large request's bytes and put int
 makes a Python object of every element. Source: GRPS's grps.proto.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from core.dialects.grps_content import (
     Content,
     Entry,
     Map,
-    Question,
     Tensors,
     Text,
     element,
@@ -58,19 +57,42 @@ Packed = Mapping[str, bytes]
 """By field: elements that have been taken out of a tensor's message."""
 
 
-def read(body: bytes) -> Question:
-    """Raises DecodeError, InvalidInput."""
-    question = _large(body) if len(body) >= WORTH_SPLITTING else None
-    if question is not None:
-        return question
+class Request(NamedTuple):
+    """`kind`: the field that has the content. `tensors`: those of gtensors, which then are not in `message`, too."""
+
+    message: GrpsMessage
+    kind: str
+    tensors: Sequence[tuple[GenericTensor, Packed]] = ()
+
+    @property
+    def model(self) -> str:
+        return self.message.model
+
+    @property
+    def tensor_count(self) -> int:
+        """How many tensors it has. To make one takes a hundred times as long as to read it."""
+        return len(self.tensors) or len(self.message.gtensors.tensors)
+
+    def content(self) -> Content:
+        """Raises InvalidInput."""
+        if self.tensors:
+            return Tensors(tuple(_tensor(*tensor, index) for index, tensor in enumerate(self.tensors)))
+        return _CONTENTS[self.kind](self.message)
+
+
+def read(body: bytes) -> Request:
+    """Raises DecodeError; InvalidInput for a message without content."""
+    request = _large(body) if len(body) >= WORTH_SPLITTING else None
+    if request is not None:
+        return request
     message = GrpsMessage.FromString(body)
     kind = message.WhichOneof("data_oneof")
     if kind is None:
         raise InvalidInput(NO_FIELD)
-    return Question(message.model, _CONTENTS[kind](message))
+    return Request(message, kind)
 
 
-def _large(body: bytes) -> Question | None:
+def _large(body: bytes) -> Request | None:
     """None where it is not gtensors alone, or where protobuf shall see to it."""
     split = raw_fields.split(body, GTENSORS)
     if split is None or not split[1]:
@@ -80,12 +102,11 @@ def _large(body: bytes) -> Question | None:
     if message.WhichOneof("data_oneof") is not None:  # the last of them counts
         return None
     split = raw_fields.split(b"".join(parts), TENSORS)  # a message in parts is one
-    if split is None:
+    if split is None or not split[1]:
         return None
     rest, members = split
     GenericTensorData.FromString(rest)
-    tensors = tuple(_tensor(*_unpacked(bytes(member)), index) for index, member in enumerate(members))
-    return Question(message.model, Tensors(tensors))
+    return Request(message, "gtensors", [_unpacked(bytes(member)) for member in members])
 
 
 def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:

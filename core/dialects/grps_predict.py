@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from core import jsonio
 from core.dialects import grps_json_read
-from core.dialects.grps_content import Binary, Question
+from core.dialects.grps_content import Binary, Content, Question
 from core.dialects.grps_inputs import bound
 from core.dialects.grps_json_write import snake, write
 from core.dialects.grps_outputs import answered, as_ndarray
@@ -74,15 +74,15 @@ def decode(call: Call) -> tuple[Deferred, AnyReply]:
     phrasing = _Phrasing(question, request.options.tokens(NonFinite.QUOTED), ndarray=wished.ndarray)
 
     def bind(spec: ModelSpec) -> tuple[Infer | Stream, AnyReply]:
-        infer = pinned(question, spec)
+        infer = pinned(question.content, spec)
         return (Stream(infer), phrasing.stream) if wished.streaming else (infer, phrasing.answer)
 
     return Deferred(ModelRef(question.model or wished.model, dashed=True), bind), lambda answer: answer
 
 
-def pinned(question: Question, spec: ModelSpec) -> Infer:
+def pinned(content: Content, spec: ModelSpec) -> Infer:
     """The inference, of the version whose spec made the tensors: another may have become the newest meanwhile."""
-    return Infer(ModelRef(spec.name, spec.version), bound(question.content, spec))
+    return Infer(ModelRef(spec.name, spec.version), bound(content, spec))
 
 
 class _Phrasing:

@@ -4,15 +4,17 @@ Source: GRPS's grps.proto and interface document.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from core import operations as ops
-from core.dialects import grps_json_read
+from core.dialects import grps_json_read, grps_messages
 from core.dialects.grps import named_model
-from core.dialects.grps_content import Content, Question
+from core.dialects.grps_content import Content
+from core.dialects.grps_inputs import check_count
 from core.dialects.grps_json_read import camel
 from core.dialects.grps_json_write import write as write_json
-from core.dialects.grps_messages import read, refusal, success, write
+from core.dialects.grps_messages import refusal, success
 from core.dialects.grps_metadata import of_model, of_server
 from core.dialects.grps_outputs import answered
 from core.dialects.grps_predict import pinned
@@ -25,49 +27,60 @@ from core.schema.grps import GrpsMessage, Status
 from core.wire import Waits
 
 SERVICE: Final = "grps.protos.v1.GrpsService"
-Write = Callable[[Content], bytes]
 
 
-def _ref(question: Question) -> ModelRef:
-    return ModelRef(question.model, dashed=True)
+class Asked(NamedTuple):
+    """A request. `made`: its content, for the model that answers; raises InvalidInput. `written`: an answer's."""
+
+    model: str
+    made: Callable[[ModelSpec], Content]
+    written: Callable[[Content], bytes]
+
+    @property
+    def ref(self) -> ModelRef:
+        return ModelRef(self.model, dashed=True)
+
+    def bound(self, spec: ModelSpec) -> tuple[Infer, Callable[[InferResult], bytes]]:
+        content, written = self.made(spec), self.written
+        form = type(content)
+        return pinned(content, spec), lambda result: written(answered(result.outputs, form))
 
 
-def _predict(question: Question, written: Write = write) -> tuple[Deferred, Callable[[bytes], bytes]]:
-    asked = type(question.content)
+def _read(body: bytes) -> Asked:
+    """Raises DecodeError, InvalidInput."""
+    request = grps_messages.read(body)
 
-    def phrase(result: InferResult) -> bytes:
-        return written(answered(result.outputs, asked))
+    def made(spec: ModelSpec) -> Content:
+        check_count(request.tensor_count, spec)
+        return request.content()
 
-    def bind(spec: ModelSpec) -> tuple[Infer, Callable[[InferResult], bytes]]:
-        return pinned(question, spec), phrase
-
-    return Deferred(_ref(question), bind), lambda answer: answer
+    return Asked(request.model, made, grps_messages.write)
 
 
-def _stream(
-    question: Question, written: Write = write
-) -> tuple[Deferred, Callable[[Iterator[bytes]], Iterator[bytes]]]:
-    asked = type(question.content)
-
-    def phrase(results: Iterable[InferResult]) -> Iterator[bytes]:
-        return (written(answered(result.outputs, asked)) for result in results)
-
-    def bind(spec: ModelSpec) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
-        return Stream(pinned(question, spec)), phrase
-
-    return Deferred(_ref(question), bind), lambda answers: answers
+def _read_json(body: bytes) -> Asked:
+    """Raises InvalidInput."""
+    question = grps_json_read.read(body, binary=True)
+    return Asked(question.model, lambda _: question.content, _in_json)
 
 
 def _in_json(content: Content) -> bytes:
     return write_json(content, camel, NonFinite.QUOTED)
 
 
-def _predict_json(body: bytes) -> tuple[Deferred, Callable[[bytes], bytes]]:
-    return _predict(grps_json_read.read(body, binary=True), _in_json)
+def _ref(asked: Asked) -> ModelRef:
+    return asked.ref
 
 
-def _stream_json(body: bytes) -> tuple[Deferred, Callable[[Iterator[bytes]], Iterator[bytes]]]:
-    return _stream(grps_json_read.read(body, binary=True), _in_json)
+def _predict(asked: Asked) -> tuple[Deferred, Callable[[bytes], bytes]]:
+    return Deferred(asked.ref, asked.bound), lambda answer: answer
+
+
+def _stream(asked: Asked) -> tuple[Deferred, Callable[[Iterator[bytes]], Iterator[bytes]]]:
+    def bound(spec: ModelSpec) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+        infer, phrase = asked.bound(spec)
+        return Stream(infer), partial(map, phrase)
+
+    return Deferred(asked.ref, bound), lambda answers: answers
 
 
 def _online(_: GrpsMessage) -> tuple[ops.Operation, Callable[[Any], GrpsMessage]]:
@@ -108,8 +121,8 @@ def _refusal(_: Any, error: ServingError) -> GrpsMessage:
 
 GRPS_RPC: Final[tuple[RpcMethod, ...]] = methods(
     SERVICE,
-    Rpc("Predict", _predict, Waits.MODEL, read, _ref, _refusal, decode_json=_predict_json),
-    Rpc("PredictStreaming", _stream, Waits.MODEL, read, _ref, _refusal, decode_json=_stream_json),
+    Rpc("Predict", _predict, Waits.MODEL, _read, _ref, _refusal, read_json=_read_json),
+    Rpc("PredictStreaming", _stream, Waits.MODEL, _read, _ref, _refusal, read_json=_read_json),
     Rpc("Online", _online, Waits.NOTHING, instead=_refusal),
     Rpc("Offline", _offline, Waits.NOTHING, instead=_refusal),
     Rpc("CheckLiveness", _live, Waits.NOTHING, instead=_refusal),

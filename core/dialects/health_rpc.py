@@ -1,21 +1,14 @@
 """gRPC's health checking protocol (grpc.health.v1): of this server, and of each model by its name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from core import operations as ops
 from core.errors import Fault, ServingError
-from core.rpc import Rpc, methods
+from core.rpc import Rpc, RpcMethod, methods
 from core.schema.health import HealthCheckRequest, HealthCheckResponse
 
 SERVICE: Final = "grpc.health.v1.Health"
-SERVER: Final = ("", "inference.GRPCInferenceService")
-"""Names under which a client asks for the server as a whole."""
-
-
-def _check(message: HealthCheckRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], HealthCheckResponse]]:
-    operation = ops.ServerReady() if message.service in SERVER else ops.ModelReady(ops.ModelRef(message.service))
-    return operation, lambda result: HealthCheckResponse(status="SERVING" if result.ready else "NOT_SERVING")
 
 
 def _unknown(_: HealthCheckRequest | None, error: ServingError) -> HealthCheckResponse | None:
@@ -23,4 +16,13 @@ def _unknown(_: HealthCheckRequest | None, error: ServingError) -> HealthCheckRe
     return HealthCheckResponse(status="SERVICE_UNKNOWN") if error.fault is Fault.NOT_FOUND else None
 
 
-HEALTH: Final = methods(SERVICE, Rpc("Check", _check), Rpc("Watch", _check, instead=_unknown, watched=True))
+def health(services: Iterable[str]) -> tuple[RpcMethod, ...]:
+    """Its methods beside other services, whose names stand for the server as a whole, as its own and "" do."""
+    server = {"", SERVICE, *services}
+
+    def check(message: HealthCheckRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], HealthCheckResponse]]:
+        name = message.service
+        operation = ops.ServerReady() if name in server else ops.ModelReady(ops.ModelRef(name))
+        return operation, lambda result: HealthCheckResponse(status="SERVING" if result.ready else "NOT_SERVING")
+
+    return methods(SERVICE, Rpc("Check", check), Rpc("Watch", check, instead=_unknown, watched=True))

@@ -178,7 +178,7 @@ def _unload(
     return ops.Unload(message.model_name), lambda _: RepositoryModelUnloadResponse()
 
 
-def _told(request: v2_rpc_infer.Request | None, error: ServingError) -> ModelStreamInferResponse:
+def _told(request: v2_rpc_infer.Request | v2_rpc_json.Request | None, error: ServingError) -> ModelStreamInferResponse:
     named = ModelInferResponse(id="" if request is None else request.message.id)
     return ModelStreamInferResponse(error_message=error.message, infer_response=named)
 
@@ -196,6 +196,7 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
         Waits.MODEL,
         v2_rpc_infer.read,
         v2_rpc_infer.ref,
+        read_json=v2_rpc_json.read,
         decode_json=v2_rpc_json.decode,
     ),
     Rpc(
@@ -205,6 +206,7 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
         v2_rpc_infer.read,
         v2_rpc_infer.ref,
         _told,
+        read_json=v2_rpc_json.read,
         decode_json=v2_rpc_json.decode_streamed,
     ),
     Rpc("ModelConfig", _config),

@@ -6,15 +6,15 @@ Source: protobuf.dev/programming-guides/json; the OIP's open_inference_grpc.prot
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from core import jsonio
 from core.dialects import v2_rpc_infer
 from core.dialects.v2_infer import REQUEST, flag_of
-from core.dialects.v2_rpc_infer import EMPTY_FINAL, FINAL, Request
+from core.dialects.v2_rpc_infer import EMPTY_FINAL, FINAL
 from core.dtype import DATATYPES, DataType
 from core.errors import InvalidInput, shown
 from core.jsonio import numbers
@@ -39,16 +39,34 @@ QUOTED: Final = ("INT64", "UINT64")
 Phrase = Callable[..., dict[str, Any]]
 
 
-def decode(body: bytes) -> tuple[Infer, Callable[[InferResult], bytes]]:
-    """Of a ModelInferRequest, for a ModelInferResponse. Raises InvalidInput that names the field."""
-    operation, phrase, _ = _read(body)
+class Request(NamedTuple):
+    """`message` is without rawInputContents and every input's contents, which `raw` and `contents` are.
+
+    Both are empty once they are tensors: a request lives until it is answered.
+    """
+
+    body: bytes
+    message: ModelInferRequest
+    raw: list[Any]
+    contents: list[Any]
+
+
+def read(body: bytes) -> Request:
+    """Of a ModelInferRequest. Raises InvalidInput."""
+    return _from_document(jsonio.loads(body, ARRAYS), body)
+
+
+def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
+    """For a ModelInferResponse. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
     return operation, lambda result: jsonio.dumps(phrase(result))
 
 
-def decode_streamed(body: bytes) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
-    """Of a ModelInferRequest, for ModelStreamInferResponses around the answers. Raises InvalidInput."""
-    operation, phrase, message = _read(body)
+def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
     wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
+    message = request.message
 
     def framed(results: Iterable[InferResult]) -> Iterator[bytes]:
         only = isinstance(results, tuple)
@@ -61,34 +79,42 @@ def decode_streamed(body: bytes) -> tuple[Stream, Callable[[Iterable[InferResult
     return Stream(operation), framed
 
 
-def _read(body: bytes) -> tuple[Infer, Phrase, ModelInferRequest]:
-    try:
-        return _from_document(jsonio.loads(body, ARRAYS))
-    except Inexact:
-        return _from_document(jsonio.loads_exact(body))
-
-
-def _from_document(document: Any) -> tuple[Infer, Phrase, ModelInferRequest]:
+def _from_document(document: Any, body: bytes) -> Request:
     if not isinstance(document, dict):
         raise InvalidInput(f"the body is {shown(document)}; expected an object, a ModelInferRequest")
     document = dict(document)
-    raw = _raw(document)
+    raw = [value for spelling in RAW if (value := document.pop(spelling, None)) is not None]
     members = document.get("inputs")
     contents: list[Any] = []
     if isinstance(members, list):
         document["inputs"] = [_without_contents(member, contents) for member in members]
-    message = _message(document)
+    return Request(body, _message(document), raw, contents)
+
+
+def _decode(request: Request) -> tuple[Infer, Phrase]:
+    try:
+        return _decoded(request)
+    except Inexact:
+        return _decoded(_from_document(jsonio.loads_exact(request.body), request.body))
+    finally:
+        request.raw.clear()
+        request.contents.clear()
+
+
+def _decoded(request: Request) -> tuple[Infer, Phrase]:
+    message, contents = request.message, request.contents
+    raw = _raw(request.raw)
     parts = raw or [_part(tensor, own) for tensor, own in zip(message.inputs, contents, strict=True)]
     if raw and any(contents):
         name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
         raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
-    operation, _ = v2_rpc_infer.decode(Request(message, parts))
+    operation, _ = v2_rpc_infer.decode(v2_rpc_infer.Request(message, parts))
     wants_raw = bool(flag_of(operation.parameters, "binary_data_output", REQUEST)) or bool(raw) or not message.inputs
 
     def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return _answer(result, message.id, told, wants_raw=wants_raw)
 
-    return operation, phrase, message
+    return operation, phrase
 
 
 def _message(document: dict[str, Any]) -> ModelInferRequest:
@@ -101,8 +127,8 @@ def _message(document: dict[str, Any]) -> ModelInferRequest:
         raise InvalidInput(f"the body is no ModelInferRequest in JSON: {shown(str(error))}") from None
 
 
-def _raw(document: dict[str, Any]) -> list[Part]:
-    values = [value for spelling in RAW if (value := document.pop(spelling, None)) is not None]
+def _raw(values: Sequence[Any]) -> list[Part]:
+    """`values`: one, unless it is in neither spelling or in both."""
     if not values:
         return []
     if len(values) > 1 or not isinstance(values[0], list):

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dialects.grps_content import element
+from core.dialects import grps_messages
+from core.dialects.grps_content import Question, element
 from core.dtype import BF16, DATATYPES, DataType
 from core.operations import InferResult, ModelSpec
 from core.tensor import Tensor, TensorSpec
@@ -59,6 +60,12 @@ def filled(datatype: DataType, shape: tuple[int, ...]) -> Tensor:
     array = np.empty(count, datatype.numpy)
     array[:] = values
     return Tensor("t", datatype, array.reshape(shape))
+
+
+def read(body: bytes) -> Question:
+    """What the bytes of a message say."""
+    request = grps_messages.read(body)
+    return Question(request.model, request.content())
 
 
 def same(left: Tensor, right: Tensor) -> bool:

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import struct
+import tracemalloc
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -25,7 +26,6 @@ from core.dialects.connect_codes import (
     WrongType,
     WrongVerb,
     code_of,
-    metadata_of,
 )
 from core.dialects.connect_envelopes import Frame, framed, frames, only
 from core.dialects.rpcs import RPCS
@@ -82,13 +82,6 @@ def test_every_fault_and_every_refusal_has_a_code_of_grpcs() -> None:
     assert code_of(LATE).name == "deadline_exceeded"
 
 
-def test_an_error_tells_when_to_come_back() -> None:
-    """In whole seconds, at least one."""
-    assert metadata_of(ModelNotFound("no")) == {}
-    assert metadata_of(ModelUnavailable("no", retry_after=0.2)) == {"retry-after": "1"}
-    assert metadata_of(ModelUnavailable("no", retry_after=2.6)) == {"retry-after": "3"}
-
-
 @pytest.mark.parametrize("content_type", [*connect.CALLS, b"Application/Proto", b"application/json; charset=utf-8"])
 def test_a_method_with_one_answer_is_asked_in_these_types(content_type: bytes) -> None:
     """Whatever their letters, and with parameters."""
@@ -106,6 +99,28 @@ def test_a_head_is_remembered_unless_it_is_long() -> None:
     long = b"application/json; x=" + b"y" * connect.LONGEST_REMEMBERED
     assert asked(content_type=long) == asked(content_type=long)
     assert len(remembered) == size
+
+
+@pytest.mark.parametrize(
+    ("content_type", "header", "text"), [(PROTO, "connect_timeout_ms", b"%d"), (WEB, "grpc_timeout", b"%dm")]
+)
+def test_a_head_is_remembered_whatever_its_deadline(content_type: bytes, header: str, text: bytes) -> None:
+    """Clients with one deadline for many calls say less from call to call."""
+    asked(content_type=content_type)
+    size = len(connect._asked_before)
+    for milliseconds in range(1, 9):
+        assert asked(content_type=content_type, **{header: text % milliseconds}).seconds == milliseconds / 1e3
+    assert len(connect._asked_before) == size
+
+
+def test_however_many_heads_there_were_the_next_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before it are forgotten once they are too many."""
+    monkeypatch.setattr(connect, "REMEMBERED", 2)
+    monkeypatch.setattr(connect, "_asked_before", {})
+    for number in range(5):
+        told = b"a%d" % number
+        assert asked(accept=told) is asked(accept=told)
+        assert len(connect._asked_before) <= 2
 
 
 @pytest.mark.parametrize("content_type", connect.MANY)
@@ -454,7 +469,25 @@ def test_text_may_come_in_pieces_with_padding_of_their_own(content: bytes, cuts:
     """Of the last, the padding may be missing."""
     bounds = sorted({0, len(content), *(min(cut, len(content)) for cut in cuts)})
     text = b"".join(base64.b64encode(content[start:end]) for start, end in pairwise(bounds))
-    assert connect_requests.from_text(memoryview(text.rstrip(b"=") if strip else text)) == content
+    whole = memoryview(text.rstrip(b"=") if strip else text)
+    assert connect_requests.from_text(whole) == content
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect_requests, "SLICE", 8)
+        assert connect_requests.from_text(whole) == content
+
+
+@pytest.mark.parametrize("piece", [b"AAA=", b"AA=="])
+def test_a_long_text_takes_little_more_memory_than_its_own(piece: bytes) -> None:
+    """However much of it is padding."""
+    text = piece * 2_000_000
+    tracemalloc.start()
+    try:
+        content = connect_requests.from_text(text)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert content == bytes(len(content))
+    assert most < 3 * len(text)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,27 @@ def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type
     )
 
 
+def chunks(*given: str) -> Iterator[str]:
+    """A generator of a model."""
+    yield from given
+
+
+@pytest.mark.parametrize("body", [b"a", "a", {}, chunks("a")], ids=["bytes", "text", "json", "stream"])
+def test_how_a_body_is_sent_is_for_who_sends_it_to_say(body: Any) -> None:
+    """A length and a coding are two messages to one proxy and one to the next."""
+    framing = {"Content-Length": "9", "Transfer-Encoding": "chunked", "Connection": "close", "x": "y"}
+    assert {name for name, _ in custom.answer((200, framing, body)).headers} == {b"content-type", b"x"}
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("body", [b"", b"a", None, chunks("a")], ids=["none", "bytes", "json", "stream"])
+def test_a_status_without_a_body_has_none_and_no_length(status: int, body: Any) -> None:
+    """Nor a type, unless the model says one."""
+    assert custom.answer((status, {}, body)) == HttpStream(status, (), ())
+    told: Any = custom.answer((status, {"etag": "1", "content-type": "text/html", "content-length": "0"}, body))
+    assert told == HttpStream(status, ((b"etag", b"1"), (b"content-type", b"text/html")), ())
+
+
 def test_a_generator_is_a_stream() -> None:
     """Of bytes and text; its end is the model's end."""
     ended = []

@@ -36,7 +36,7 @@ class Echo:
 
     steady = True
     stream = None
-    http = None
+    http: Any = None
     explain: Any = None
 
     def __init__(self, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None) -> None:
@@ -188,6 +188,16 @@ class Counts(Echo):
 def stream(model: Any, *inputs: Tensor, outputs: Sequence[str] = ()) -> Any:
     """The answers to a stream's question."""
     return execute(ops.Stream(ops.Infer(REF, inputs, tuple(map(RequestedOutput, outputs)))), Shelf(model))  # type: ignore[arg-type]
+
+
+def test_a_whole_request_is_answered_by_the_models_own_function() -> None:
+    """Where it has one."""
+    model = Echo(None, None)
+    asked = ops.Custom(REF, "request")
+    with pytest.raises(NotSupported, match=r"model 'm' has no function http\(request\)"):
+        execute(asked, Shelf(model))  # type: ignore[arg-type]
+    model.http = str.upper
+    assert execute(asked, Shelf(model)) == "REQUEST"  # type: ignore[arg-type]
 
 
 def test_a_stream_has_as_many_answers_as_the_model_gives() -> None:

@@ -12,13 +12,13 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects import grps_messages
 from core.dialects.grps_content import Binary, Map, Numbers, Question, Tensors, Text
 from core.dialects.grps_json_read import NO_FIELD, OCTETS_ONLY, camel, document, read
 from core.errors import InvalidInput, ServingError
 from core.jsonio import WORTH_SIMD
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage
 from tests.core.grps_samples import OWN, by_name, filled, same
+from tests.core.grps_samples import read as read_message
 from tests.core.samples import SHAPES
 
 BLANKS = [b"", b" " * WORTH_SIMD]
@@ -33,7 +33,7 @@ def asked(value: Any, blank: bytes = b"", **more: Any) -> Question:
 def theirs(value: Any) -> Question:
     """What protobuf's reader makes of it."""
     message = json_format.ParseDict(value, GrpsMessage(), ignore_unknown_fields=True)
-    return grps_messages.read(message.SerializeToString())
+    return read_message(message.SerializeToString())
 
 
 def alike(left: Question, right: Question) -> bool:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from core.dialects import grps_messages
 from core.dialects.grps_content import Binary, Map, Numbers, Question, Tensors, Text
-from core.dialects.grps_messages import NO_FIELD, WORTH_SPLITTING, read, refusal, success, write
+from core.dialects.grps_messages import NO_FIELD, WORTH_SPLITTING, refusal, success, write
 from core.errors import InvalidInput, ModelNotFound, ServingError
 from core.schema import raw_fields
 from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, NDArrayData
-from tests.core.grps_samples import OWN, by_name, filled, same, tensor
+from tests.core.grps_samples import OWN, by_name, filled, read, same, tensor
 from tests.core.samples import SHAPES
 
 COUNT = WORTH_SPLITTING
@@ -235,6 +235,16 @@ def test_very_many_tensors_are_left_to_protobuf(fields: int) -> None:
     assert len(found) == fields + 1
     assert same(found[0], whole)
     assert same(tensors(read(in_gtensors(body + framed(1, b"x") * fields)))[0], whole)
+
+
+@pytest.mark.parametrize(("count", "padding"), [(0, COUNT), (2, 0), (2, COUNT), (300, COUNT)])
+def test_a_message_tells_how_many_tensors_it_has_before_they_are_made(
+    count: int, padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small ones, large ones, and such as are left to protobuf."""
+    monkeypatch.setattr(grps_messages, "_tensor", None)
+    request = grps_messages.read(framed(9, bytes(padding)) + framed(5, framed(1, b"\x10\x07") * count))
+    assert (request.kind, request.tensor_count) == ("gtensors", count)
 
 
 @given(st.binary(max_size=80), st.sampled_from([0, COUNT]))

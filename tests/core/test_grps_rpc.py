@@ -11,6 +11,7 @@ import yaml
 from google.protobuf import json_format
 
 from core import operations as ops
+from core.dialects import grps_messages
 from core.dialects.grps_rpc import GRPS_RPC, SERVICE
 from core.errors import InvalidInput, ModelNotFound
 from core.operations import IndexEntry, ModelInfo, ModelRef, Readiness, ServerInfo, State
@@ -18,7 +19,7 @@ from core.rpc import Form
 from core.schema import pool
 from core.schema.grps import GrpsMessage
 from core.wire import Waits
-from tests.core.grps_samples import model, result, spec, tensor
+from tests.core.grps_samples import UNTOLD, model, result, spec, tensor
 
 METHODS: Final = {method.rpc.name: method for method in GRPS_RPC}
 TEXT_MODEL: Final = model(spec("t", "BYTES", 1))
@@ -33,9 +34,8 @@ def asked(name: str, **members: Any) -> tuple[Any, Any]:
 
 def asked_json(name: str, value: Any) -> tuple[Any, Any]:
     """What a method makes of a message in JSON."""
-    decode = METHODS[name].rpc.decode_json
-    assert decode is not None
-    return decode(json.dumps(value).encode())
+    method = METHODS[name]
+    return method.rpc.decode(method.read_json(json.dumps(value).encode()))
 
 
 def settled(asked: tuple[Any, Any], known: Any = TEXT_MODEL) -> tuple[Any, Any]:
@@ -126,7 +126,23 @@ def test_nested_lists_are_read_in_json_alone() -> None:
     assert operation.inputs[0].array.tolist() == [[1.0, 2.0]]
     assert "gtensors" in json.loads(answer(result(tensor("y", "FP32", [1]))))
     with pytest.raises(InvalidInput, match="ndarray is for JSON alone"):
-        asked("Predict", ndarray={})
+        settled(asked("Predict", ndarray={}))
+
+
+@pytest.mark.parametrize("name", ["Predict", "PredictStreaming"])
+@pytest.mark.parametrize("count", [2, 1000])
+def test_more_tensors_than_inputs_are_refused_before_any_is_made(
+    name: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a message takes no time that counts; a model that does not say its inputs takes all."""
+    monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
+    tensors = [{"name": "x", "dtype": 7, "shape": [0]}] * count
+    question = asked(name, gtensors={"tensors": tensors})
+    with pytest.raises(InvalidInput, match=f"^{count} tensors are {count} inputs; model 'm' has 1: \\['t'\\]$"):
+        settled(question)
+    monkeypatch.undo()
+    operation, _ = settled(question, UNTOLD)
+    assert len((operation if name == "Predict" else operation.infer).inputs) == count
 
 
 @pytest.mark.parametrize(

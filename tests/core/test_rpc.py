@@ -6,8 +6,10 @@ import pytest
 
 from core.dialects.rpcs import RPCS
 from core.errors import InvalidInput
+from core.operations import ModelReady, ModelRef, ServerReady
 from core.rpc import Form
 from core.schema import open_inference as oip
+from core.schema.health import HealthCheckRequest
 
 METHODS = {method.path: method for method in RPCS}
 CONFIG = METHODS["/inference.GRPCInferenceService/ModelConfig"]
@@ -20,6 +22,16 @@ def test_every_method_has_a_path_of_its_own() -> None:
     assert METHODS["/grps.protos.v1.GrpsService/PredictStreaming"].form is Form.STREAM
     assert METHODS["/inference.GRPCInferenceService/ModelStreamInfer"].form is Form.EXCHANGE
     assert CONFIG.form is Form.UNARY
+
+
+def test_health_is_told_of_every_service() -> None:
+    """Of each it is the server's; any other name is a model's."""
+    for form in ("Check", "Watch"):
+        method = METHODS[f"/grpc.health.v1.Health/{form}"]
+        for service in {each.service for each in RPCS}:
+            operation, _ = method.rpc.decode(HealthCheckRequest(service=service))
+            assert operation == ServerReady()
+        assert method.rpc.decode(HealthCheckRequest(service="grps.protos"))[0] == ModelReady(ModelRef("grps.protos"))
 
 
 def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_not_known() -> None:

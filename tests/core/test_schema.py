@@ -14,7 +14,7 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.health_rpc import HEALTH
+from core.dialects.health_rpc import health
 from core.dialects.v2_rpc import V2_RPC
 from core.errors import InvalidInput
 from core.rpc import Form
@@ -130,14 +130,14 @@ def test_every_method_is_the_one_of_tritonclient(theirs: FileDescriptorSet) -> N
 
 def test_the_tables_have_every_method_of_their_services_in_order() -> None:
     """A method that the schema announces is served."""
-    for name, table in (("open_inference", V2_RPC), ("health", HEALTH)):
+    for name, table in (("open_inference", V2_RPC), ("health", health([]))):
         (service,) = ours(name).file[0].service
         assert [method.rpc.name for method in table] == [method.name for method in service.method]
 
 
 def test_what_a_method_is_comes_from_its_source() -> None:
     """Streams are exchanged or watched; only what changes nothing may be a GET."""
-    forms = {method.rpc.name: method.form for method in (*V2_RPC, *HEALTH)}
+    forms = {method.rpc.name: method.form for method in (*V2_RPC, *health([]))}
     assert forms.pop("ModelStreamInfer") is Form.EXCHANGE
     assert forms.pop("Watch") is Form.WATCH
     assert set(forms.values()) == {Form.UNARY}
@@ -145,7 +145,7 @@ def test_what_a_method_is_comes_from_its_source() -> None:
     assert unsafe == {"ModelStreamInfer", "RepositoryModelLoad", "RepositoryModelUnload"}
 
 
-@pytest.mark.parametrize("method", [*V2_RPC, *HEALTH], ids=lambda method: method.rpc.name)
+@pytest.mark.parametrize("method", [*V2_RPC, *health([])], ids=lambda method: method.rpc.name)
 def test_bytes_that_are_no_message_are_the_clients_mistake(method: object) -> None:
     """The refusal names the message and not the bytes."""
     assert isinstance(method, type(V2_RPC[0]))

@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from core import operations as ops
 from core.dialects import reflection_rpc, v2_rpc_infer
-from core.dialects.health_rpc import HEALTH
+from core.dialects.health_rpc import health as health_methods
 from core.dialects.v2_rpc import SERVICE, V2_RPC
 from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotFound, VersionNotFound
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FP16, FP32, INT32 = DATATYPES["FP16"], DATATYPES["FP32"], DATATYPES["INT32"]
-METHODS: Final = {method.rpc.name: method for method in (*V2_RPC, *HEALTH)}
+METHODS: Final = {method.rpc.name: method for method in (*V2_RPC, *health_methods([SERVICE, "a.B"]))}
 FOUR: Final = np.arange(4, dtype=np.float32)
 TEXTS: Final = np.array([b"\xff\0", b""], object)
 SPEC: Final = ops.ModelSpec(
@@ -400,8 +400,8 @@ def test_the_repository_is_listed_loaded_and_unloaded() -> None:
 
 @pytest.mark.parametrize("method", ["Check", "Watch"])
 def test_health_checking_asks_for_the_server_or_for_a_model(method: str) -> None:
-    """The server under its own two names."""
-    for name in ("", SERVICE):
+    """The server under the names of its services, that of this one among them, and under none."""
+    for name in ("", SERVICE, "a.B", "grpc.health.v1.Health"):
         assert asked(method, health.HealthCheckRequest(service=name))[0] == ops.ServerReady()
     operation, phrase = asked(method, health.HealthCheckRequest(service="m"))
     assert operation == ops.ModelReady(ModelRef("m"))

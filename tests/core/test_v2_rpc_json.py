@@ -22,7 +22,7 @@ from core.schema import open_inference as oip
 from core.tensor import Tensor, from_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -72,22 +72,32 @@ def body(datatype: str, contents: Any, count: int = 3, **members: Any) -> bytes:
     return json.dumps({"modelName": "m", "inputs": [own], **members}).encode()
 
 
+def decoded(text: bytes) -> tuple[operations.Infer, Callable[[InferResult], bytes]]:
+    """The operation, and what phrases its result."""
+    return v2_rpc_json.decode(v2_rpc_json.read(text))
+
+
+def streamed(text: bytes) -> tuple[operations.Stream, Callable[[Any], Iterator[bytes]]]:
+    """The same of a stream."""
+    return v2_rpc_json.decode_streamed(v2_rpc_json.read(text))
+
+
 def read(text: bytes) -> NDArray[Any]:
     """The only input."""
-    (only,) = v2_rpc_json.decode(text)[0].inputs
+    (only,) = decoded(text)[0].inputs
     return only.array
 
 
 def refused(text: bytes) -> str:
     """What is said of it."""
     with pytest.raises(InvalidInput) as error:
-        v2_rpc_json.decode(text)
+        decoded(text)
     return error.value.message
 
 
 def both(message: oip.ModelInferRequest, result: InferResult) -> tuple[oip.ModelInferResponse, oip.ModelInferResponse]:
     """The answer to a request in JSON, and to its protobuf form."""
-    text = v2_rpc_json.decode(printed(message))[1](result)
+    text = decoded(printed(message))[1](result)
     of_proto = v2_rpc_infer.decode(v2_rpc_infer.read(message.SerializeToString()))[1](result)
     return json_format.Parse(text, oip.ModelInferResponse()), oip.ModelInferResponse.FromString(of_proto)
 
@@ -137,7 +147,7 @@ def test_raw_contents_are_base64_of_either_kind(alphabet: Callable[[bytes], byte
     own = {"name": "x", "datatype": "FP32", "shape": ["3"]}
     for spelling in v2_rpc_json.RAW:
         document = {"modelName": "m", "inputs": [own], spelling: [text.rstrip("=") if stripped else text]}
-        operation, phrase = v2_rpc_json.decode(json.dumps(document).encode())
+        operation, phrase = decoded(json.dumps(document).encode())
         assert operation.inputs[0].array.tobytes() == raw
         answer = json.loads(phrase(InferResult("m", "1", (tensor("FP32", [1.5]),))))
         assert answer["rawOutputContents"] == [base64.b64encode(np.float32(1.5).tobytes()).decode()]
@@ -156,7 +166,7 @@ def test_a_scalar_has_no_shape_and_a_model_may_answer_nothing() -> None:
     """Fields that are empty are left out, as protobuf leaves them out."""
     found, expected = both(question("BOOL", [True]), InferResult("m", "7", (tensor("INT64", [1], ()),)))
     assert found == expected
-    assert json.loads(v2_rpc_json.decode(body("BOOL", {"boolContents": [True]}, 1))[1](InferResult("m", "7", ()))) == {
+    assert json.loads(decoded(body("BOOL", {"boolContents": [True]}, 1))[1](InferResult("m", "7", ()))) == {
         "modelName": "m",
         "modelVersion": "7",
     }
@@ -173,7 +183,7 @@ def test_everything_else_of_a_request_is_read_as_protobuf_reads_it() -> None:
         outputs=[{"name": "y", "parameters": {"classification": {"int64Param": 2}}}],
         unheardOf={"a": [1]},
     )
-    operation, phrase = v2_rpc_json.decode(text)
+    operation, phrase = decoded(text)
     assert operation.ref == ModelRef("m", "3")
     assert operation.parameters == {"p": 5}
     assert operation.outputs == (operations.RequestedOutput("y", 2),)
@@ -250,7 +260,7 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
 def test_what_is_no_request_is_refused_by_name(text: bytes, told: str) -> None:
     """The input, the value, and what was expected."""
     with pytest.raises(InvalidInput, match=told):
-        v2_rpc_json.decode(text)
+        decoded(text)
 
 
 def test_a_long_array_of_texts_that_are_no_numbers_is_refused_by_the_first() -> None:
@@ -265,12 +275,50 @@ def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # no
     message = question("BOOL", [True], id="4", parameters=asked)
     result = InferResult("m", "7", (tensor("FP32", [1.5]),))
     for results in ((result,), [result, result]):
-        _, phrase = v2_rpc_json.decode_streamed(printed(message))
+        _, phrase = streamed(printed(message))
         _, of_proto = v2_rpc_infer.decode_streamed(v2_rpc_infer.read(message.SerializeToString()))
         found = [json_format.Parse(text, oip.ModelStreamInferResponse()) for text in phrase(results)]
         assert found == [oip.ModelStreamInferResponse.FromString(part) for part in of_proto(results)]
-    operation, _ = v2_rpc_json.decode_streamed(printed(message))
+    operation, _ = streamed(printed(message))
     assert operation.infer.ref == ModelRef("m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        body("FP32", {"fp32Contents": ["no"]}, 1, id="4"),
+        body("FP32", {"fp32Contents": [1]}, 2, id="4"),
+        body("NONE", {}, id="4"),
+        body("INT64", {"int64Contents": [2**70]}, 1, id="4"),
+        json.dumps({"id": "4", "inputs": [{"name": "x"}], "rawInputContents": ["="]}).encode(),
+    ],
+)
+def test_a_request_whose_tensors_are_refused_has_told_its_id(text: bytes) -> None:
+    """A stream's refusal repeats it."""
+    request = v2_rpc_json.read(text)
+    for decode in (v2_rpc_json.decode, v2_rpc_json.decode_streamed):
+        with pytest.raises(InvalidInput):
+            decode(request._replace(raw=[*request.raw], contents=[*request.contents]))
+    assert request.message.id == "4"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        body("FP32", {"fp32Contents": [1.5] * 3}),
+        body("INT64", {"int64Contents": [2**53 + 1] * LONG}, LONG),
+        json.dumps(
+            {"inputs": [{"name": "x", "datatype": "BOOL", "shape": [3]}], "rawInputContents": ["AAAA"]}
+        ).encode(),
+    ],
+    ids=["array", "exact", "raw"],
+)
+def test_of_a_request_that_has_become_tensors_only_the_message_is_left(text: bytes) -> None:
+    """Its numbers and texts would be kept until it is answered."""
+    request = v2_rpc_json.read(text)
+    v2_rpc_json.decode(request)
+    assert (request.raw, request.contents) == ([], [])
+    assert request.message.inputs[0].name == "x"
 
 
 @given(st.binary(max_size=60))
@@ -320,7 +368,7 @@ documents = st.fixed_dictionaries(
 @given(st.one_of(documents, anything).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=30))
 def test_any_document_is_a_request_or_refused(text: bytes) -> None:
     """Nothing but the protocol's own errors."""
-    for decode in (v2_rpc_json.decode, v2_rpc_json.decode_streamed):
+    for decode in (decoded, streamed):
         with suppress(ServingError):
             decode(text)
 
@@ -330,7 +378,7 @@ def test_any_floats_come_back_as_they_were(values: list[float]) -> None:
     """To the bit, NaN's bits apart."""
     array = np.array(values, np.float32)
     made = from_raw("y", DATATYPES["FP32"], array.shape, array.tobytes())
-    _, phrase = v2_rpc_json.decode(body("BOOL", {"boolContents": [True]}, 1))
+    _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
     answer = json.loads(phrase(InferResult("m", "1", (made,))))
     contents = answer["outputs"][0]["contents"]
     found = read(body("FP32", contents, len(values)))

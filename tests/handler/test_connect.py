@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import gzip
 import json
 import struct
 import subprocess
 import sys
+import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -316,6 +319,61 @@ def test_what_nobody_expected_is_logged_and_told_without_its_words(
     assert "a secret" in caplog.text
 
 
+class Content(bytearray):
+    """Bytes whose end shows."""
+
+
+@pytest.mark.parametrize("content_type", [PROTO, WEB, STREAM])
+def test_a_refused_body_is_let_go_at_once(app: App, content_type: str) -> None:
+    """And not when the cyclic collector happens to run: many are large."""
+    content = Content(b"\0\0\0\0\3abc")
+    bodies, body = [memoryview(content)], weakref.ref(content)
+    del content
+    path, refused = (GRPS, "PredictStreaming") if content_type == STREAM else (OIP, "ModelInfer")
+    stays, sent = asyncio.Event(), []
+
+    async def receive() -> Any:
+        if not bodies:
+            await stays.wait()
+        return {"type": "http.request", "body": bodies.pop()}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def main() -> None:
+        headers = [(b"content-type", content_type.encode())]
+        await app({"type": "http", "method": "POST", "path": f"/{path}/{refused}", "headers": headers}, receive, send)
+        await asyncio.wait_for(until(lambda: body() is None), 30)
+
+    gc.disable()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.enable()
+    assert sent
+
+
+def test_reading_text_is_work_that_is_bounded(repository: Path) -> None:
+    """As inference is: a large one waits for a thread, or is turned away."""
+    app = App(settings(repository, DRAGOMAN_THREADS="1", DRAGOMAN_QUEUE="1"))
+    hold = threading.Event()
+    text = base64.b64encode(envelope(b"\x7a\xff\xff\x7f" + bytes(2**21 - 1)))
+
+    async def main() -> tuple[Answer, Answer]:
+        workers: Any = app._workers
+        busy = asyncio.gather(workers.run(hold.wait), workers.run(hold.wait))
+        await asyncio.sleep(0)
+        turned_away = await exchange(app, f"/{OIP}/ServerLive", TEXT, text)
+        hold.set()
+        await busy
+        return turned_away, await exchange(app, f"/{OIP}/ServerLive", TEXT, text)
+
+    turned_away, answered = asyncio.run(asyncio.wait_for(main(), 60))
+    assert turned_away._replace(body=untext(turned_away.body)).trailers["grpc-status"] == "14"
+    assert answered._replace(body=untext(answered.body)).trailers == {"grpc-status": "0"}
+    app.close()
+
+
 @pytest.mark.parametrize("content_type", [STREAM, WEB])
 def test_a_stream_has_every_answer_in_its_order(app: App, content_type: str) -> None:
     """Of a model that gives many, to each of several requests."""
@@ -333,6 +391,20 @@ def test_a_stream_of_json_is_answered_with_json(app: App) -> None:
     answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(json.dumps(asked).encode()))
     found = [json.loads(message)["inferResponse"]["outputs"][0]["contents"] for _, message in answer.envelopes[:-1]]
     assert found == [{"int64Contents": ["0"]}, {"int64Contents": ["1"]}]
+
+
+def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
+    """However far the request came."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": ["1"]}
+    asked = [
+        {"modelName": "nobody", "id": "1"},
+        {"modelName": "half_plus_three", "id": "2", "inputs": [{**tensor, "contents": {"fp32Contents": [1, 2]}}]},
+        {"modelName": "half_plus_three", "id": "3", "inputs": [tensor], "rawInputContents": ["!"]},
+    ]
+    answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(*(json.dumps(each).encode() for each in asked)))
+    found = [json.loads(message) for _, message in answer.envelopes[:-1]]
+    assert [each["inferResponse"] for each in found] == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+    assert all(each["errorMessage"] for each in found)
 
 
 def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(app: App) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.errors import ModelNotLoadable
+from core.errors import ModelNotLoadable, ModelUnavailable
 from handler import catalog, model_settings
 from handler.app import App
 from handler.model_settings import CustomPath
@@ -170,6 +170,51 @@ def test_paths_are_looked_up_again_after_a_while(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(catalog, "CUSTOM_SECONDS", -1.0)
     app.registry._catalog._custom_until = 0.0
     assert ask(app, "POST", "/late", {})[0]["status"] == 200
+
+
+def test_while_the_store_does_not_answer_paths_are_as_they_were(
+    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is no model's is answered as without any; the store is asked again after a while."""
+    asked: list[None] = []
+
+    def down() -> Any:
+        asked.append(None)
+        raise ModelUnavailable("the store does not answer")
+
+    with monkeypatch.context() as store:
+        store.setattr(app.registry._catalog._repository, "models", down)
+        assert ask(app, "GET", "/nothing")[0]["status"] == 404
+        assert ask(app, "GET", "/")[0]["status"] == 200
+        assert len(asked) == 1
+    app.registry._catalog.forget_paths()
+    assert told(ask(app, "POST", PATH, {}))[0] == 200
+    monkeypatch.setattr(app.registry._catalog._repository, "models", down)
+    app.registry._catalog.forget_paths()
+    assert told(ask(app, "POST", PATH, {}))[0] == 200
+    assert told(ask(app, "GET", "/own/path"))[0] == 200
+    assert len(asked) == 2
+
+
+def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever one says, and nothing is looked up for them; a path that only looks like theirs may be."""
+    method = "/grpc.health.v1.Health/Check"
+    add(folder, "greedy", path=method)
+    add(folder, "versioned", path="/v1.0/chat")
+    assert told(ask(app, "POST", "/v1.0/chat", {}))[1]["path"] == "/v1.0/chat"
+    monkeypatch.setattr(app.registry, "custom", lambda _: pytest.fail("looked up"))
+    assert ask(app, "PUT", method)[0]["status"] == 405
+    assert told(ask(app, "PUT", method))[1]["code"] == "unknown"
+
+
+def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> None:
+    """As the status says."""
+    code = "def predict(inputs, parameters):\n    return inputs\ndef http(request):\n    return 204, {}, 'no'"
+    add(folder, "silent", code, path="/silent")
+    app = make(folder, inline=True)
+    start, *parts = ask(app, "POST", "/silent")
+    assert (start["status"], b"".join(part["body"] for part in parts)) == (204, b"")
+    assert b"content-length" not in dict(start["headers"])
 
 
 def test_the_settings_say_where_a_model_answers() -> None:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import http.client
+import os
+import signal
 import subprocess
 import sys
+import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +18,31 @@ import grpc
 import numpy as np
 import pytest
 import uvicorn
+from google.protobuf import json_format
 from grpc import aio
 
-from core.dialects.health_rpc import HEALTH
-from core.dialects.v2_rpc import V2_RPC
-from core.errors import InvalidInput, ModelFailed
+from core.dialects import grps_messages
+from core.dialects.rpcs import RPCS
+from core.errors import InvalidInput, ModelFailed, ServingError
 from core.operations import ModelRef
-from core.schema import health, reflection
+from core.schema import grps, health, reflection
 from core.schema import open_inference as oip
-from handler import cli, rpc
+from handler import cli, rpc, streams
 from handler.app import App
 from handler.registry import Pending, Registry
 from handler.rpc_jobs import QUICKLY_READ, RpcJob
 from handler.settings import Settings
 from handler.slots import QUICK_RUNS
 from tests.conformance.grpc.remote import question, raw, tensors, typed
-from tests.conformance.server import free_ports
+from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from core import operations as ops
 
 ROOT = Path(__file__).parents[2]
-METHODS = {method.rpc.name: method for method in (*V2_RPC, *HEALTH)}
+METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
 X = np.array([1, 2.5], np.float32)
 MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
@@ -55,7 +62,7 @@ def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]
     """What the work finds on a server of the application."""
 
     async def main() -> Any:
-        address = f"127.0.0.1:{free_ports(1)[0]}"
+        address = f"127.0.0.1:{free_port()}"
         server = rpc.RpcServer(app, address)
         await server.start()
         try:
@@ -145,6 +152,81 @@ def test_what_nobody_expected_is_logged_and_told_without_its_words(
     assert answer.infer_response.id == "1"
 
 
+class Aborted(Exception):
+    """As grpc raises, and keeps."""
+
+
+class Ends:
+    """The context of a call that nobody has made."""
+
+    def __init__(self) -> None:
+        self.kept: list[Aborted] = []
+
+    def time_remaining(self) -> None:
+        """No deadline."""
+
+    def set_trailing_metadata(self, _: Any) -> None:
+        """Nobody reads it."""
+
+    async def abort(self, code: grpc.StatusCode, details: str, _: Any) -> None:
+        """With an error that outlives the call."""
+        self.kept.append(Aborted(code, details))
+        raise self.kept[-1]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "method"),
+    [
+        ("unary", "ModelInfer"),
+        ("each", "PredictStreaming"),
+        ("watch", "Watch"),
+        ("exchange", "ModelStreamInfer"),
+        ("reflect", "Check"),
+    ],
+)
+def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: str) -> None:
+    """Though grpc keeps what ends a call, and with it every frame on its way, until the cyclic collector runs."""
+    called = METHODS[method]._replace(rpc=METHODS[method].rpc._replace(instead=None))
+    bodies = [memoryview(b"\xff" * 100)]
+    body = weakref.ref(bodies[0])
+    context: Any = Ends()
+    server: Any = None
+
+    async def sent() -> AsyncIterator[memoryview]:
+        yield bodies.pop()
+
+    def answers() -> Any:
+        if behaviour == "unary":
+            return server._unary(called, bodies.pop(), context)
+        if behaviour == "reflect":
+            return anext(server._reflect(sent(), context))
+        if behaviour == "exchange":
+            return anext(server._exchange(called, sent(), context))
+        return anext(server._many(getattr(server, f"_{behaviour}"), called, bodies.pop(), context))
+
+    async def main() -> None:
+        nonlocal server
+        server = rpc.RpcServer(app, "127.0.0.1:0")
+        await answers()
+
+    gc.disable()
+    try:
+        with pytest.raises(Aborted, match="INVALID_ARGUMENT"):
+            asyncio.run(main())
+        wait_until(lambda: body() is None)
+    finally:
+        gc.enable()
+    assert len(context.kept) == 1
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """For what another thread is about to do."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def test_reflection_answers_and_refuses_what_asks_nothing(app: App) -> None:
     """The stream ends with what cannot be read."""
 
@@ -213,7 +295,7 @@ def lifespan(app: Any) -> list[dict[str, Any]]:
 
 def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
     """The port is free again afterwards."""
-    beside = rpc.Beside(app, f"127.0.0.1:{free_ports(1)[0]}")
+    beside = rpc.Beside(app, f"127.0.0.1:{free_port()}")
     for _ in range(2):
         said = lifespan(beside)
         assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
@@ -260,7 +342,8 @@ def test_the_command_serves_grpc_beside_http(
     assert cli.main(["serve", "--grpc-port", "9000"]) == 0
     assert cli.main(["serve", "--host", "::1", "--grpc-port", "9000"]) == 0
     assert cli.main(["serve"]) == 0
-    (first, _), (second, _), (third, _) = runs
+    (first, options), (second, _), (third, _) = runs
+    assert options["timeout_graceful_shutdown"] == streams.GRACE_SECONDS
     assert isinstance(first, rpc.Beside)
     assert isinstance(second, rpc.Beside)
     assert isinstance(third, App)
@@ -278,6 +361,44 @@ def test_the_command_without_grpc_installed_says_the_cure(
     monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
     assert cli.main(["serve", "--grpc-port", "9000"]) == 2
     assert "pip install 'dragoman[grpc]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
+@pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
+def test_the_command_refuses_what_is_no_port(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, port: int
+) -> None:
+    """Of 99999 gRPC would listen on 34463."""
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
+    assert cli.main(["serve", flag, str(port)]) == 2
+    assert capsys.readouterr().err == f"dragoman: {flag} is {port}; expected 1 to 65535\n"
+
+
+def test_a_server_ends_though_somebody_watches() -> None:
+    """Over HTTP a watch has no end of its own."""
+    port = free_port()
+    script = f"from handler import cli, streams\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
+    environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
+    server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
+    try:
+        watch = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        wait_until(lambda: _connects(watch))
+        watch.request("POST", "/grpc.health.v1.Health/Watch", bytes(5), {"content-type": "application/connect+proto"})
+        assert watch.getresponse().read(7) == b"\0\0\0\0\2\x08\1"
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+        watch.close()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _connects(connection: http.client.HTTPConnection) -> bool:
+    try:
+        connection.connect()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def test_neither_grpc_nor_protobuf_is_imported_by_who_does_without() -> None:
@@ -321,6 +442,20 @@ def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be
     assert not RpcJob(registry, INFER, bytes(QUICKLY_READ + 1)).is_quick()
 
 
+def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message of 1 MB may have a hundred thousand of them, whoever answers it."""
+    monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
+    tensors = grps.GenericTensorData(tensors=[grps.GenericTensor(dtype="DT_INT32", shape=[0])] * 1000)
+    for model in ("half_plus_three", "nobody"):
+        body = grps.GrpsMessage(model=model, gtensors=tensors).SerializeToString()
+        job = RpcJob(app.registry, METHODS["Predict"], body)
+        assert not job.is_quick()
+        with pytest.raises(ServingError, match="1000 tensors are 1000 inputs" if model != "nobody" else "nobody"):
+            settle(app.registry, job)
+
+
 def test_a_job_has_nothing_to_phrase_before_it_was_run(app: App) -> None:
     """That would be a mistake in this project."""
     with pytest.raises(AssertionError):
@@ -335,3 +470,20 @@ def test_a_job_tells_what_its_method_answers_in_place_of_an_error(app: App) -> N
     told = RpcJob(app.registry, STREAM, BODY).instead(error)
     assert told is not None
     assert oip.ModelStreamInferResponse.FromString(told).error_message == "no"
+
+
+@pytest.mark.parametrize("model", ["nobody", "half_plus_three"])
+@pytest.mark.parametrize("json", [True, False], ids=["json", "proto"])
+def test_what_is_told_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
+    """Of a model that is not there, and of tensors that it does not take."""
+    message = question(model, typed("x", "FP32", X), id="7")
+    message.inputs[0].shape[0] = 3
+    body = json_format.MessageToJson(message).encode() if json else message.SerializeToString()
+    job = RpcJob(app.registry, STREAM, body, json=json)
+    with pytest.raises(ServingError) as error:
+        settle(app.registry, job)
+    told = job.instead(error.value)
+    assert told is not None
+    answer = oip.ModelStreamInferResponse()
+    json_format.Parse(told, answer) if json else answer.MergeFromString(told)
+    assert (answer.infer_response.id, answer.error_message) == ("7", error.value.message)

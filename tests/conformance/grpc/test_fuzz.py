@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.dialects.health_rpc import HEALTH
+from core.dialects.health_rpc import health
 from core.dialects.v2_rpc import V2_RPC
 from core.rpc import Form, RpcMethod
 from core.schema import open_inference as oip
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conformance.grpc.remote import GrpcServer
 
 fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-UNARY = [method for method in (*V2_RPC, *HEALTH) if method.form is Form.UNARY]
+UNARY = [method for method in (*V2_RPC, *health([])) if method.form is Form.UNARY]
 CLIENTS_FAULTS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
