@@ -30,10 +30,10 @@ from handler import bodies, streams
 from handler.bodies import Receive
 from handler.flights import Pending
 from handler.jobs import AnyJob, Job, Sent, waited_here
-from handler.refusals import Scope, is_rpc, path_of
+from handler.refusals import INTERNAL, Scope, is_rpc, path_of
 from handler.registry import Registry
 from handler.settings import Settings
-from handler.timing import RESTORED, Clock, Timing
+from handler.timing import HEADER, RESTORED, Clock, Timing
 from handler.waiting import landed, until
 from handler.workers import Workers
 
@@ -98,7 +98,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = path_of(scope)
         protocol = next((pair for pair in self._routers if pair[0].owns(path)), None)
-        if protocol is None and await self._custom(path):
+        if protocol is None and not _is_call(path) and await self._custom(path):
             protocol = self._routers[0]
         if protocol is not None:
             timing = Timing()
@@ -108,15 +108,15 @@ class App:
             elif response is not None:
                 await _send(response, scope, send, self._headers(timing))
         else:
-            await self._elsewhere(path, scope, receive, send)
+            timing = Timing()
+            await self._elsewhere(path, scope, receive, self._timing(send, timing), timing)
 
-    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send, timing: Timing) -> None:
         """What is no dialect's: remote calls and the site, which are imported when they are asked for."""
         if is_rpc(path):
             from handler import connect  # noqa: PLC0415 - protobuf, and nothing for who does without it
 
-            timing = Timing()
-            await connect.serve(self, scope, receive, self._timing(send, timing), timing)
+            await connect.serve(self, scope, receive, send, timing)
             return
         root = _root(scope) if path == "/" else None
         if root is not None:
@@ -161,7 +161,7 @@ class App:
             return dialect.refuse(error, scope["method"], path)
         except Exception:
             log.exception("%s %s failed", scope["method"], path)
-            failure = ModelFailed("internal error: the server's log has the details")
+            failure = ModelFailed(INTERNAL)
             return dialect.refuse(failure, scope["method"], path)
 
     async def _find(self, router: Router, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
@@ -214,10 +214,10 @@ class App:
 
     def _headers(self, timing: Timing) -> tuple[Header, ...]:
         text = self.timed(timing)
-        return ((b"server-timing", text),) if text else ()
+        return ((HEADER, text),) if text else ()
 
     def _timing(self, send: Send, timing: Timing) -> Send:
-        """For edges that send their answers themselves."""
+        """For what sends its answers itself."""
 
         async def timed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -255,6 +255,15 @@ class App:
             answer: Sent = await workers.run(job.run)
             return answer
         return await asyncio.get_running_loop().run_in_executor(self._aside, job.run)
+
+
+def _is_call(path: str) -> bool:
+    """Whether it is a remote call's, and so no model's own, whatever a model's settings say."""
+    if not is_rpc(path):
+        return False
+    from handler import connect  # noqa: PLC0415 - as in _elsewhere
+
+    return path in connect.METHODS
 
 
 def _root(scope: Scope) -> HttpResponse | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from core.errors import ModelNotLoadable, StillLoading
+from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
 from handler.patience import Patience
 
 FOLDER: Final = "attempts"
@@ -27,7 +27,8 @@ BYTES_PER_SECOND: Final = 150e6
 def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patience | None) -> Iterator[None]:
     """Around a runtime's load of `size` bytes. `identity`: its repr is that of these files of the model and no others.
 
-    Raises StillLoading where the next request will have more time, ModelNotLoadable where no time was enough.
+    Raises StillLoading where the next request will have more time, ModelNotLoadable where no time was enough,
+    ModelUnavailable where what is loaded can answer and this would keep it from doing so.
     """
     if patience is None:
         yield
@@ -38,6 +39,11 @@ def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patienc
     seconds, times, left_over = _read(trace)
     left = patience.left
     guess = max(SETUP_SECONDS + size / BYTES_PER_SECOND, seconds / MORE)
+    if patience.beside is not None and left < max(guess, patience.beside):
+        raise ModelUnavailable(
+            f"model {model!r} is fetched, and loading it takes more time than the request has left: raise the "
+            "function's timeout, or call load"
+        )
     if (left < guess and not left_over) or (patience.init and times):
         _write(trace, seconds, times, 1)  # once only: whoever comes next begins with what time there is
         raise StillLoading(f"model {model!r} is fetched, and not loaded by its runtime yet: try again", retry_after=1)

@@ -33,6 +33,7 @@ from handler.memory import keep_large_blocks
 from handler.patience import INIT_SECONDS, Patience, of_invocation
 from handler.refusals import Scope, refuse
 from handler.settings import InvalidSettings, Settings
+from handler.timing import HEADER, Timing
 
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
@@ -43,6 +44,7 @@ WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
 """A body of fewer characters fits even if each one is escaped to seven bytes."""
 ENVELOPE: Final = 4096
 """Room for the document's other members: status and headers."""
+TIMING: Final = HEADER.decode()
 TEXT: Final = [
     "text/",
     "application/json",  # and not application/connect+json, whose messages are in binary envelopes
@@ -133,10 +135,11 @@ class Function:
             self._loop = asyncio.new_event_loop()
         # Model code may have called asyncio.run(), which takes the thread's loop away.
         asyncio.set_event_loop(self._loop)
+        timing = Timing()
         try:
             normal, self._root = normalised(event, self._base_path)
         except ServingError as error:
-            return _plain(DIALECTS[0].refuse(error, "", ""))
+            return _plain(DIALECTS[0].refuse(error, "", ""), self.app.timed(timing).decode() if self.app else "")
         response = self._mangum(normal, context)
         size = _document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
@@ -145,7 +148,7 @@ class Function:
             f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
             "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
         )
-        return _plain(refuse(too_large, self._scope))
+        return _plain(refuse(too_large, self._scope), _timing_of(response))
 
     def _direct(self, event: dict[str, Any], context: Any) -> Any:
         """A V2 inference request as the event itself, for callers that invoke the function without HTTP."""
@@ -191,12 +194,19 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
             yield name
 
 
-def _plain(response: HttpResponse) -> dict[str, Any]:
+def _timing_of(response: dict[str, Any]) -> str:
+    """What Mangum's response says in Server-Timing. Some load balancers are given the values of headers in lists."""
+    value = response.get("headers", response.get("multiValueHeaders", {})).get(TIMING, "")
+    return "".join(value)
+
+
+def _plain(response: HttpResponse, timing: str) -> dict[str, Any]:
     body = b"".join(response.parts)
     is_text = body.isascii() and b"\0" not in body  # gRPC-Web's frames hold lengths in bytes
+    headers = {name.decode(): value.decode() for name, value in response.headers}
     return {
         "statusCode": response.status,
-        "headers": {name.decode(): value.decode() for name, value in response.headers},
+        "headers": headers | ({TIMING: timing} if timing else {}),
         "body": body.decode() if is_text else base64.b64encode(body).decode(),
         "isBase64Encoded": not is_text,
     }

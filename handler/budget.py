@@ -58,6 +58,16 @@ class Budget:
         self._base = sys.maxsize
         self._turn = threading.Lock()
 
+    def check(self, slot: Slot, least: int) -> None:
+        """Raises ModelNotLoadable if it can never fit, whatever else is unloaded. `least`: as in `spend`."""
+        if self.limit is None:
+            return
+        cost = least if slot.footprint is None else slot.footprint.cost
+        staying = self._staying(slot)
+        most = self.limit - self._own(slot) - sum(map(_cost, staying))
+        if cost > most:
+            raise self._too_large(slot, cost, most, staying)
+
     def spend(
         self, slot: Slot, least: int, peak: int, load: Callable[[], Loaded], patience: Patience | None = None
     ) -> Loaded:
@@ -105,17 +115,17 @@ class Budget:
 
     def _has_room(self, slot: Slot, need: Footprint, limit: int) -> bool:
         """Whether it may load now, after unloading others for it. Raises ModelNotLoadable if that will not help."""
-        staying = [other for other in self._loaded(slot) if self._stays(other, slot)]
-        most = limit - self._own(slot) - sum(_cost(other) for other in staying)
-        if need.cost > most:
-            raise self._too_large(slot, need.cost, max(most, 0), staying)
+        self.check(slot, need.cost)
         if self._fits(slot, need.peak, limit):
             return True
+        staying = self._staying(slot)
         if len(self._loaded(slot)) > len(staying):
             return False  # what is in use will be idle
         if staying:
-            raise self._too_large(slot, need.peak, max(limit - _resident(), 0), staying)
-        return True  # nothing is left to unload, and nothing at risk: it may take less than was guessed
+            raise self._too_large(slot, need.peak, limit - _resident(), staying)
+        self._base = _resident()
+        self.check(slot, need.cost)
+        return True  # nothing is at risk: a peak is over soon, and may be less than was guessed
 
     def _fits(self, slot: Slot, more: int, limit: int) -> bool:
         """Whether so many bytes fit, after unloading as little as possible."""
@@ -149,10 +159,14 @@ class Budget:
     def _stays(self, other: Slot, slot: Slot) -> bool:
         return other in slot.spared or self._is_pinned(other.name)
 
-    def _own(self, slot: Slot) -> int:
-        """What is resident without any model (the interpreter, libraries), as little as it ever seemed to be.
+    def _staying(self, slot: Slot) -> list[Slot]:
+        return [other for other in self._loaded(slot) if self._stays(other, slot)]
 
-        Requests and models that are on their way out come on top for a while, and are no reason to say "never".
+    def _own(self, slot: Slot) -> int:
+        """What is resident without any model (the interpreter, libraries), as little as it has seemed to be.
+
+        Requests and models that are on their way out come on top for a while, and are no reason to say "never". It is
+        known, and may turn out to be more, when no model is left.
         """
         self._base = min(self._base, max(0, _resident() - sum(map(_cost, self._loaded(slot)))))
         return self._base
@@ -163,13 +177,13 @@ class Budget:
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             beside += f" and what has to stay ({named})"
         return ModelNotLoadable(
-            f"model {slot.name!r} version {slot.version.number} needs {_mb(need)}; at most {_mb(most)} fit beside "
-            f"{beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit or 0)})"
+            f"model {slot.name!r} version {slot.version.number} needs {_mb(need)}; at most {_mb(max(0, most))} fit "
+            f"beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit or 0)})"
         )
 
     def _busy(self, slot: Slot, need: Footprint, limit: int) -> ServerBusy:
         return ServerBusy(
-            f"model {slot.name!r} needs {_mb(need.peak)} to load, and the others are in use "
+            f"model {slot.name!r} needs {_mb(need.peak)} to load, and what is in use leaves no room "
             f"(DRAGOMAN_MEMORY_LIMIT {_mb(limit)}): try again"
         )
 

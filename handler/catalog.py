@@ -1,12 +1,14 @@
 """What the repository is known to hold, and which version of it a client means."""
 
+import itertools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound, shown
-from core.operations import IndexEntry, ModelRef, State, StatusResult
+from core.operations import IndexEntry, ModelRef, State, Statistics, StatusResult
 from handler.entries import Entry, Split, Target
 from handler.model_settings import CustomPath
 from handler.repository import VERSION, Repository
@@ -14,6 +16,28 @@ from handler.slots import Slot
 
 CUSTOM_SECONDS: Final = 10.0
 """How long a path that no model has named is known to be nobody's: finding out lists the repository."""
+
+
+class Preloaded:
+    """What DRAGOMAN_PRELOAD names; `*` means all models that there are when it is first asked.
+
+    `unloaded`: by call, and not loaded again since.
+    """
+
+    def __init__(self, repository: Repository, named: tuple[str, ...]) -> None:
+        self._repository = repository
+        self._all: tuple[str, ...] | None = None if "*" in named else named
+        self.unloaded: set[str] = set()
+
+    def includes(self, name: str) -> bool:
+        """Whether a model of this name stays, once it is loaded."""
+        return self._all is not None and name in self._all
+
+    def names(self) -> Sequence[str]:
+        """Of the models that have to be loaded. Raises ServingError."""
+        if self._all is None:
+            self._all = tuple(self._repository.models())
+        return [name for name in self._all if name not in self.unloaded]
 
 
 class Catalog:
@@ -27,6 +51,7 @@ class Catalog:
         self._default_model = default_model
         self._poll = poll
         self._lock = threading.Lock()
+        self._looks = itertools.count()
         self._custom: Mapping[str, Mapping[str, Sequence[str]]] = {}
         self._custom_until = float("-inf")
         self.entries: dict[str, Entry] = {}
@@ -35,6 +60,13 @@ class Catalog:
         """What this process has looked at so far, without asking the repository."""
         return [slot for _, entry in sorted(self.entries.items()) for slot in entry.versions.values()]
 
+    def statistics(self, ref: ModelRef | None) -> Sequence[Statistics]:
+        if ref is None:
+            return [slot.statistics for slot in self.known()]
+        if ref.version is not None:
+            return [self.slot(ref).statistics]
+        return [slot.statistics for slot in self.entry(ref.name).versions.values()]
+
     def load_seconds(self, name: str, version: str) -> float | None:
         entry = self.entries.get(name)
         slot = None if entry is None else entry.find(version)
@@ -42,42 +74,73 @@ class Catalog:
 
     def residents(self) -> Sequence[Slot]:
         """What may be in memory: what serves, and what is coming."""
-        known = list(self.entries.values())
-        known += [entry.coming for entry in known if entry.coming is not None]
-        return list(dict.fromkeys(slot for entry in known for slot in entry.versions.values()))
+        return [slot for entry in list(self.entries.values()) for slot in entry.slots]
+
+    def names(self) -> Sequence[str]:
+        return sorted({*self._repository.models(), *self.loaded()})
+
+    def loaded(self) -> set[str]:
+        """The models of which a version is in memory."""
+        return {slot.name for slot in self.residents() if slot.loaded is not None}
+
+    def index(self) -> Sequence[IndexEntry]:
+        """Every model, looked at again if it is not in memory."""
+        loaded = self.loaded()
+        return [told for name in self.names() for told in self._told(name, is_loaded=name in loaded)]
+
+    def _told(self, name: str, *, is_loaded: bool) -> Iterator[IndexEntry]:
+        try:
+            entry = self.entry(name) if is_loaded else self.look(name)
+        except ServingError as error:
+            yield IndexEntry(name, "", State.UNAVAILABLE, error.message)
+            return
+        yield from (self.entries.get(name) or entry).overview()
 
     def entry(self, name: str, wanted: int | None = None) -> Entry:
         return self.entries.get(name) or self.look(name, wanted)
 
     def look(self, name: str, wanted: int | None = None) -> Entry:
         """List a model again: what is found is the entry at once where the model does not serve yet, else `coming`."""
+        number = next(self._looks)
         try:
             listing = self._repository.look(name, wanted)
-        except ModelNotFound:
-            self._forget(name)
+        except ServingError as error:
+            self._miss(name, number, error)
             raise
         with self._lock:
             known = self.entries.get(name)
-            found = Entry.of(listing, known, self._poll)
+            if known is not None and known.look > number and not listing.partial:
+                return known.coming or known  # who began later has seen what is newer
+            found = Entry.of(listing, known, number, time.monotonic() + self._poll)
             if known is None or not known.serves:
                 self.entries[name] = found
             else:
-                self.entries[name] = known._replace(coming=None if found.is_like(known) else found)
+                coming = None if found.is_like(known) else found
+                self.entries[name] = known._replace(look=number, coming=coming, trouble="")
         return found
 
-    def take_over(self, base: Entry) -> bool:
-        """Let what is coming take the entry's place. False if another has taken it meanwhile."""
+    def take_over(self, base: Entry, after: Entry) -> bool:
+        """Let what was coming, and is loaded, take the entry's place. False if the entry or what is coming is another.
+
+        `after`: the entry itself, if nothing was coming.
+        """
         name = base.listing.name
         with self._lock:
-            if base.coming is None or self.entries.get(name) is not base:
+            known = self.entries.get(name)
+            if known is None or known.versions != base.versions:
                 return False
-            self.entries[name] = base.coming
+            found = known.coming or known
+            if not found.is_like(after):
+                return False
+            self.entries[name] = found
         return True
 
     def give_up(self, name: str) -> Entry:
-        """What was coming is no longer wanted, and the next request looks at the repository again."""
+        """What was coming is no longer wanted, and the next request looks again. Gives the entry as it was."""
+        entry = self.entry(name)
         with self._lock:
-            entry = self.entries[name] = self.entries[name]._replace(coming=None)
+            entry = self.entries.get(name, entry)
+            self.entries[name] = entry._replace(coming=None)
         self.put_off(name, float("-inf"))
         return entry
 
@@ -87,12 +150,16 @@ class Catalog:
         for slot in entry.versions.values() if entry is not None else ():
             slot.due = until
 
-    def _forget(self, name: str) -> None:
-        """A model that has left the repository: loaded versions go on serving, the rest is dropped."""
+    def _miss(self, name: str, number: int, error: ServingError) -> None:
+        """What is loaded goes on serving, and the index says why; the rest of a model that has left is dropped."""
         with self._lock:
             entry = self.entries.get(name)
-            if entry is not None and all(slot.loaded is None for slot in entry.versions.values()):
+            if entry is None or entry.look > number:
+                return
+            if isinstance(error, ModelNotFound) and all(slot.loaded is None for slot in entry.versions.values()):
                 del self.entries[name]
+            else:
+                self.entries[name] = entry._replace(trouble=error.message)
 
     def slot(self, ref: ModelRef) -> Slot:
         """Of those that a request may get, the one that is no canary. Raises as `resolve` does."""
@@ -165,13 +232,19 @@ class Catalog:
         """The models that answer whole requests on a path, and with which methods; as it was some seconds ago."""
         now = time.monotonic()
         if now > self._custom_until:
-            paths: dict[str, dict[str, Sequence[str]]] = {}
-            for name in self._repository.models():
-                said = self._http_of(name)
-                if said is not None:
-                    paths.setdefault(said.path, {})[name] = said.methods
-            self._custom, self._custom_until = paths, now + CUSTOM_SECONDS
+            with suppress(ServingError):  # while the store does not answer, what it said last counts
+                self._custom = self._customs()
+            self._custom_until = now + CUSTOM_SECONDS
         return self._custom.get(path, {})
+
+    def _customs(self) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """By path. Raises what listing the repository raises."""
+        paths: dict[str, dict[str, Sequence[str]]] = {}
+        for name in self._repository.models():
+            said = self._http_of(name)
+            if said is not None:
+                paths.setdefault(said.path, {})[name] = said.methods
+        return paths
 
     def forget_paths(self) -> None:
         """Their time was measured on a clock that may be another now."""

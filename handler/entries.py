@@ -1,6 +1,5 @@
 """A model as its files were last listed: the versions that it serves, and which of them a request gets."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from random import random
@@ -34,38 +33,42 @@ class Split(NamedTuple):
                 return self.stable if slot.is_failing else slot
         return self.stable
 
-    @property
-    def slots(self) -> tuple[Slot, ...]:
-        """Those that `pick` may give."""
-        return (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
+    def is_quick(self, size: int) -> bool:
+        """Whether each version that `pick` may give is; see Slot.is_quick."""
+        slots = (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
+        return all(slot.is_quick(size) for slot in slots)
 
 
 Target = Slot | Split
 
 
 class Entry(NamedTuple):
-    """`versions`: by number, ascending; never empty. `coming`: what a later look found, where that has yet to load."""
+    """`versions`: by number, ascending; never empty. `coming`: what a later look found, where that has yet to load.
+
+    `look`: the number of the look that this is from. `trouble`: why a later one found nothing.
+    """
 
     listing: Listing
     versions: dict[int, Slot]
+    look: int
     coming: "Entry | None" = None
+    trouble: str = ""
 
     @classmethod
-    def of(cls, listing: Listing, known: "Entry | None", poll: float) -> "Entry":
-        """Versions that are as they were keep what is known of them. `poll`: seconds until the next look is due."""
+    def of(cls, listing: Listing, known: "Entry | None", look: int, due: float) -> "Entry":
+        """Versions that are as they were keep what is known of them. `due`: when others are to be looked at again."""
         slots = {}
         for version in listing.versions:
             slot = known.same(listing, version) if known is not None else None
             if slot is None:
                 before = known.versions.get(version.number) if known is not None else None
                 numbers = Statistics(listing.name, str(version.number)) if before is None else before.statistics
-                slot = Slot(listing, version, numbers)
+                slot = Slot(listing, version, numbers, due)
             slot.listing = listing
-            slot.due = time.monotonic() + poll
             slots[version.number] = slot
         if listing.partial and known is not None:
             slots = dict(sorted((known.versions | slots).items()))
-        return cls(listing, slots)
+        return cls(listing, slots, look)
 
     def same(self, listing: Listing, version: Version) -> Slot | None:
         """The slot of a version whose files and settings have not changed."""
@@ -81,6 +84,11 @@ class Entry(NamedTuple):
 
     def is_like(self, other: "Entry") -> bool:
         return self.versions == other.versions and self.listing.settings == other.listing.settings
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Of what serves, and of what is coming."""
+        return tuple(dict.fromkeys((*self.versions.values(), *(self.coming.slots if self.coming is not None else ()))))
 
     @property
     def said(self) -> ModelSettings:
@@ -131,7 +139,11 @@ class Entry(NamedTuple):
             ModelRef(name, str(number)): slot for number, slot in self.versions.items() if slot.serves
         }
         served |= {ModelRef(name, None, label): slot for label, slot in self.labelled() if slot.serves}
-        return served | ({ModelRef(name): self.target} if self.stable.serves else {})
+        if self.stable.serves:
+            served[ModelRef(name)] = self.target
+        if self.versions.get(0, self.stable).serves:
+            served[ModelRef(name, "0", zero_is_newest=True)] = self.versions.get(0, self.target)
+        return served
 
     def successors(self, after: "Entry") -> list[Slot]:
         """Those of a later entry that have to be in memory before it takes over: they stand in for what serves."""
@@ -150,6 +162,8 @@ class Entry(NamedTuple):
             entry, after = slot.entry, coming.get(number)
             if after is not None and after is not slot and after.failure is not None:
                 entry = entry._replace(reason=after.reason)
+            elif entry.state is State.READY:
+                entry = entry._replace(reason=self.trouble)
             yield entry
         yield from (slot.entry for number, slot in coming.items() if number not in self.versions)
         yield from self._missing(coming)

@@ -1,6 +1,5 @@
 """From a version's files to a model in memory: settings, runtime, fetch, room, load, warm-up."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +8,9 @@ from handler.attempts import attempt
 from handler.backends import Source
 from handler.budget import Budget
 from handler.phases import Phases
-from handler.repository import Repository
+from handler.repository import Repository, Version
 from handler.settings import Settings
 from handler.slots import Loaded, Slot
-from handler.stores import Folder
 
 COPIES: Final = 2
 """Of its file, that ONNX Runtime holds at the peak of a load: the file as parsed, and the tensors made of it."""
@@ -31,6 +29,9 @@ class Loading:
         listing, version = slot.listing, slot.version
         said = self._repository.settings(listing, version)
         load = backends.choose(slot.name, version.paths, said)
+        if self._budget.limit is not None:
+            backends.prepare(version.paths)  # a runtime's own memory is not the first model's
+            self._budget.check(slot, _sizes(version)[0])  # before files are fetched for nothing
         folder = self._repository.fetch(listing, version, phases.progress)
         source = Source(slot.name, str(version.number), folder.path, said)
         size = sum(file.size or 0 for file in version.files)
@@ -47,23 +48,21 @@ class Loading:
             with attempt(self._settings.cache, slot.name, version, size, phases.patience):
                 return phases.run(made)
 
-        least = peak = 0
-        if self._budget.limit is not None:
-            backends.prepare(version.paths)  # a runtime's own memory is not the first model's
-            least, peak = _sizes(folder)
-        return self._budget.spend(slot, least, peak, loaded, phases.patience)
+        return self._budget.spend(slot, *_sizes(version, folder.path), loaded, phases.patience)
 
 
-def _sizes(folder: Folder) -> tuple[int, int]:
+def _sizes(version: Version, folder: Path | None = None) -> tuple[int, int]:
     """Bytes that a version's files will take in memory at least, and at the peak of the load, before it is measured.
 
-    What python code makes of its files nobody knows: it may not even read them.
+    What python code makes of its files nobody knows: it may not even read them. `folder`: where they are, to look there
+    for what the store did not tell.
     """
     least = peak = 0
-    for place, _, names in os.walk(folder.path, followlinks=True):
-        for path in (Path(place, name) for name in names):
-            size = path.stat().st_size if path.is_file() else 0
-            is_onnx = path.suffix == ".onnx"
-            least += size if is_onnx else 0
-            peak += COPIES * size + SESSION if is_onnx else size
+    for file in version.files:
+        path, size = file.path.partition("/")[2], file.size
+        if size is None:
+            size = 0 if folder is None else (folder / path).stat().st_size
+        is_onnx = path.endswith(".onnx")
+        least += size if is_onnx else 0
+        peak += COPIES * size + SESSION if is_onnx else size
     return least, peak

@@ -4,6 +4,7 @@ The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parame
 """
 
 import json
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from handler.warmup_settings import WarmUp
 
 FILE: Final = "model-settings.json"
+VERSION: Final = re.compile(r"[0-9]{1,18}")
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
 ROUTING: Final = ("version_policy", "version_labels", "canary")
@@ -211,8 +213,8 @@ def _canary(value: Any) -> dict[int, float]:
     members = {} if value is None else an_object(value, "canary")
     shares = {}
     for version, share in members.items():
-        if not version.isascii() or not version.isdecimal():
-            raise Wrong("canary", version, "a version's number as key")
+        if not VERSION.fullmatch(version):
+            raise Wrong("canary", version, "a version's number as key, of at most 18 digits")
         if type(share) not in (int, float) or not 0 <= share <= 1:
             raise Wrong(f"canary.{version}", share, "a share from 0 to 1")
         shares[int(version)] = float(share)

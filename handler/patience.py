@@ -11,20 +11,34 @@ LONGEST_AGO: Final = 60.0
 INIT_SECONDS: Final = 9.0
 """Lambda's init phase has 10 on demand, of which the interpreter and the runtime's client have had some before us."""
 LONGEST_MARGIN: Final = 1.0
+SLICE_SECONDS: Final = 1.0
+"""The most that a request waits for each of a look at the repository and a fetch, whose model could answer at once."""
 LEAST_SECONDS: Final = 0.25
 """A request that came too late to wait still moves its load on a little: each one must, or none ever ends."""
 
 
 class Patience(NamedTuple):
-    """Until when, on time.monotonic. `init`: no request waits yet."""
+    """Until when, on time.monotonic. `init`: no request waits yet.
+
+    `beside`: what is loaded could answer the request; the seconds that its runtime took to load it.
+    """
 
     deadline: float
     init: bool = False
+    beside: float | None = None
 
     @property
     def left(self) -> float:
         """Seconds; negative after the deadline."""
         return self.deadline - time.monotonic()
+
+    @property
+    def slice(self) -> float:
+        """Until when a look or a fetch that begins now may go on."""
+        if self.beside is None:
+            return self.deadline
+        left = self.left
+        return self.deadline - left + min(left / 4, SLICE_SECONDS)
 
     @classmethod
     def of(cls, seconds: float, *, init: bool = False) -> "Patience":

@@ -18,7 +18,7 @@ class Phases:
 
     def __init__(self, model: str, patience: Patience | None = None) -> None:
         self.patience = patience
-        self.progress = Progress(None if patience is None else patience.deadline)
+        self.progress = Progress(None if patience is None else patience.slice)
         self._model = model
         self._begun = 0
         self._ended = 0
@@ -42,6 +42,4 @@ class Phases:
             seconds = self.load_ns / 1e9
             text = f"model {self._model!r} has been loading in its runtime for {seconds:.0f} s: try again"
             return StillLoading(text, retry_after=1)
-        if not self.progress.total:
-            return StillLoading(f"model {self._model!r} is being looked up: try again", retry_after=1)
         return self.progress.out_of_time(self._model)

@@ -8,7 +8,7 @@ instance has one request at a time) it loads on the spot.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
@@ -20,8 +20,8 @@ from core.operations import ModelRef, State
 from core.ports import Model
 from handler import entries
 from handler.budget import FRESH_SECONDS, Budget
-from handler.catalog import Catalog
-from handler.entries import Split, Target
+from handler.catalog import Catalog, Preloaded
+from handler.entries import Entry, Split, Target
 from handler.flights import Flight, Flights, Pending
 from handler.loading import Loading
 from handler.patience import Patience
@@ -46,18 +46,19 @@ class Registry:
 
     def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self._settings = settings
-        self._repository = Repository(open_store(settings))
+        self._repository = Repository(open_store(settings), lambda: self.patience and self.patience.slice)
         self._poll = settings.repository_poll or float("inf")
+        self._preloaded = Preloaded(self._repository, settings.preload)
         self._catalog = Catalog(self._repository, settings.default_model, self._poll)
         fresh = FRESH_SECONDS if executor is not None else 0.0
-        budget = Budget(settings.memory_limit, self._catalog.residents, self._is_preloaded, fresh)
+        budget = Budget(settings.memory_limit, self._catalog.residents, self._preloaded.includes, fresh)
         self._load = Loading(self._repository, settings, budget).load
         self._rollout = Rollout(self._catalog, self._bring, self._publish, self._poll)
         self._flights = None if executor is None else Flights(executor)
         self._lock = threading.Lock()
         self._ready: dict[ModelRef, Target] = {}
+        self._published: dict[str, Entry] = {}
         self._online = True
-        self._preloaded: tuple[str, ...] | None = None if "*" in settings.preload else settings.preload
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -98,27 +99,13 @@ class Registry:
         return self._catalog.custom(path)
 
     def _missing(self) -> list[str]:
-        return [name for name in self._wanted() if not self.readiness(ModelRef(name)).ready]
+        return [name for name in self._preloaded.names() if not self.readiness(ModelRef(name)).ready]
 
     def names(self) -> Sequence[str]:
-        return sorted({*self._repository.models(), *self._loaded_names()})
-
-    def _loaded_names(self) -> set[str]:
-        return {slot.name for slot in self._catalog.residents() if slot.loaded is not None}
-
-    def _is_preloaded(self, name: str) -> bool:
-        return self._preloaded is not None and name in self._preloaded
+        return self._catalog.names()
 
     def index(self) -> Sequence[ops.IndexEntry]:
-        return [entry for name in self.names() for entry in self._index_of(name)]
-
-    def _index_of(self, name: str) -> Iterator[ops.IndexEntry]:
-        try:
-            entry = self._catalog.entry(name) if name in self._loaded_names() else self._catalog.look(name, None)
-        except ServingError as error:
-            yield ops.IndexEntry(name, "", State.UNAVAILABLE, error.message)
-            return
-        yield from (self._catalog.entries.get(name) or entry).overview()
+        return self._catalog.index()
 
     def readiness(self, ref: ModelRef) -> ops.Readiness:
         try:
@@ -139,11 +126,7 @@ class Registry:
         return self._catalog.status(ref)
 
     def statistics(self, ref: ModelRef | None) -> Sequence[ops.Statistics]:
-        if ref is None:
-            return [slot.statistics for slot in self.known()]
-        if ref.version is not None:
-            return [self._catalog.slot(ref).statistics]
-        return [slot.statistics for slot in self._catalog.entry(ref.name).versions.values()]
+        return self._catalog.statistics(ref)
 
     def known(self) -> Sequence[Slot]:
         """What this process has looked at so far, without asking the repository."""
@@ -156,8 +139,6 @@ class Registry:
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
         target = self._ready.get(ref)
-        if isinstance(target, Split):
-            return all(slot.is_quick(size) for slot in target.slots)
         return target is not None and target.is_quick(size)
 
     # -- using --------------------------------------------------------------------------------------------------------
@@ -181,13 +162,17 @@ class Registry:
 
     def _use(self, ref: ModelRef, drawn: float) -> Loaded:
         """`drawn`: from 0 to 1, which request this is of those that canaries share in."""
+        renewed = False
         while True:
             target = self._ready.get(ref)
             slot = target.pick(drawn) if isinstance(target, Split) else target
             loaded = None if slot is None else slot.use()
-            if slot is None or loaded is None:
-                self._now_or_later(slot or ref, ref.name, partial(self._obtain, ref, drawn), final=False)
-            elif time.monotonic() < slot.due:
+            if slot is None and ref.dashed:
+                self._now_or_later(ref, ref.name, partial(self._find, ref), final=False)
+            elif slot is None or loaded is None:
+                self._now_or_later(slot or ref, (slot or ref).name, partial(self._obtain, ref, drawn), final=False)
+                renewed = True
+            elif renewed or time.monotonic() < slot.due:
                 return loaded
             elif self._flights is not None:
                 self._renew_beside(slot)
@@ -195,10 +180,21 @@ class Registry:
             else:
                 with loaded:
                     self._now_or_later(None, slot.name, partial(self._renew, slot), final=False)
+                renewed = True
+
+    def _find(self, ref: ModelRef, _: Flight) -> None:
+        """Which model the words mean, whose loads take turns."""
+        target = self._catalog.resolve(ref)
+        self._publish(target.name, ref, target)
 
     def _renew(self, slot: Slot, flight: Flight) -> None:
-        slot.due = time.monotonic() + self._poll  # whatever comes of it
-        self._rollout.renew(slot.name, flight)
+        """Of what could answer at once: who asks waits for a slice of the work only."""
+        whole, took = self.patience, slot.phases.load_ns / 1e9 if slot.phases is not None else 0.0
+        try:
+            self.patience = whole and whole._replace(beside=took)
+            self._rollout.renew(slot.name, flight)
+        finally:
+            self.patience = whole
 
     def _renew_beside(self, slot: Slot) -> None:
         slot.due = time.monotonic() + self._poll  # for those who come meanwhile
@@ -213,23 +209,23 @@ class Registry:
 
     def unload(self, name: str) -> None:
         """Requests that are being answered go on; the next one looks at the repository and loads what it finds."""
-        entry = self._catalog.entry(name)
-        slots = [*entry.versions.values(), *(entry.coming.versions.values() if entry.coming is not None else ())]
-        if any(slot.is_loading for slot in slots):
-            self._now_or_later(("unload", name), name, lambda _: self._unload(name, slots), final=True)
-        else:
-            self._unload(name, slots)
+        self._catalog.entry(name)  # there is such a model
+        if self._flights is None:
+            self._unload(name)
+        elif not self._flights.at_once(name, partial(self._unload, name)):
+            self._now_or_later(("unload", name), name, lambda _: self._unload(name), final=True)
 
-    def _unload(self, name: str, slots: Sequence[Slot]) -> None:
-        self._catalog.give_up(name)
-        for slot in slots:
+    def _unload(self, name: str) -> None:
+        for slot in self._catalog.give_up(name).slots:
             slot.empty()
+        self._preloaded.unloaded.add(name)
+        self._published.pop(name, None)
         self._publish(name)
 
     def preload(self) -> None:
         """Start loading what the settings ask for; what fails stands in readiness and index."""
         try:
-            names = self._wanted()
+            names = self._preloaded.names()
         except ServingError as error:
             log.warning("preload: %s", error.message)
             return
@@ -254,13 +250,8 @@ class Registry:
         for slot in self._catalog.residents():
             slot.forgive()
         self._catalog.forget_paths()
-        for name in sorted(self._loaded_names()):
+        for name in sorted(self._catalog.loaded()):
             self._rollout.renew(name, Flight(name))
-
-    def _wanted(self) -> tuple[str, ...]:
-        if self._preloaded is None:
-            self._preloaded = tuple(self._repository.models())
-        return self._preloaded
 
     def _now_or_later(self, key: Any, name: str, work: Callable[[Flight], Any], *, final: bool) -> None:
         if self._flights is not None:
@@ -277,7 +268,7 @@ class Registry:
         """Load what the reference means; at the end it is ready, or there is a reason why not."""
         slot = self._catalog.slot(ref)
         if time.monotonic() >= slot.due:
-            self._renew(slot, flight)
+            self._rollout.renew(slot.name, flight)
         target = self._catalog.resolve(ref)
         slot = target.pick(drawn) if isinstance(target, Split) else target
         try:
@@ -290,9 +281,19 @@ class Registry:
         self._publish(slot.name, ref, self._catalog.resolve(ref))
 
     def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
-        """Make what serves of a model findable without a lock, in one step; `ref`: in these words of a client, too."""
+        """Make what serves of a model findable without a lock, in one step; `ref`: in these words of a client, too.
+
+        Words go on to mean what they did until the entry is another. There are few: a version has 18 digits at most.
+        """
         with self._lock:
-            entry = self._catalog.entries.get(name)
-            ready = {known: other for known, other in self._ready.items() if other.name != name}
-            ready |= entry.served() if entry is not None else {}
+            entry, before = self._catalog.entries.get(name), self._published.get(name)
+            if entry is None or before is None or not entry.is_like(before):
+                ready = {known: other for known, other in self._ready.items() if other.name != name}
+            else:
+                ready = dict(self._ready)
+            if entry is not None:
+                self._published[name] = entry
+                ready |= entry.served()
+                if entry.serves:
+                    self._preloaded.unloaded.discard(name)
             self._ready = ready if ref is None or target is None else {**ready, ref: target}

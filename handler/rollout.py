@@ -2,16 +2,17 @@
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
 the old ones serving, and says so in the index. A canary is the exception: without it the stable version has its share.
+
+Of each model one thing is done here at a time (see `flights`); others may look at the repository meanwhile.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from core.errors import ServingError
+from core.errors import ServingError, StillLoading
 from handler.catalog import Catalog
 from handler.entries import Entry
 from handler.flights import Flight
@@ -38,44 +39,47 @@ class Rollout:
         self._bring = obtain
         self._publish = publish
         self._poll = poll
-        self._lock = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
 
     def renew(self, name: str, flight: Flight) -> None:
         """Look at the repository again, and move to what it says if the model serves. What fails is put off."""
-        with self._alone(name):
-            try:
-                self._catalog.look(name)
-                self._advance(name, flight)
-            except ServingError as error:
-                log.warning("model %s stays as it is: %s; what is loaded serves on", name, error.message)
-                pause = LONGEST_PAUSE if error.retry_after is None else error.retry_after
-                self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
+        try:
+            self._look(name)
+        except ServingError as error:
+            self._stay(name, error, LONGEST_PAUSE)
+            return
+        try:
+            self.advance(name, flight)
+        except StillLoading as error:  # the next request goes on with it
+            self._stay(name, error, 0.0)
+        except ServingError as error:
+            self._stay(name, error, LONGEST_PAUSE if error.retry_after is None else error.retry_after)
 
     def advance(self, name: str, flight: Flight) -> None:
         """Move to what was found by a look, if it all loads. Raises ServingError."""
-        with self._alone(name):
-            self._advance(name, flight)
+        bring = partial(self._bring, flight=flight)
+        while (base := self._catalog.entry(name)).coming is not None:
+            self._obtain(base, base.coming, base.successors(base.coming), bring)
+            self._finish(base, base.coming)
 
     def load(self, name: str, flight: Flight) -> None:
         """Look at the repository again and load all that it says, whatever failed before. Raises ServingError."""
-        with self._alone(name):
-            self._catalog.look(name)
-            base = self._catalog.entries[name]
+        bring = partial(self._bring, flight=flight, at_once=True)
+        self._look(name)
+        moved = False
+        while not moved:
+            base = self._catalog.entry(name)
             after = base.coming or base
-            self._obtain(base, after, list(after.versions.values()), partial(self._bring, flight=flight, at_once=True))
-            self._finish(base)
+            self._obtain(base, after, list(after.versions.values()), bring)
+            moved = self._finish(base, after)
 
-    def _alone(self, name: str) -> threading.Lock:
-        with self._lock:
-            return self._locks.setdefault(name, threading.Lock())
+    def _look(self, name: str) -> None:
+        """Raises ServingError."""
+        self._catalog.look(name)
+        self._catalog.put_off(name, time.monotonic() + self._poll)
 
-    def _advance(self, name: str, flight: Flight) -> None:
-        base = self._catalog.entries[name]
-        if base.coming is not None:
-            slots = base.successors(base.coming)
-            self._obtain(base, base.coming, slots, partial(self._bring, flight=flight))
-            self._finish(base)
+    def _stay(self, name: str, error: ServingError, pause: float) -> None:
+        log.warning("model %s stays as it is: %s; what is loaded serves on", name, error.message)
+        self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
     def _obtain(self, base: Entry, after: Entry, slots: list[Slot], obtain: Callable[[Slot], None]) -> None:
         """The slots in memory, while what serves now stays there; and the canaries, if that goes well."""
@@ -85,19 +89,22 @@ class Rollout:
             slot.spared = serving if after is not base else ()
             try:
                 obtain(slot)
-            except ServingError:
-                if slot not in canaries:
+            except ServingError as error:
+                if slot not in canaries or isinstance(error, StillLoading):
                     raise
             finally:
                 slot.spared = ()
 
-    def _finish(self, base: Entry) -> None:
+    def _finish(self, base: Entry, after: Entry) -> bool:
+        """Whether what is loaded is what the model is to serve: others may have found something newer meanwhile."""
         name = base.listing.name
-        if base.coming is None:
+        moved = self._catalog.take_over(base, after)
+        if moved:
             self._publish(name)
-        elif self._catalog.take_over(base):
-            self._publish(name)
-            log.info("model %s serves %s", name, ", ".join(map(str, base.coming.versions)))
-            for slot in base.versions.values():
-                if slot not in base.coming.versions.values():
-                    slot.leave(REPLACED)
+            if after is not base:
+                log.info("model %s serves %s", name, ", ".join(map(str, after.versions)))
+        staying = self._catalog.residents()
+        for slot in base.slots:
+            if slot not in staying:
+                slot.leave(REPLACED)
+        return moved

@@ -133,10 +133,6 @@ class Slot:
         return self.listing.name
 
     @property
-    def is_loading(self) -> bool:
-        return self._lock.locked()
-
-    @property
     def is_failing(self) -> bool:
         """Whether it could not be loaded, and is not due to be tried again."""
         return self._failure is not None and self.loaded is None and time.monotonic() < self._retry_at

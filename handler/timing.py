@@ -5,6 +5,7 @@ from typing import Final
 
 from handler.flights import Flight
 
+HEADER: Final = b"server-timing"
 COLD: Final = b"cold"
 RESTORED: Final = b"restored"
 WARM: Final = b"warm"
@@ -13,23 +14,27 @@ WARM: Final = b"warm"
 class Timing:
     """Of one request, in nanoseconds. `came`: on time.perf_counter_ns; `begun`: when it left the queue, 0 before.
 
-    `waited`: in all for its model, of which `load` in the model's runtime. `durations`: of an inference that was
-    answered: in the queue (waiting for the model included), for decoding, for the model, for encoding.
+    `waited`: in all for its model, of which `load` in the model's runtime. `cold`: for a load, and not only for a look
+    at the repository. `durations`: of an inference that was answered: in the queue (waiting for the model included),
+    for decoding, for the model, for encoding.
     """
 
-    __slots__ = ("begun", "came", "durations", "load", "waited")
+    __slots__ = ("begun", "came", "cold", "durations", "load", "waited")
 
     def __init__(self) -> None:
         self.came = time.perf_counter_ns()
         self.begun = 0
         self.waited = 0
         self.load = 0
+        self.cold = False
         self.durations: tuple[int, int, int, int] | None = None
 
     def wait(self, ns: int, flight: Flight) -> None:
         """The request has waited for a flight, perhaps not from its beginning."""
         self.waited += ns
-        self.load += min(ns, flight.load_ns)
+        load = min(ns, flight.load_ns)
+        self.load += load
+        self.cold = self.cold or load > 0 or flight.slot is not None
 
     def text(self, start: bytes) -> bytes:
         """The header's value. `start`: how its process stood when the request came."""
@@ -63,6 +68,6 @@ class Clock:
         start = self.start
         if start is not WARM:
             self.start = WARM
-        elif timing.waited:
+        elif timing.cold:
             start = COLD
         return timing.text(start)

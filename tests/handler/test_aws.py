@@ -185,6 +185,7 @@ def test_a_body_that_is_not_the_base64_it_says_is_400(function: Function) -> Non
     answer = function(http("POST", "/v2/models/half_plus_three/infer", "no base64!", isBase64Encoded=True), None)
     assert answer["statusCode"] == 400
     assert "base64" in json.loads(answer["body"])["error"]
+    assert answer["headers"]["server-timing"].endswith("start;desc=cold")
     with pytest.raises(InvalidInput):
         normalised(http("POST", "/", "x", isBase64Encoded=True), "")
 
@@ -211,7 +212,31 @@ def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remed
     error = json.loads(answer["body"])["error"]
     assert "5000 are possible" in error
     assert "ask for fewer outputs" in error
+    assert ", infer;dur=" in answer["headers"]["server-timing"]
     assert LARGEST_RESPONSE == 6_291_556
+
+
+def test_behind_a_load_balancer_with_many_values_the_refusal_says_where_the_time_went_as_well(
+    function: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There Mangum's headers are lists."""
+    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
+    event = {"path": "/v2", "httpMethod": "GET", "requestContext": {"elb": {}}, "body": ""}
+    told = [
+        function({**event, headers: {}}, None)["headers"]["server-timing"]
+        for headers in ("headers", "multiValueHeaders")
+    ]
+    assert [value.rpartition("=")[2] for value in told] == ["cold", "warm"]
+
+
+def test_refusals_are_timed_only_where_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DRAGOMAN_SERVER_TIMING is for all of them."""
+    monkeypatch.setenv("DRAGOMAN_SERVER_TIMING", "false")
+    monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
+    function = Function()
+    for event in (http("GET", "/v2"), http("POST", "/v2", "no base64!", isBase64Encoded=True)):
+        assert "server-timing" not in function(event, None)["headers"]
+    function.close()
 
 
 def test_a_direct_invocation_is_answered_with_the_protocols_object(function: Function) -> None:

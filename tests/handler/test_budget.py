@@ -18,6 +18,8 @@ from handler.patience import Patience
 from handler.registry import Pending, Registry
 from handler.settings import Settings
 from handler.slots import EVICTED
+from handler.stores import Forbidden
+from handler.stores.directory import DirectoryStore
 
 ONNX = Path(__file__).parents[2] / "models" / "half_plus_three" / "123" / "model.onnx"
 MB = 10**6
@@ -172,6 +174,42 @@ def test_a_model_whose_file_is_larger_than_what_is_left_is_not_even_tried(root: 
     assert in_memory(models) == ["a"]
 
 
+def test_a_model_that_can_never_fit_is_not_even_fetched(
+    root: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its listing tells, or the last time that it was loaded."""
+    add(root, "big", size=150)
+    fetched: list[str] = []
+    fetch = DirectoryStore.fetch
+
+    def watched(self: Any, model: str, *rest: Any) -> Any:
+        fetched.append(model)
+        return fetch(self, model, *rest)
+
+    monkeypatch.setattr(DirectoryStore, "fetch", watched)
+    models = registry(root, OWN + 100)
+    machine.sizes["e"] = 150
+    for name in ("big", "e", "e"):
+        with pytest.raises(ModelNotLoadable, match="needs 150 MB; at most 100 MB fit beside the server itself"):
+            models.load(name)
+    assert fetched == machine.loaded == ["e"]
+
+
+def test_sizes_that_the_store_does_not_tell_are_looked_up_when_the_files_are_here(
+    root: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it may not be listed."""
+    add(root, "big", size=150)
+
+    def forbidden(*_: Any) -> Any:
+        raise Forbidden
+
+    monkeypatch.setattr(DirectoryStore, "files", forbidden)
+    with pytest.raises(ModelNotLoadable, match="needs 150 MB; at most 100 MB fit beside the server itself"):
+        registry(root, OWN + 100).use(ModelRef("big", "1"))
+    assert machine.loaded == []
+
+
 def test_there_is_room_for_the_peak_of_a_load(root: Path, machine: Machine) -> None:
     """Twice its file at first, then what was measured."""
     add(root, "twice", size=30)
@@ -188,19 +226,20 @@ def test_there_is_room_for_the_peak_of_a_load(root: Path, machine: Machine) -> N
 
 
 def test_a_guess_that_may_be_too_high_is_tried_when_nothing_is_left_to_unload(root: Path, machine: Machine) -> None:
-    """Its file fits, twice its file does not."""
+    """Its file fits, twice its file does not; and again after it was unloaded."""
     add(root, "half", size=60)
     machine.sizes["half"] = 60
     models = registry(root, OWN + 100)
-    use(models, "a", "half")
+    use(models, "a", "half", "a", "b", "half")
     assert in_memory(models) == ["half"]
+    assert machine.loaded == ["a", "half", "a", "b", "half"]
 
 
 def test_what_is_in_use_stays_and_is_waited_for(root: Path) -> None:
     """For some time; then the client is told to come again, and the model is not to blame."""
     models = registry(root, OWN + 40)
     held = [models.use(ModelRef("a"))]
-    with pytest.raises(ServerBusy, match="model 'b' needs 30 MB to load, and the others are in use") as busy:
+    with pytest.raises(ServerBusy, match="model 'b' needs 30 MB to load, and what is in use leaves no room") as busy:
         registry_b(models)
     assert busy.value.retry_after == 1.0
     assert in_memory(models) == ["a"]
@@ -303,16 +342,57 @@ def test_a_new_version_is_loaded_beside_the_one_that_serves_or_not_at_all(root: 
     }
 
 
+def test_a_model_that_does_not_fit_beside_what_the_server_has_become_is_not_loaded_again(
+    root: Path, machine: Machine
+) -> None:
+    """It would have fitted beside what the server was. Once that is known, nothing is unloaded for it either."""
+    models = registry(root, OWN + 100)
+    use(models, "a")
+    machine.used += 30  # such as the site's framework
+    machine.sizes["b"] = 80
+    for _ in range(2):
+        with pytest.raises(ModelNotLoadable) as refusal:
+            models.load("b")
+        assert refusal.value.message == (
+            "model 'b' version 1 needs 80 MB; at most 70 MB fit beside the server itself (DRAGOMAN_MEMORY_LIMIT 200 MB)"
+        )
+        use(models, "a")
+    assert machine.loaded == ["a", "b", "a"]
+
+
 def test_memory_that_comes_and_goes_is_no_reason_to_say_never(root: Path, machine: Machine) -> None:
-    """Of a load that finds more in use than it left, three times."""
+    """A load that finds more in use than it left is refused as things are, and tried again when they have changed."""
     models = registry(root, OWN + 40)
     use(models, "a")
     machine.used += 30  # a large request
-    with pytest.raises(ServerBusy):
+    with pytest.raises(ModelNotLoadable, match="needs 30 MB; at most 10 MB fit beside the server itself"):
         use(models, "b")
     machine.used -= 30
     models.load("b")
     assert in_memory(models) == ["b"]
+    assert machine.loaded == ["a", "b", "b"]
+
+
+def test_a_load_that_finds_memory_short_again_and_again_is_put_off(
+    root: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room before each try and after it, and none during it."""
+
+    def begin() -> None:
+        machine.used += 30  # a large request
+        machine.most = machine.used
+
+    def load(source: Any, settings: Settings) -> Model:
+        model = machine.load(source, settings)
+        model._size += 30  # which ends when the model is given up
+        return model
+
+    monkeypatch.setattr(memory, "reset_peak", begin)
+    monkeypatch.setattr(backends, "choose", lambda *_: load)
+    with pytest.raises(ServerBusy, match="model 'a' needs 30 MB to load, and what is in use leaves no room"):
+        use(registry(root, OWN + 40), "a")
+    assert machine.loaded == ["a"] * budget.TRIES
+    assert machine.used == OWN
 
 
 def test_a_load_that_fails_gives_its_turn_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from core.errors import InvalidInput, ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
 from handler.catalog import Catalog
-from handler.registry import Registry
+from handler.registry import Pending, Registry
 from handler.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
@@ -110,6 +111,31 @@ def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: 
     models.unload("a")
     assert not models.readiness(refs[1]).ready
     assert models.get(refs[1]).spec.version == "3"
+
+
+def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None:
+    """Whoever asks under any of them is answered at once, and by the version that the name means then."""
+    words = [ModelRef(name, dashed=True) for name in ("a", "a-2", "a-02", "", "a-1")]
+    words += [ModelRef("a"), ModelRef("a", "1"), ModelRef("a", "0", zero_is_newest=True)]
+    with ThreadPoolExecutor(1) as executor:
+        models = Registry(settings(folder, DEFAULT_MODEL="a"), executor)
+
+        def asked(ref: ModelRef) -> str:
+            while True:
+                try:
+                    return models.get(ref).spec.version
+                except Pending as pending:
+                    pending.future.result(10)
+
+        assert [asked(ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        assert [models.get(ref).spec.version for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        for version in ("0", "3"):
+            add(folder, "a", version)
+        with pytest.raises(Pending) as pending:
+            models.load("a")
+        pending.value.future.result(10)
+        assert [asked(ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
+        assert [models.get(ref).spec.version for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
 
 
 def test_a_process_that_was_set_offline_is_not_ready(folder: Path) -> None:

@@ -160,6 +160,7 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"version_labels": {"a": True}}, "version_labels.a is true"),
         ({"canary": 0.1}, "canary is 0.1; expected an object"),
         ({"canary": {"new": 0.1}}, "canary is 'new'; expected a version's number as key"),
+        ({"canary": {"9" * 5000: 0.1}}, "canary is .* expected a version's number as key, of at most 18 digits"),
         ({"canary": {"2": 1.1}}, "canary.2 is 1.1; expected a share from 0 to 1"),
         ({"canary": {"2": True}}, "canary.2 is true; expected a share"),
         ({"canary": {"2": 0.6, "3": 0.5}}, "canary is .*; expected shares that add up to 1 at most"),

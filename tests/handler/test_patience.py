@@ -8,24 +8,28 @@ import os
 import shutil
 import threading
 import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.errors import Fault, ModelNotLoadable, StillLoading
+from core.errors import Fault, ModelNotLoadable, ModelUnavailable, StillLoading
 from core.operations import ModelRef, State
 from handler.app import App
 from handler.attempts import FOLDER, MOST, attempt
 from handler.aws import Function
-from handler.flights import Flight
-from handler.patience import GATEWAY_SECONDS, LEAST_SECONDS, Patience, before, of_invocation
+from handler.flights import Flight, Flights
+from handler.patience import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Patience, before, of_invocation
 from handler.phases import Phases
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
+from handler.stores.s3_answers import Broken
+from handler.stores.s3_http import Bucket
 from handler.timing import Timing
 from handler.waiting import landed, until
+from tests import s3_stand_in
 from tests.handler import slow_store
 from tests.handler.test_app import ask
 from tests.handler.test_aws import http, infer
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+ONNX = ROOT / "models" / "half_plus_three" / "123" / "model.onnx"
 SIZE = 300
 NOW = 1_800_000_000.0
 
@@ -182,6 +187,100 @@ def test_a_new_load_that_runs_out_of_time_leaves_the_old_model_serving(
     function.close()
 
 
+def renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:
+    """One whose model is loaded, of which there is a newer version, and due to be looked at again."""
+    old = tmp_path / "half_plus_three" / "123"
+    shutil.copytree(ROOT / "models" / "half_plus_three" / "123", old)
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
+    function = Function()
+    while function(infer(), context(3))["statusCode"] != 200:
+        pass
+    shutil.copytree(old, old.with_name("124"))
+    assert function.app is not None
+    function.app.registry._catalog.put_off("half_plus_three", float("-inf"))
+    return function
+
+
+@pytest.mark.parametrize("settings", ["{}", '{"canary": {"124": 1}}'])
+def test_a_new_version_is_fetched_in_slices_of_requests_that_the_old_one_answers(
+    slow: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, settings: str
+) -> None:
+    """None of them fails or waits for long, and each next one goes on at once, until the new one takes over."""
+    function = renewed(tmp_path, monkeypatch)
+    (tmp_path / "half_plus_three" / "model-settings.json").write_text(settings)
+    slow[-1].done = 0
+    del slow[:-1]
+    versions = []
+    for _ in range(4):
+        answer = function(infer(), context(9))
+        assert answer["statusCode"] == 200
+        versions.append(answer["headers"]["model-version"])
+        assert slow[-1].left <= SLICE_SECONDS
+    assert versions == ["123", "123", "124", "124"]
+    assert len(slow) == 1 + 3
+    function.close()
+
+
+def test_a_store_that_stalls_is_no_loaded_models_business(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A due look ends after its slice, the next one is put off; who asks for another model hears of it in time."""
+    with s3_stand_in.running() as store:
+        store.put("p/m/1/model.onnx", ONNX.read_bytes())
+        for name, value in {**store.variables(store.url), "AWS_LAMBDA_FUNCTION_NAME": "f"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("DRAGOMAN_REPOSITORY", "s3://bucket/p")
+        monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
+        function = Function()
+        assert function.app is not None
+        models = function.app.registry
+        assert function(infer("/v2/models/m/infer"), context(60))["statusCode"] == 200
+        asked: list[float] = []
+
+        def stalls(_: Bucket, __: Any, seconds: float) -> bytes:
+            asked.append(seconds)
+            time.sleep(min(seconds, 2 * SLICE_SECONDS))
+            raise Broken("TimeoutError")
+
+        monkeypatch.setattr(Bucket, "list", stalls)
+        models._catalog.put_off("m", float("-inf"))
+        for _ in range(2):
+            assert function(infer("/v2/models/m/infer"), context(2))["statusCode"] == 200
+        (serving,) = models.status(ModelRef("m")).versions
+        late = "the repository has not answered in time: try again"
+        assert (serving.state, serving.reason) == (State.READY, late)
+        assert len(asked) == 1
+        assert asked[0] <= SLICE_SECONDS
+        asked.clear()
+        answer = function(infer("/v2/models/n/infer"), context(2))
+        assert (answer["statusCode"], answer["headers"]["retry-after"]) == (503, "1")
+        assert json.loads(answer["body"]) == {"error": late}
+        assert max(asked) <= before(2)
+        assert function(http("GET", "/v2/health/ready"), context(2))["statusCode"] == 503
+        assert max(asked) <= before(2)
+        function.close()
+
+
+def test_a_new_version_is_not_loaded_where_that_would_fail_the_request(
+    slow: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As long as the old one took, if it is known; the index says so, and a call loads it."""
+    function = renewed(tmp_path, monkeypatch)
+    assert function.app is not None
+    models = function.app.registry
+    (serving,) = models.known()
+    assert serving.phases is not None
+    monkeypatch.setattr(Phases, "load_ns", 5 * 10**9)
+    for _ in range(2):
+        answer = function(infer(), context(5))
+        assert (answer["statusCode"], answer["headers"]["model-version"]) == (200, "123")
+    told = {entry.version: (entry.state, entry.reason) for entry in models.index()}
+    assert told["123"] == (State.READY, "")
+    assert told["124"][0] == State.UNAVAILABLE
+    assert "takes more time than the request has left" in told["124"][1]
+    models.load("half_plus_three")
+    assert function(infer(), context(5))["headers"]["model-version"] == "124"
+    function.close()
+
+
 def test_what_an_event_has_loaded_no_request_has_waited_for(function: Function) -> None:
     """Its Server-Timing says nothing of it."""
     app = function.app
@@ -289,6 +388,18 @@ def test_a_load_that_would_hardly_end_is_left_to_a_request_with_more_time(tmp_pa
         pytest.fail("not tried")
 
 
+def test_what_would_keep_a_loaded_model_from_answering_is_never_begun(tmp_path: Path, clock: Any) -> None:
+    """By how long that one took to load, by the size of the new one; it is no attempt that anything remembers."""
+    for _ in range(3):
+        for beside, size in ((2.5, 0), (0.1, 10**9)):
+            short = Patience(50.0 + 2, beside=beside)
+            with pytest.raises(ModelUnavailable, match="more time than"), attempt(tmp_path, "m", 1, size, short):
+                pytest.fail("not tried")
+    assert not (tmp_path / FOLDER).exists()
+    with attempt(tmp_path, "m", 1, 0, Patience(50.0 + 2, beside=1.5)):
+        pass
+
+
 def test_the_init_phase_does_not_repeat_what_was_cut_off(tmp_path: Path) -> None:
     """A request has more time than it."""
     cut_off(tmp_path, Patience.of(9, init=True))
@@ -344,6 +455,96 @@ def test_a_flight_says_how_far_it_is() -> None:
     assert said.message == "model 'm' has been loading in its runtime for 0 s: try again"
     assert (said.fault, said.retry_after) == (Fault.UNAVAILABLE, 1)
     assert flight.load_ns == phases.load_ns > 0
+
+
+def test_of_one_model_one_flight_is_under_way_and_the_others_come_in_turn() -> None:
+    """One that fails is its own askers' business; the same one is joined."""
+    done: list[str] = []
+    gate = threading.Event()
+
+    def work(name: str) -> Any:
+        def run(_: Flight) -> str:
+            assert gate.wait(60)
+            done.append(name)
+            if name == "b":
+                raise ValueError(name)
+            return name
+
+        return run
+
+    with ThreadPoolExecutor(4) as executor:
+        flights = Flights(executor)
+        joined = [flights.join(key, "m", work(key)) for key in "abcab"]
+        assert joined[3:] == joined[:2]
+        assert not flights.at_once("m", gate.set)
+        assert flights.join("d", "n", lambda _: "another model's").future.result(10) == "another model's"
+        assert done == []
+        gate.set()
+        assert [joined[0].future.result(10), joined[2].future.result(10)] == ["a", "c"]
+        assert isinstance(joined[1].future.exception(10), ValueError)
+        assert done == ["a", "b", "c"]
+        assert flights.join("a", "m", work("a")) is not joined[0]
+
+
+def test_what_is_done_at_once_has_its_turn_as_well() -> None:
+    """What comes meanwhile waits, and is done after it even if it fails."""
+    with ThreadPoolExecutor(1) as executor:
+        flights = Flights(executor)
+        joined: list[Flight] = []
+
+        def work() -> None:
+            joined.append(flights.join("a", "m", lambda _: "later"))
+            assert executor.submit(joined[0].future.done).result(10) is False
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            flights.at_once("m", work)
+        assert joined[0].future.result(10) == "later"
+        assert flights.at_once("m", int)
+
+
+def test_who_waits_for_its_turn_when_the_server_ends_does_not_wait_for_ever() -> None:
+    """Behind a flight that is under way, and behind one that never began."""
+    executor = ThreadPoolExecutor(1)
+    flights = Flights(executor)
+    gate = threading.Event()
+    first, second = (flights.join(key, "m", lambda _: gate.wait(60)) for key in "ab")
+    third, fourth = (flights.join(key, "n", lambda _: None) for key in "cd")
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert third.future.cancelled()
+    assert fourth.future.cancelled()
+    gate.set()
+    assert first.future.result(10)
+    with pytest.raises(CancelledError):
+        second.future.result(10)
+    with pytest.raises(RuntimeError):
+        flights.join("e", "o", int)
+
+
+def test_who_waits_for_its_turn_is_told_how_far_the_one_ahead_is() -> None:
+    """And has waited for its load; once its own turn has come, it is told of that."""
+    phases, gate, own = Phases("m"), threading.Event(), threading.Event()
+    phases.progress.total = 300 * 10**6
+    phases.progress.add(120 * 10**6)
+
+    def loads(flight: Flight) -> None:
+        flight.slot = SimpleNamespace(phases=phases)  # type: ignore[assignment] # all that is asked of it
+        own.set()
+        assert gate.wait(60)
+        phases.run(lambda: None)
+
+    with ThreadPoolExecutor(1) as executor:
+        flights = Flights(executor)
+        flights.join("a", "m", loads)
+        behind = [flights.join(key, "m", lambda flight: flight.unfinished().message) for key in "bc"]
+        assert own.wait(10)
+        assert [flight.unfinished().message for flight in behind] == [
+            "model 'm' is 120 of 300 MB loaded: try again"
+        ] * 2
+        gate.set()
+        assert [flight.future.result(10) for flight in behind] == ["model 'm' is being looked up: try again"] * 2
+        assert behind[0].load_ns == phases.load_ns > 0
+        assert behind[1].load_ns == 0
 
 
 def test_a_request_waits_as_long_as_the_least_patient_lets_it() -> None:

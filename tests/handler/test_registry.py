@@ -127,6 +127,65 @@ def test_with_an_executor_getting_a_model_never_blocks(repository: Path, loads: 
     assert loads == ["m"]
 
 
+def test_one_model_that_loads_slowly_keeps_no_other_waiting(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked of it meanwhile, in whatever words: it occupies one thread."""
+    add(repository, "q", "1")
+    with ThreadPoolExecutor(2) as executor:
+        models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}), executor)
+        gate, begun, load = threading.Event(), threading.Event(), models._load
+
+        def slow(slot: slots.Slot, phases: Any) -> slots.Loaded:
+            if slot.name == "m":
+                begun.set()
+                assert gate.wait(60)
+            return load(slot, phases)
+
+        monkeypatch.setattr(models, "_load", slow)
+
+        def asked(call: Callable[..., Any], *given: Any) -> Any:
+            with pytest.raises(Pending) as pending:
+                call(*given)
+            return pending.value.future
+
+        waiting = [asked(models.use, ModelRef("m")), asked(models.use, ModelRef("m", dashed=True))]
+        assert begun.wait(10)
+        for selector in ("m-1", "m-01"):
+            asked(models.use, ModelRef(selector, dashed=True)).result(10)  # which model that is
+            waiting.append(asked(models.use, ModelRef(selector, dashed=True)))
+        waiting += [asked(models.use, ModelRef("m", "1")), asked(models.load, "m"), asked(models.unload, "m")]
+        asked(models.use, ModelRef("q")).result(10)
+        assert models.get(ModelRef("q")).spec.name == "q"
+        assert not any(future.done() for future in waiting)
+        gate.set()
+        for future in waiting:
+            future.result(10)
+        assert states(models) == [("m", "1", "UNAVAILABLE", "unloaded"), ("q", "1", "READY", "")]
+
+
+def test_what_is_refused_leaves_nothing_behind(repository: Path) -> None:
+    """Names that are no model's, of which a client can think of any number."""
+    with ThreadPoolExecutor(1) as executor:
+        models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}), executor)
+
+        def kept() -> int:
+            parts: Any = (models, models._rollout, models._catalog, models._flights)
+            return sum(len(each) for part in parts for each in vars(part).values() if isinstance(each, dict | set))
+
+        before = kept()
+        for number in range(8):
+            for call in (
+                models.load,
+                lambda name: models.use(ModelRef(name)),
+                lambda name: models.use(ModelRef(name, dashed=True)),
+            ):
+                with pytest.raises(Pending) as pending:
+                    call(f"q{number}")
+                assert isinstance(pending.value.future.exception(10), ModelNotFound)
+            with pytest.raises(ModelNotFound):
+                models.unload(f"q{number}")
+        assert kept() == before
+
+
 def test_versions_compare_as_numbers_and_may_have_leading_zeros(repository: Path) -> None:
     """10 is newer than 9 and 00000007 is 7."""
     for version in ("9", "10", "00000007", "draft", "v11"):
@@ -347,6 +406,25 @@ def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_i
     assert ready.ready().ready
 
 
+def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(repository: Path, loads: list[str]) -> None:
+    """Nor if another has to be loaded, or it has a new version: until a request brings it back."""
+    models = registry(repository, PRELOAD="m,later")
+    models.preload()
+    models.unload("m")
+    assert not models.ready().ready  # the other is not there
+    add(repository, "m", "2")
+    assert ("m", "2", "UNAVAILABLE", "not loaded yet") in states(models)
+    add(repository, "later", "1")
+    assert models.ready().ready
+    assert not models.readiness(ModelRef("m")).ready
+    assert loads == ["m", "later"]
+    models.get(ModelRef("m"))
+    (slot,) = (slot for slot in models.known() if slot.name == "m")
+    assert slot.evict()
+    assert models.ready().ready
+    assert loads == ["m", "later", "m", "m"]
+
+
 def test_preloading_survives_a_repository_that_does_not_answer(tmp_path: Path) -> None:
     """The next question for readiness tries again: nothing else may come before the server is ready."""
     models = registry(tmp_path / "later", PRELOAD="*")
@@ -408,7 +486,7 @@ def test_a_python_model_is_never_quick(repository: Path) -> None:
 class Unlisted(DirectoryStore):
     """A stand-in for a bucket that may be read and not listed; a real one is in test_s3."""
 
-    def files(self, _: str) -> list[File]:
+    def files(self, model: str, _: Any = None) -> list[File]:
         """Denied."""
         raise Forbidden
 

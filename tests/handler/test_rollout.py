@@ -241,6 +241,123 @@ def test_a_load_that_was_overtaken_by_an_unload_does_not_bring_the_model_back(
     assert version(models) == "2"  # which looks again
 
 
+def test_a_probe_does_not_keep_a_load_from_taking_over(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at the repository, too, and finds the same."""
+    models = registry(root)
+    assert version(models) == "1"
+    add(root, "2")
+    load = models._load
+
+    def probed(slot: slots.Slot, phases: Phases) -> slots.Loaded:
+        with pytest.raises(VersionNotFound):
+            models.readiness(ModelRef("m", "9"))
+        return load(slot, phases)
+
+    monkeypatch.setattr(models, "_load", probed)
+    models.load("m")
+    assert version(models) == "2"
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_what_is_published_while_a_version_is_loaded_is_loaded_next(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *, served: bool
+) -> None:
+    """A load is over when what the repository says is loaded; what was overtaken goes out of memory."""
+    models = registry(root)
+    if served:
+        assert version(models) == "1"
+        add(root, "2")
+    overtaken: list[slots.Slot] = []
+    load = models._load
+
+    def late(slot: slots.Slot, phases: Phases) -> slots.Loaded:
+        if not overtaken:
+            overtaken.append(slot)
+            add(root, "3")
+            models.readiness(ModelRef("m", "3"))
+        return load(slot, phases)
+
+    monkeypatch.setattr(models, "_load", late)
+    models.load("m")
+    assert states(models) == {"3": ("READY", "")}
+    assert version(models) == "3"
+    assert [slot.loaded for slot in overtaken] == [None]
+
+
+def test_a_look_that_ends_late_does_not_undo_what_a_later_one_found(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does its failure count."""
+    models = registry(root)
+    assert version(models) == "1"
+    look, failing = models._repository.look, False
+
+    def slow(name: str, wanted: int | None) -> Any:
+        listing = look(name, wanted)
+        monkeypatch.undo()
+        add(root, "2" if not failing else "3")
+        models._catalog.look("m")
+        if failing:
+            raise ModelUnavailable("the store did not answer")
+        return listing
+
+    monkeypatch.setattr(models._repository, "look", slow)
+    with pytest.raises(VersionNotFound):
+        models.readiness(ModelRef("m", "9"))
+    assert states(models) == {"1": ("READY", ""), "2": ("UNAVAILABLE", slots.NOT_YET)}
+    failing = True
+    monkeypatch.setattr(models._repository, "look", slow)
+    assert not models.readiness(ModelRef("m", "9")).ready
+    assert states(models) == {"1": ("READY", ""), "3": ("UNAVAILABLE", slots.NOT_YET)}
+
+
+def test_probes_do_not_put_off_the_next_look(root: Path, clock: Clock) -> None:
+    """However often somebody asks whether the new version is ready."""
+    say(root, version_policy={"all": {}})
+    models = registry(root)
+    assert version(models) == "1"
+    add(root, "2")
+    while clock.now <= 1000 + POLL:
+        clock.now += POLL / 8
+        assert not models.readiness(ModelRef("m", "2")).ready
+    assert version(models) == "2"
+    assert models.readiness(ModelRef("m", "2")).ready
+
+
+def test_one_look_counts_for_all_versions_that_serve(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of them is asked for first."""
+    add(root, "2")
+    say(root, version_policy={"all": {}})
+    models = registry(root)
+    assert [version(models, ModelRef("m", number)) for number in ("1", "2")] == ["1", "2"]
+    looks: list[str] = []
+    look = models._repository.look
+    monkeypatch.setattr(models._repository, "look", lambda name, wanted: looks.append(name) or look(name, wanted))
+    clock.now += POLL + 1
+    assert [version(models, ModelRef("m", number)) for number in ("1", "2")] == ["1", "2"]
+    assert looks == ["m"]
+
+
+def test_the_index_says_why_the_new_state_cannot_be_read(root: Path, clock: Clock) -> None:
+    """Of what serves on, until it can be read again; whether a poll looked or a call."""
+    models = registry(root)
+    model = models.get(M)
+    (root / "m" / "model-settings.json").write_text("{")
+    clock.now += POLL + 1
+    assert models.get(M) is model
+    assert states(models)["1"][0] == "READY"
+    assert "expected JSON" in states(models)["1"][1]
+    say(root)
+    clock.now += POLL + 1
+    assert models.get(M) is model
+    assert states(models)["1"] == ("READY", "")
+    say(root, canary=[])
+    with pytest.raises(ModelNotLoadable, match="canary"):
+        models.load("m")
+    assert "canary" in states(models)["1"][1]
+    assert [entry.fault for entry in models.status(M).versions] == [None]
+
+
 def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without keeping its caller."""
     with ThreadPoolExecutor(2) as executor:
@@ -249,7 +366,7 @@ def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch
         monkeypatch.setattr(models, "_load", lambda *which: gate.wait(10) and load(*which))
         with pytest.raises(Pending) as loading:
             models.use(M)
-        while not any(slot.is_loading for slot in models.known()):
+        while not any(slot.state is State.LOADING for slot in models.known()):
             pass
         with pytest.raises(Pending) as unloading:
             models.unload("m")
@@ -523,7 +640,7 @@ def test_canaries_are_preloaded(root: Path) -> None:
 class Unlisted(DirectoryStore):
     """A stand-in for a bucket that may be read and not listed."""
 
-    def files(self, _: str) -> list[File]:
+    def files(self, model: str, _: Any = None) -> list[File]:
         """Denied."""
         raise Forbidden
 

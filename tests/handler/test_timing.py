@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -82,20 +83,33 @@ def test_the_load_is_part_of_no_step_of_the_models_statistics() -> None:
         ("POST", INFER, b"{", 400),
         ("POST", "/v1/models/iris:explain", b'{"instances": [[5.9, 3.0, 5.1, 1.8]]}', 200),
         ("POST", "/inference.GRPCInferenceService/ServerLive", b"", 415),
+        ("GET", "/", b"", 200),
+        ("HEAD", "/docs", b"", 200),
+        ("GET", "/openapi.json", b"", 200),
+        ("GET", "/nope", b"", 404),
+        ("POST", "/docs", b"", 405),
     ],
 )
 def test_every_answer_says_how_long_it_took(app: App, method: str, path: str, body: bytes, status: int) -> None:
-    """Refusals, too, and what came over Connect."""
+    """Refusals, too, what came over Connect, and the site's."""
     found, headers, _ = ask(app, method, path, body)
     assert found == status
     assert {"total", "start"} <= set(read(headers["server-timing"]))
+
+
+def test_where_there_is_no_site_what_says_so_is_timed() -> None:
+    """As anything else."""
+    environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SITE": "false"}
+    status, headers, _ = ask(App(Settings.from_env(environ), inline=True), "GET", "/nope")
+    assert status == 404
+    assert list(read(headers["server-timing"])) == ["queue", "total", "start"]
 
 
 def test_it_can_be_switched_off() -> None:
     """For those whose clients are not to know."""
     environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SERVER_TIMING": "false"}
     app = App(Settings.from_env(environ), inline=True)
-    for path in ("/v2", "/inference.GRPCInferenceService/ServerLive", "/v2/models/half_plus_three"):
+    for path in ("/v2", "/inference.GRPCInferenceService/ServerLive", "/v2/models/half_plus_three", "/", "/docs"):
         assert "server-timing" not in ask(app, "GET", path)[1]
 
 
@@ -104,7 +118,7 @@ def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None
     known = Timing()
     known.durations = (7_000_000, 250_000, 1_000_500, 40)
     assert known.text(WARM) == b"queue;dur=7.000, decode;dur=0.250, infer;dur=1.000, encode;dur=0.000, start;desc=warm"
-    flight: Any = SimpleNamespace(load_ns=2_000_000)
+    flight: Any = SimpleNamespace(load_ns=2_000_000, slot=None)
     known.wait(5_000_000, flight)
     known.wait(500_000, flight)
     waits = b"queue;dur=1.500, fetch;dur=3.000, load;dur=2.500, decode;dur=0.250, "
@@ -112,12 +126,37 @@ def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None
 
 
 def test_a_process_is_cold_once() -> None:
-    """And again for whoever waits for a load."""
-    clock, quick, waited = Clock(on=True), Timing(), Timing()
-    waited.waited = 1
-    said = [clock.text(each).rpartition(b"=")[2] for each in (quick, quick, waited, quick)]
-    assert said == [b"cold", b"warm", b"cold", b"warm"]
+    """And again for whoever waits for a load, and not for who waited for a look alone."""
+    clock, quick, looked, fetched, loaded = Clock(on=True), Timing(), Timing(), Timing(), Timing()
+    look: Any = SimpleNamespace(load_ns=0, slot=None)
+    looked.wait(1, look)
+    fetch: Any = SimpleNamespace(load_ns=0, slot="what is still fetched")
+    ahead: Any = SimpleNamespace(load_ns=1, slot=None)  # loaded by the flight ahead of it
+    for flight in (look, fetch, look):
+        fetched.wait(1, flight)
+    loaded.wait(1, ahead)
+    said = [clock.text(each).rpartition(b"=")[2] for each in (quick, looked, fetched, quick, loaded, quick)]
+    assert said == [b"cold", b"warm", b"cold", b"warm", b"cold", b"warm"]
     assert Clock(on=False).text(quick) == b""
+
+
+def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
+    """Though a request on the spot waits for it; a new version that it finds is waited for as any load."""
+    shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
+    app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), inline=True)
+
+    def found() -> dict[str, str]:
+        for slot in app.registry.known():
+            slot.due = float("-inf")  # a minute has passed
+        return timing(app, "POST", INFER, BODY)
+
+    first, second = found(), found()
+    assert first["start"] == "cold"
+    assert (list(second), second["load"], second["start"]) == (WAITED, "0.000", "warm")
+    shutil.copytree(tmp_path / "half_plus_three" / "123", tmp_path / "half_plus_three" / "124")
+    third = found()
+    assert (list(third), third["start"]) == (WAITED, "cold")
+    assert float(third["load"]) > 0
 
 
 def test_over_connect_it_has_the_steps_of_an_inference(app: App) -> None:

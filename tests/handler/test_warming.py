@@ -136,6 +136,7 @@ def test_requests_are_read_from_the_settings() -> None:
         ([{"file": 1}], r"warmup\[0\].file is 1; expected a path in the version's folder"),
         ([{"file": ""}], r"warmup\[0\].file is ''; expected"),
         ([{"file": "../x"}], r"warmup\[0\].file is '../x'; expected"),
+        ([{"file": "x\0"}], r"warmup\[0\].file is 'x.x00'; expected"),
         ([{"file": "/x"}], r"warmup\[0\].file is '/x'; expected"),
         ([{"random": True}, {"random": True, "count": 0}], r"warmup\[1\].count is 0; expected a whole number from 1"),
         ([{"random": True, "count": MOST + 1}], r"warmup\[0\].count is 1001; expected 1000 at most"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,6 +124,41 @@ def test_requests_that_a_slow_version_is_answering_are_answered_by_it(
                 assert time.monotonic() < end
                 wire.get("/v2/health/live")
     assert set(told) == {"1", "2", "3", "4"}
+
+
+def test_a_model_that_loads_slowly_keeps_no_other_waiting(root: Path, launch: Callable[..., Server]) -> None:
+    """However many ask for it in however many words: other models' first requests are answered meanwhile."""
+    quick = [f"quick{number}" for number in range(10)]
+    for name in quick:
+        publish(root, name, 1, weighty(1))
+    gate = root.with_name("gate")
+    waits = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists():\n    time.sleep(0.01)\n"
+    publish(root, "slow", 1, (waits + SLOW.format(number=1)).encode(), "model.py")
+    server = launch(REPOSITORY=str(root), ALLOW_CODE="true")
+
+    def asked(ask: Callable[[Wire], Answer]) -> int:
+        with server.wire() as wire:
+            return ask(wire).status
+
+    with ThreadPoolExecutor(8) as crowd, server.wire() as wire:
+        try:
+            asking = [
+                crowd.submit(asked, ask)
+                for ask in (
+                    lambda each: each.infer("slow", X),
+                    lambda each: each.infer("slow", X, version="1"),
+                    lambda each: each.post("/v1/models/slow/versions/0:predict", {"instances": [0]}),
+                    lambda each: each.post("/v2/repository/models/slow/load"),
+                )
+            ]
+            while "model slow version 1 is being loaded" not in server.log.read_text():
+                wire.get("/v2/health/live")
+            asking.append(crowd.submit(asked, lambda each: each.post("/v2/repository/models/slow/unload")))
+            assert [answered_by(wire.infer(name, X)) for name in quick] == ["1"] * 10
+            assert not any(each.done() for each in asking)
+        finally:
+            gate.touch()
+        assert [each.result(PATIENCE) for each in asking] == [200] * 5
 
 
 def test_other_files_under_the_same_version_take_over_as_well(root: Path, launch: Callable[..., Server]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.conformance.server import Server
+    from tests.conformance.wire import Answer
 
 LOOK_SECONDS = 0.02
 LINE = re.compile(r"model (\S+) version (\d+) (is being loaded|loaded in|is unloaded|cannot be loaded:)")
@@ -44,9 +45,9 @@ def sampled(pid: int) -> Iterator[list[int]]:
         thread.join()
 
 
-def events(server: Server) -> list[tuple[str, str]]:
-    """(model and version, what happened to it), as logged."""
-    found = LINE.finditer(server.log.read_text(errors="replace"))
+def events(server: Server, since: int = 0) -> list[tuple[str, str]]:
+    """(model and version, what happened to it), as logged after so many bytes of the log."""
+    found = LINE.finditer(server.log.read_bytes()[since:].decode(errors="replace"))
     return [(f"{match[1]}/{match[2]}", match[3].split()[-1]) for match in found]
 
 
@@ -61,6 +62,11 @@ def loads(server: Server) -> Counter[str]:
         states[model] = after
         counted[model] += event == "in"
     return counted
+
+
+def waited(answer: Answer) -> bool:
+    """Whether an inference waited for its model to be loaded, as its Server-Timing says."""
+    return answer.headers["server-timing"].endswith("start;desc=cold")
 
 
 def crowd(count: int, ask: Callable[[int], Any]) -> list[Any]:
