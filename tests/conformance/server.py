@@ -7,12 +7,13 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.conformance.wire import Wire
+from tests.ports import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,15 +97,6 @@ def _started(
         process.kill()
         process.wait()
     raise RuntimeError("the server did not start:\n" + log.read_text(errors="replace")[-4000:])
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports that nobody has at this moment."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def _answers(process: subprocess.Popen[bytes], ports: Sequence[int]) -> bool:

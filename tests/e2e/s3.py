@@ -13,7 +13,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tests.e2e.tools import HOME, ROOT, daemon, environment, free_port
+from tests.e2e.tools import HOME, ROOT, daemon, environment
+from tests.ports import free_ports
 
 BUCKET = "example-models"  # the one of events/s3-object-created.json
 PREFIX = "models"
@@ -65,7 +66,7 @@ def answers(client: Any) -> bool:
 @contextlib.contextmanager
 def running(host: str = "127.0.0.1") -> Iterator[Store]:
     """Offer an empty store. Its files are in memory if that is possible: Swift waits for the disk at each of them."""
-    port = free_port(host)
+    port, *inner = free_ports(4, host)
     folder = tempfile.mkdtemp(prefix="dragoman-s3-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
     endpoint = f"http://{host}:{port}"
     config = Config(
@@ -82,7 +83,7 @@ def running(host: str = "127.0.0.1") -> Iterator[Store]:
     python, script = environment("swift") / "python", Path(__file__).with_name("swift_server.py")
     try:
         with daemon(
-            *(python, script, folder, host, str(port), USER, SECRET),
+            *(python, script, folder, host, str(port), *map(str, inner), USER, SECRET),
             ready=lambda: answers(client),
             log=HOME / "log" / f"s3-{port}.log",
         ):

@@ -1,13 +1,13 @@
-"""OpenStack Swift's S3 API as one process tree: swift_server.py FOLDER HOST PORT USER SECRET, in Swift's environment.
+"""OpenStack Swift's S3 API as one process tree, in Swift's environment.
 
-The folder must be on a filesystem with user xattrs. All parts end with this process, even when it is killed.
+swift_server.py FOLDER HOST PORT OBJECT-PORT CONTAINER-PORT ACCOUNT-PORT USER SECRET. The folder must be on a filesystem
+with user xattrs. All parts end with this process, even when it is killed.
 """
 
 import ctypes
 import os
 import pwd
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -43,12 +43,6 @@ log_level = WARNING
 disable_fallocate = true
 fallocate_reserve = 0
 """
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def write_rings(etc: Path, ports: dict[str, int]) -> None:
@@ -91,8 +85,9 @@ def serve(etc: Path, kind: str, parent: int) -> None:
     os._exit(run_wsgi(str(etc / f"{kind}-server.conf"), f"{kind}-server", **more) or 0)
 
 
-def main(folder: str, host: str, port: str, user: str, secret: str) -> None:
-    ports = {kind: free_port() for kind in ("object", "container", "account")}
+def main(folder: str, host: str, port: str, *more: str) -> None:
+    *inner, user, secret = more
+    ports = dict(zip(("object", "container", "account"), map(int, inner), strict=True))
     login = {"user": user.replace(":", "_"), "secret": secret}
     etc = write_settings(Path(folder).resolve(), ports, host, int(port), login)
     parent = os.getpid()

@@ -1,6 +1,7 @@
 """Programs that the tests run and the project does not need, in virtual environments that are made on first use."""
 
 import contextlib
+import fcntl
 import os
 import platform
 import shutil
@@ -51,7 +52,14 @@ def runtime_python() -> Path:
 @cache
 def environment(name: str) -> Path:
     """Return the bin folder of one of the ENVIRONMENTS."""
-    folder, wanted = HOME / name, "\n".join(ENVIRONMENTS[name])
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run side by side want it at the same time
+        return _installed(HOME / name, name)
+
+
+def _installed(folder: Path, name: str) -> Path:
+    wanted = "\n".join(ENVIRONMENTS[name])
     stamp = folder / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         # Swift is a server of its own, which the tests without Lambda use, too: any Python will do.
@@ -82,12 +90,6 @@ def require(*commands: str) -> None:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", env=env)
         run("apt-get", "install", "-qq", "--no-install-recommends", *missing, env=env)
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as free:
-        free.bind((host, 0))
-        return int(free.getsockname()[1])
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:

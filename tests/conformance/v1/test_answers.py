@@ -227,7 +227,7 @@ def test_a_gzip_body_is_inflated(wire: Wire, coding: str) -> None:
 
 
 @pytest.mark.row("V1-088")
-@pytest.mark.parametrize("body", [ROWS, b"", gzip.compress(ROWS)[:-9], b"\x1f\x8b"])
+@pytest.mark.parametrize("body", [ROWS, b"", gzip.compress(ROWS, mtime=0)[:-9], b"\x1f\x8b"])
 def test_a_bad_gzip_body_is_refused(wire: Wire, body: bytes) -> None:
     """400."""
     refusal(predict(wire, "half_plus_two", body, {"Content-Encoding": "gzip"}), 400)
