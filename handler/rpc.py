@@ -23,11 +23,12 @@ from handler.bodies import Receive
 from handler.refusals import Scope
 from handler.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
 from handler.streams import GRACE_SECONDS
+from handler.timing import HEADER
 
 Context = aio.ServicerContext[bytes, bytes]
 SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection_rpc.SERVICES[0])
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
-SERVER_TIMING: Final = "server-timing"
+SERVER_TIMING: Final = HEADER.decode()
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
 Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
@@ -130,10 +131,11 @@ class RpcServer:
     async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
         """Bytes, or what gives many. Raises ServingError."""
         waited = self._app.answer(job, method.rpc.waits, job.timing, context.time_remaining)
-        answer = await guarded(waited, job, method.rpc.name)
-        if timing := self._app.timed(job.timing):
-            context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
-        return answer
+        try:
+            return await guarded(waited, job, method.rpc.name)
+        finally:
+            if timing := self._app.timed(job.timing):
+                context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
 
     async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async for body in bodies:
@@ -153,7 +155,7 @@ async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
         return await work
     except ServingError as error:
         code, details, metadata = _refusal(error)
-    await context.abort(code, details, metadata)
+    await context.abort(code, details, (*context.trailing_metadata(), *metadata))
     raise AssertionError(details)
 
 

@@ -45,7 +45,9 @@ def _request(value: Any, path: str) -> WarmUp:
 
 
 def _is_below(file: Any) -> bool:
-    return isinstance(file, str) and file != "" and "\0" not in file and not {"..", "/"} & set(PurePosixPath(file).parts)
+    return (
+        isinstance(file, str) and file != "" and "\0" not in file and not {"..", "/"} & set(PurePosixPath(file).parts)
+    )
 
 
 def _shapes(value: Any, path: str) -> dict[str, tuple[int, ...]]:

@@ -168,6 +168,10 @@ class Ends:
     def set_trailing_metadata(self, _: Any) -> None:
         """Nobody reads it."""
 
+    def trailing_metadata(self) -> tuple[()]:
+        """As before any is set."""
+        return ()
+
     async def abort(self, code: grpc.StatusCode, details: str, _: Any) -> None:
         """With an error that outlives the call."""
         self.kept.append(Aborted(code, details))

@@ -180,4 +180,9 @@ def test_over_grpc_it_is_in_the_trailing_metadata(tmp_path: Path) -> None:
         assert isinstance(call, grpc.Call)
         trailers = {pair[0]: pair[1] for pair in call.trailing_metadata()}
         assert list(read(trailers["server-timing"])) == WAITED
+        with pytest.raises(grpc.RpcError) as refused:
+            connection.ask("ModelInfer", question("none", x), timeout=SECONDS)
+        refusal: Any = refused.value
+        trailers = {pair[0]: pair[1] for pair in refusal.trailing_metadata()}
+        assert list(read(trailers["server-timing"])) == ["queue", "fetch", "load", "total", "start"]
         connection.close()
