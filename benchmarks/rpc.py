@@ -54,7 +54,7 @@ class Case(NamedTuple):
 CASES = (
     Case("tiny", (1, 4), 1000, 1.5),
     Case("echo", IMAGE, 200, 1.2, "same"),
-    Case("echo", IMAGE, 200, None, "model"),
+    Case("echo", IMAGE, 200, 1.2, "model"),
     Case("image", IMAGE, 200),
     Case("large", (1, 16), 200),
 )
