@@ -5,6 +5,7 @@ jitter. A stream that is told to slow down leaves its work to the others, if the
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -16,23 +17,18 @@ from handler.stores.items import Item, fitting, missing
 from handler.stores.lines import Line
 from handler.stores.parts import Identity, Part, gaps
 from handler.stores.regions import Region
-from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Tries
+from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Stopped, Tries
 from handler.stores.s3_answers import Answer, Broken, Refused
 from handler.stores.s3_http import Bucket
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes after which the journal is told: what a killed process may have to fetch again, per stream."""
 READ: Final = 1024 * 1024
+LOOK: Final = 0.005
+"""Seconds after which it is seen how fast one stream alone is, again and again."""
+FAST: Final = 150e6
+"""Bytes per second from which on others would take turns with it on the processor: S3 gives a connection 85e6."""
 CHANGED: Final = {412, 416}
-
-
-class Stopped(Exception):
-    """Another stream has failed, or goes on alone."""
-
-
-def most_streams(cpus: float) -> int:
-    """Where a connection is slow, as S3's are, 16 fill two CPUs; where it is not, they cost as little as one."""
-    return min(32, 8 * max(1, round(cpus)))
 
 
 class Download:
@@ -45,6 +41,7 @@ class Download:
         self._changed = threading.Condition()
         self._lines: set[Line] = set()
         self._active = 0  # streams that will ask for work again
+        self._alone = False  # one is, and is fast
         self._failure: BaseException | None = None
         self._most = most
         for item in self._items.values():
@@ -66,19 +63,38 @@ class Download:
 
     def run(self) -> None:
         """One stream is the caller's own thread."""
-        self._active = self._streams
-        threads = [threading.Thread(target=self._stream, daemon=True) for _ in range(self._streams - 1)]
-        for thread in threads:
-            thread.start()
-        self._stream()
-        for thread in threads:
-            thread.join()
+        self._active = 1
+        self._beside([self._help] if self._streams > 1 else [])
         for item in self._items.values():
             item.part.close()
         if self._failure is not None:
             raise self._failure
         if not all(item.part.complete for item in self._items.values()):
             raise RuntimeError("a fetch ended before everything was there")
+
+    def _beside(self, helpers: Sequence[Callable[[], None]]) -> None:
+        threads = [threading.Thread(target=helper, daemon=True) for helper in helpers]
+        for thread in threads:
+            thread.start()
+        self._stream()
+        for thread in threads:
+            thread.join()
+
+    def _help(self) -> None:
+        """The other streams, once one alone is slow."""
+        begun, before = time.monotonic(), self._progress.done
+        with self._changed:
+            while not (is_over := self._changed.wait_for(self._is_over, LOOK)):
+                self._alone = self._progress.done - before >= FAST * (time.monotonic() - begun)
+                if not self._alone:
+                    break
+            if is_over:
+                return
+            self._active += self._streams - 1
+        self._beside([self._stream] * (self._streams - 2))
+
+    def _is_over(self) -> bool:
+        return self._failure is not None or all(work.finished for work in self._items)
 
     def _stream(self) -> None:
         try:
@@ -102,7 +118,7 @@ class Download:
             self._active -= 1
             while True:
                 self._check()
-                if task := regions.claim(list(self._items)):
+                if task := regions.claim(list(self._items), alone=self._alone):
                     self._active += 1
                     return task
                 if not any(work.opening for work in self._items):

@@ -85,14 +85,16 @@ class Task(NamedTuple):
     region: Region
 
 
-def claim(works: list[Work]) -> Task | None:
-    """Something to do, None if there is nothing now."""
+def claim(works: list[Work], *, alone: bool = False) -> Task | None:
+    """Something to do, None if there is nothing now. `alone`: nobody helps, so let it be as much as one GET gets."""
     for work in works:
         if not work.opened and not work.opening:
             return Task(work, work.begin())
     for work in works:
         if work.free:
             region = work.free.pop(0)
+            while alone and work.free and work.free[0].start == region.end:
+                region.end = work.free.pop(0).end
             work.busy.append(region)
             return Task(work, region)
     return _split(works)
@@ -108,6 +110,11 @@ def _split(works: list[Work]) -> Task | None:
     region.end = middle
     work.busy.append(half)
     return Task(work, half)
+
+
+def most_streams(cpus: float) -> int:
+    """Where a connection is slow, as S3's are, 16 fill two CPUs."""
+    return min(32, 8 * max(1, round(cpus)))
 
 
 def worth(size: int) -> int:

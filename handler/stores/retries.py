@@ -37,6 +37,10 @@ class OutOfTime(Exception):
     """The deadline has passed."""
 
 
+class Stopped(Exception):
+    """Another stream has failed, or goes on alone."""
+
+
 class Tries:
     """Counts what fails in a row. Pauses double, with full jitter: many instances that start do not come in step."""
 

@@ -17,10 +17,10 @@ from handler.progress import Progress
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, s3_errors, s3_listing, s3_signing
 from handler.stores.cache import Cache, Place, digest, unwritable
-from handler.stores.fetching import Download, most_streams
+from handler.stores.fetching import Download
 from handler.stores.items import Item, Known
 from handler.stores.parts import Parts
-from handler.stores.regions import Work
+from handler.stores.regions import Work, most_streams
 from handler.stores.retries import Damaged, Failed, OutOfTime, Replaced, Tries
 from handler.stores.s3_answers import Broken, Refused, whole
 from handler.stores.s3_http import Bucket

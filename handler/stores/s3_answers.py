@@ -9,8 +9,8 @@ from typing import Final
 
 from handler.stores.lines import Line
 
-CHUNK: Final = 256 * 1024
-"""Bytes that one read returns at most; larger ones leave the processor's cache before they are written."""
+CHUNK: Final = 1024 * 1024
+"""Bytes that one read returns at most."""
 SMALL: Final = 16 * 1024 * 1024
 """Bytes of what is read into memory at most; a page of a thousand keys, each as long as it can be, has a quarter."""
 STALL: Final = 20.0

@@ -37,5 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "PIECE", 64 * 1024)
     monkeypatch.setattr(regions, "LEAST", 16 * 1024)
     monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
+    monkeypatch.setattr(fetching, "LOOK", 0.0)
+    monkeypatch.setattr(fetching, "FAST", float("inf"))
     monkeypatch.setattr(s3_answers, "CHUNK", 16 * 1024)
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)

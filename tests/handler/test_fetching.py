@@ -20,9 +20,8 @@ import pytest
 from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import File, parts, regions
-from handler.stores.fetching import most_streams
-from handler.stores.regions import Work, claim
+from handler.stores import File, fetching, parts, regions
+from handler.stores.regions import Work, claim, most_streams
 from handler.stores.retries import Tries
 from handler.stores.s3 import S3Store
 from tests import fault_proxy, s3_stand_in
@@ -78,6 +77,19 @@ def test_a_large_object_is_asked_for_in_ranges_that_together_are_the_whole(
     assert len(asked) == 8
     assert (asked[0][0], asked[-1][1]) == (0, len(CONTENT) - 1)
     assert all(end + 1 == start for (_, end), (start, _) in pairwise(asked))
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_one_stream_that_is_fast_is_left_alone(
+    store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
+) -> None:
+    """It takes its first range and then all the rest; a slow one gets help."""
+    monkeypatch.setattr(fetching, "LOOK", 0.001)
+    monkeypatch.setattr(fetching, "FAST", 0.0 if is_fast else float("inf"))
+    stand_in.rate = 3_000_000
+    stand_in.put("p/m/1/model.bin", CONTENT)
+    assert fetched(store) == CONTENT
+    assert (sorted(map(str, stand_in.ranges_asked)) == ["bytes=0-74999", "bytes=75000-599999"]) == is_fast
 
 
 def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_one(
