@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from core.errors import ModelNotLoadable
 from handler.progress import Progress
 from handler.stores import Folder
-from handler.stores.parts import NEW
+from handler.stores.parts import NEW, Parts
 
 LOCK: Final = "lock"
 PARTS: Final = "parts"
@@ -144,7 +144,7 @@ class Place:
         except BaseException:
             os.close(lock)
             raise
-        shutil.rmtree(self.parts, ignore_errors=True)
+        Parts.remove(self.parts)
         return _folder(folder, lock)
 
 

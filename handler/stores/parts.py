@@ -13,6 +13,7 @@ One process at a time (see `cache`), any number of its threads.
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,6 +41,7 @@ class Parts:
         self.folder = folder
         self._known: dict[str, tuple[Identity, list[tuple[int, int]]]] = {}
         self._lock = threading.Lock()
+        self._is_new = not folder.exists()
         (folder / NEW).mkdir(parents=True, exist_ok=True)
         self._journal = os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._replay()
@@ -76,6 +78,8 @@ class Parts:
 
     def keep(self, parts: Iterable["Part"]) -> None:
         """Remove all but what there is of these: the rest is of other files, or of these with another content."""
+        if self._is_new:
+            return
         kept = {self.folder / JOURNAL, self.folder / NEW, *(part.there for part in parts)}
         for path in sorted(self.folder.rglob("*"), reverse=True):  # what is in a folder is before it
             if path in kept:
@@ -98,6 +102,15 @@ class Parts:
 
     def close(self) -> None:
         os.close(self._journal)
+
+    @staticmethod
+    def remove(folder: Path) -> None:
+        """All of it, once what was new has been taken away."""
+        try:
+            (folder / JOURNAL).unlink()
+            folder.rmdir()
+        except OSError:  # there is more
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Part:
