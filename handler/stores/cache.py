@@ -56,9 +56,13 @@ class Cache:
         """Where a version of these names goes. Raises ModelNotLoadable, OSError."""
         # Nothing here waits for the disk, so that what was not yet written when a machine went down is not looked at.
         path = self._root / digest(_boot(), *names)
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)  # noqa: PTH102 - half the time of Path's
+        try:
+            path.mkdir(0o700)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self._root.mkdir(0o700, parents=True, exist_ok=True)
+            path.mkdir(0o700, exist_ok=True)
         shared, own = self._root.parent.stat(), self._root.stat()
         if shared.st_mode & stat.S_ISVTX and own.st_uid not in (os.geteuid(), 0):
             raise ModelNotLoadable(

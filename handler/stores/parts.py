@@ -41,8 +41,12 @@ class Parts:
         self.folder = folder
         self._known: dict[str, tuple[Identity, list[tuple[int, int]]]] = {}
         self._lock = threading.Lock()
-        self._is_new = not folder.exists()
-        (folder / NEW).mkdir(parents=True, exist_ok=True)
+        self.is_new = True
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            self.is_new = False
+        (folder / NEW).mkdir(exist_ok=True)
         self._journal = os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._replay()
 
@@ -78,7 +82,7 @@ class Parts:
 
     def keep(self, parts: Iterable["Part"]) -> None:
         """Remove all but what there is of these: the rest is of other files, or of these with another content."""
-        if self._is_new:
+        if self.is_new:
             return
         kept = {self.folder / JOURNAL, self.folder / NEW, *(part.there for part in parts)}
         for path in sorted(self.folder.rglob("*"), reverse=True):  # what is in a folder is before it
@@ -140,8 +144,9 @@ class Part:
     def begin(self, identity: Identity) -> None:
         """From nothing, whatever was there."""
         self.close()
-        self._final.unlink(missing_ok=True)
-        self._partial.unlink(missing_ok=True)
+        if self.identity is not None or not self._parts.is_new:
+            self._final.unlink(missing_ok=True)
+            self._partial.unlink(missing_ok=True)
         self.identity, self.complete, self.ranges = identity, False, []
         checksum = identity.checksum or (None, None)
         self._parts.record("object", self._path, identity.size, identity.etag, *checksum)
@@ -181,8 +186,11 @@ class Part:
     def finish(self) -> None:
         """Under its final name: every byte is there and has been verified."""
         self.close()
-        self._final.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.rename(self._final)
+        try:
+            self._partial.rename(self._final)
+        except FileNotFoundError:
+            self._final.parent.mkdir(parents=True, exist_ok=True)
+            self._partial.rename(self._final)
         self.complete = True
 
     def close(self) -> None:
