@@ -23,12 +23,16 @@ BYTES_PER_SECOND: Final = 150e6
 """What a runtime is thought to load, at least, on one CPU."""
 
 
+class NoTimeBeside(ModelUnavailable):
+    """Another request may load it, with more time; what is loaded answers this one. No failure of the model."""
+
+
 @contextmanager
 def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patience | None) -> Iterator[None]:
     """Around a runtime's load of `size` bytes. `identity`: its repr is that of these files of the model and no others.
 
     Raises StillLoading where the next request will have more time, ModelNotLoadable where no time was enough,
-    ModelUnavailable where what is loaded can answer and this would keep it from doing so.
+    NoTimeBeside where what is loaded can answer and this would keep it from doing so.
     """
     if patience is None:
         yield
@@ -40,7 +44,7 @@ def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patienc
     left = patience.left
     guess = max(SETUP_SECONDS + size / BYTES_PER_SECOND, seconds / MORE)
     if patience.beside is not None and left < max(guess, patience.beside):
-        raise ModelUnavailable(
+        raise NoTimeBeside(
             f"model {model!r} is fetched, and loading it takes more time than the request has left: raise the "
             "function's timeout, or call load"
         )

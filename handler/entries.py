@@ -67,7 +67,9 @@ class Entry(NamedTuple):
             slot.listing = listing
             slots[version.number] = slot
         if listing.partial and known is not None:
-            slots = dict(sorted((known.versions | slots).items()))
+            used = (slot for slot in known.versions.values() if slot.serves or slot.state is State.LOADING)
+            there = {slot.version.number: slot for slot in used}
+            slots = dict(sorted((there | slots).items()))
         return cls(listing, slots, look)
 
     def same(self, listing: Listing, version: Version) -> Slot | None:

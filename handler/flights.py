@@ -103,11 +103,10 @@ class Flights:
                 queue = self._queues.get(name)
                 flight = Flight(name, queue[-1].flight if queue else None)
                 flight.future = Future()
-                if queue is None:
-                    self._submit(name)
-                    queue = self._queues[name] = deque()
-                queue.append(Queued(key, flight, work))
                 self._flights[key] = flight
+                self._queues.setdefault(name, deque()).append(Queued(key, flight, work))
+                if queue is None:
+                    self._begin(key, name)
         return flight
 
     def at_once(self, name: str, work: Callable[[], Any]) -> bool:
@@ -121,6 +120,14 @@ class Flights:
         finally:
             self._next(name)
         return True
+
+    def _begin(self, key: Any, name: str) -> None:
+        """The first of a queue. Raises RuntimeError."""
+        try:
+            self._submit(name)
+        except RuntimeError:
+            del self._flights[key], self._queues[name]
+            raise
 
     def _submit(self, name: str) -> None:
         turn = self._executor.submit(self._turn, name)

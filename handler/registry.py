@@ -6,7 +6,6 @@ instance has one request at a time) it loads on the spot.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -21,10 +20,11 @@ from core.ports import Model
 from handler import entries
 from handler.budget import FRESH_SECONDS, Budget
 from handler.catalog import Catalog, Preloaded
-from handler.entries import Entry, Split, Target
+from handler.entries import Split, Target
 from handler.flights import Flight, Flights, Pending
 from handler.loading import Loading
 from handler.patience import Patience
+from handler.published import Published
 from handler.repository import Repository
 from handler.rollout import Rollout
 from handler.settings import Settings
@@ -55,9 +55,7 @@ class Registry:
         self._load = Loading(self._repository, settings, budget).load
         self._rollout = Rollout(self._catalog, self._bring, self._publish, self._poll)
         self._flights = None if executor is None else Flights(executor)
-        self._lock = threading.Lock()
-        self._ready: dict[ModelRef, Target] = {}
-        self._published: dict[str, Entry] = {}
+        self._published = Published(self._catalog.entries)
         self._online = True
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -109,7 +107,7 @@ class Registry:
 
     def readiness(self, ref: ModelRef) -> ops.Readiness:
         try:
-            target = self._ready.get(ref) or self._catalog.resolve(ref)
+            target = self._published.ready.get(ref) or self._catalog.resolve(ref)
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
@@ -138,7 +136,7 @@ class Registry:
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
-        target = self._ready.get(ref)
+        target = self._published.ready.get(ref)
         return target is not None and target.is_quick(size)
 
     # -- using --------------------------------------------------------------------------------------------------------
@@ -148,7 +146,7 @@ class Registry:
 
         Raises Pending while it is being loaded elsewhere, ServingError if it cannot be.
         """
-        target = self._ready.get(ref)
+        target = self._published.ready.get(ref)
         if type(target) is Slot and time.monotonic() < target.due:  # nearly always; the rest takes its time
             loaded = target.use()
             if loaded is not None:
@@ -164,7 +162,7 @@ class Registry:
         """`drawn`: from 0 to 1, which request this is of those that canaries share in."""
         renewed = False
         while True:
-            target = self._ready.get(ref)
+            target = self._published.ready.get(ref)
             slot = target.pick(drawn) if isinstance(target, Split) else target
             loaded = None if slot is None else slot.use()
             if slot is None and ref.dashed:
@@ -219,7 +217,7 @@ class Registry:
         for slot in self._catalog.give_up(name).slots:
             slot.empty()
         self._preloaded.unloaded.add(name)
-        self._published.pop(name, None)
+        self._published.forget(name)
         self._publish(name)
 
     def preload(self) -> None:
@@ -273,27 +271,18 @@ class Registry:
         slot = target.pick(drawn) if isinstance(target, Split) else target
         try:
             self._bring(slot, flight)
-        except ServingError as error:
-            if not isinstance(target, Split) or slot is target.stable or isinstance(error, StillLoading):
+        except StillLoading:
+            raise
+        except ServingError:
+            if ref.dashed:  # somebody may make up any number of them
+                self._published.withdraw(ref)
+            if not isinstance(target, Split) or slot is target.stable:
                 raise  # and else the canary is failing now, and the stable version is picked
         if slot not in self._catalog.entry(slot.name).versions.values():  # a version that was not known before
             self._rollout.advance(slot.name, flight)
         self._publish(slot.name, ref, self._catalog.resolve(ref))
 
     def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
-        """Make what serves of a model findable without a lock, in one step; `ref`: in these words of a client, too.
-
-        Words go on to mean what they did until the entry is another. There are few: a version has 18 digits at most.
-        """
-        with self._lock:
-            entry, before = self._catalog.entries.get(name), self._published.get(name)
-            if entry is None or before is None or not entry.is_like(before):
-                ready = {known: other for known, other in self._ready.items() if other.name != name}
-            else:
-                ready = dict(self._ready)
-            if entry is not None:
-                self._published[name] = entry
-                ready |= entry.served()
-                if entry.serves:
-                    self._preloaded.unloaded.discard(name)
-            self._ready = ready if ref is None or target is None else {**ready, ref: target}
+        entry = self._published.publish(name, ref, target)
+        if entry is not None and entry.serves:
+            self._preloaded.unloaded.discard(name)

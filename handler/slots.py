@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from core.errors import ModelFailed, ServerBusy, ServingError, StillLoading
 from core.operations import IndexEntry, State, Statistics
 from core.ports import Model
+from handler.attempts import NoTimeBeside
 from handler.patience import Patience
 from handler.phases import Phases
 from handler.repository import Listing, Version
@@ -217,6 +218,9 @@ class Slot:
             self.loaded = load(self, phases)
         except StillLoading as unfinished:  # no failure: the next request goes on with it, and without a pause
             self.reason = unfinished.message
+            raise
+        except NoTimeBeside as untried:  # neither: whoever has more time loads it
+            self.state, self.reason = State.UNAVAILABLE, untried.message
             raise
         except ServingError as error:
             self._failed(error)

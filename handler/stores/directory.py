@@ -27,7 +27,7 @@ class DirectoryStore:
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
-        return sorted(entry.name for entry in os.scandir(self._root) if entry.is_dir() and entry.name[0] != ".")
+        return [entry.name for entry in _entries(self._root) if entry.is_dir()]
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
@@ -52,17 +52,33 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
     """Every file below, hidden ones apart. Links are followed (Kubernetes mounts volumes through them), not loops."""
     if prefix.count("/") > DEEPEST:
         return
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise ModelUnavailable(f"the repository cannot be listed: {error.strerror}") from error
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
+    for entry in _entries(folder):
         if entry.is_dir():
             yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
-        elif entry.is_file():
-            stat = entry.stat()
-            yield File(prefix + entry.name, stat.st_size, f"{stat.st_mtime_ns}-{stat.st_ino}")
+        elif entry.is_file() and (file := _file(entry, prefix + entry.name)) is not None:
+            yield file
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """Sorted, hidden ones apart; none of what is no folder. Raises ModelUnavailable."""
+    try:
+        return sorted((each for each in os.scandir(folder) if each.name[0] != "."), key=lambda each: each.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise _unlisted(error) from error
+
+
+def _file(entry: os.DirEntry[str], path: str) -> File | None:
+    """None if it has gone since its folder was read. Raises ModelUnavailable."""
+    try:
+        stat = entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unlisted(error) from error
+    return File(path, stat.st_size, f"{stat.st_mtime_ns}-{stat.st_ino}")
+
+
+def _unlisted(error: OSError) -> ModelUnavailable:
+    return ModelUnavailable(f"the repository cannot be listed: {error.strerror}")

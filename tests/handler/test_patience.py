@@ -8,7 +8,7 @@ import os
 import shutil
 import threading
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -276,6 +276,9 @@ def test_a_new_version_is_not_loaded_where_that_would_fail_the_request(
     assert told["123"] == (State.READY, "")
     assert told["124"][0] == State.UNAVAILABLE
     assert "takes more time than the request has left" in told["124"][1]
+    named = infer("/v2/models/half_plus_three/versions/124/infer")
+    assert function(named, context(5))["headers"]["model-version"] == "124"  # and no failure that others would be told
+    models.unload("half_plus_three")
     models.load("half_plus_three")
     assert function(infer(), context(5))["headers"]["model-version"] == "124"
     function.close()
@@ -519,6 +522,20 @@ def test_who_waits_for_its_turn_when_the_server_ends_does_not_wait_for_ever() ->
         second.future.result(10)
     with pytest.raises(RuntimeError):
         flights.join("e", "o", int)
+
+
+def test_a_flight_that_is_cancelled_as_it_is_submitted_ends() -> None:
+    """The server may end at that moment."""
+
+    class Ending(ThreadPoolExecutor):
+        def submit(self, *_: Any) -> Any:
+            future: Future[None] = Future()
+            future.cancel()
+            return future
+
+    with Ending(1) as executor:
+        flight = Flights(executor).join("a", "m", int)
+    assert flight.future.cancelled()
 
 
 def test_who_waits_for_its_turn_is_told_how_far_the_one_ahead_is() -> None:

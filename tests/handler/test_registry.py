@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from errno import EIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,7 @@ from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MODELS = Path(__file__).parents[2] / "models"
 ONNX = MODELS / "half_plus_three" / "123" / "model.onnx"
@@ -505,6 +507,47 @@ def test_without_permission_to_list_a_version_must_be_named(repository: Path, un
     (repository / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [1]}}}')
     assert unlisted().get(ModelRef("m")).spec.version == "1"
     assert unlisted().get(ModelRef("m", "1")).spec.version == "1"
+
+
+def test_versions_that_clients_make_up_leave_nothing_behind(repository: Path, unlisted: Callable[[], Registry]) -> None:
+    """Where nobody can know which there are: neither before the model serves nor afterwards, in whatever words."""
+    models = unlisted()
+    for served in (False, True):
+        if served:
+            models.get(ModelRef("m", "1"))
+        known = len(models.known()), len(models._published.ready)
+        for number in range(1000, 1010):
+            for ref in (ModelRef("m", str(number)), ModelRef(f"m-{number}", dashed=True)):
+                with pytest.raises(ModelUnavailable, match="has gone from the repository"):
+                    models.get(ref)
+        assert len(models.known()) <= known[0] + 1
+        assert len(models._published.ready) == known[1]
+
+
+def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push replaces what is served at such moments; another fault of the disk is told in the protocol."""
+    listed = os.scandir
+
+    def scanned(folder: Path) -> Iterator[os.DirEntry[str]]:
+        for entry in listed(folder):
+            if entry.name == "gone.bin":
+                Path(entry.path).unlink()
+            yield entry
+
+    store = DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}))
+    there = store.files("m")
+    (repository / "m" / "1" / "gone.bin").write_bytes(b"1")
+    monkeypatch.setattr(os, "scandir", scanned)
+    assert store.files("m") == there
+
+    def broken(_: object) -> None:
+        raise OSError(EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "scandir", broken)
+    with pytest.raises(ModelUnavailable, match="the repository cannot be listed: Input/output error"):
+        store.files("m")
 
 
 def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
