@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from core.errors import ModelNotLoadable, ServerBusy
@@ -56,6 +56,7 @@ class Budget:
         self._is_pinned = is_pinned
         self._fresh = fresh
         self._base = sys.maxsize
+        self._made: weakref.WeakSet[Loaded] = weakref.WeakSet()
         self._turn = threading.Lock()
 
     def check(self, slot: Slot, least: int) -> None:
@@ -83,6 +84,7 @@ class Budget:
             self._admit(slot, slot.footprint or guess, self.limit, patience)
             try:
                 loaded, slot.footprint = _measured(load, least)
+                self._made.add(loaded)
                 if self._fits(slot, 0, self.limit):
                     return loaded
                 del loaded  # it took more than was known: now it is known
@@ -119,8 +121,14 @@ class Budget:
         if self._fits(slot, need.peak, limit):
             return True
         staying = self._staying(slot)
-        if len(self._loaded(slot)) > len(staying):
+        if len(self._loaded(slot)) > len(staying) or any(each.in_use() for each in self._leaving()):
             return False  # what is in use will be idle
+        gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
+        memory.trim()
+        if self._fits(slot, need.peak, limit):
+            return True
+        if any(self._leaving()):
+            return False  # whoever holds it is a step away from letting go
         if staying:
             raise self._too_large(slot, need.peak, limit - _resident(), staying)
         self._base = _resident()
@@ -155,6 +163,10 @@ class Budget:
 
     def _loaded(self, apart_from: Slot) -> list[Slot]:
         return [slot for slot in self._residents() if slot.loaded is not None and slot is not apart_from]
+
+    def _leaving(self) -> Iterator[Loaded]:
+        """What is in memory and in no slot: unloaded or replaced while in use, or on its way into its slot."""
+        return (each for each in self._made if each.slot.loaded is not each)
 
     def _stays(self, other: Slot, slot: Slot) -> bool:
         return other in slot.spared or self._is_pinned(other.name)

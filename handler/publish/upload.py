@@ -87,12 +87,14 @@ def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
         for some in (others[:1], others[1:]):
             push.each(lambda each: push.show(each, new=True), some)
         push.each(push.verify, objects.values())
-        # It may be there even if its answer is lost: from now on nothing is taken back.
+        # It may be there even if its answer is lost: from now on the other files stay.
         push.shown.clear()
         push.show(last, new=not alone)
         push.confirm(last, objects.values())
+        # Servers may have seen it: from now on the marker stays, too.
+        push.shown.clear()
         if model_settings is not None:
-            push.show(model_settings, new=False)
+            push.settle(model_settings, folder)
 
 
 def _object(key: str, file: LocalFile, meter: Meter) -> Object:
@@ -102,7 +104,7 @@ def _object(key: str, file: LocalFile, meter: Meter) -> Object:
 
 @contextmanager
 def _cleaning(push: "_Push", job: Job) -> Iterator[None]:
-    """Whatever ends it before the marker: no upload and no object of this push is left, if the store lets us."""
+    """Whatever ends it: no upload is left and nothing that `shown` names, if the store lets us."""
     try:
         yield
     except Taken:
@@ -223,6 +225,13 @@ class _Push:
         except Taken:
             self._bucket.delete(last.key)
             raise
+
+    def settle(self, model_settings: Object, folder: str) -> None:
+        """Raises Refused, which says that the version is there."""
+        try:
+            self.show(model_settings, new=False)
+        except (Refused, ServingError) as error:
+            raise Refused(f"{folder} is there, but {model_settings.key} is not put: {error}") from error
 
     def _is_there(self, each: Object) -> bool:
         found = self._bucket.head(each.key)

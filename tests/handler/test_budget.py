@@ -421,6 +421,67 @@ def test_a_model_that_python_code_holds_in_a_cycle_is_collected(root: Path, mach
     assert machine.used == OWN + 30
 
 
+def test_a_cycle_that_was_unloaded_by_call_is_collected(root: Path, machine: Machine) -> None:
+    """Its memory is no part of the server itself."""
+    models = registry(root, OWN + 40)
+    use(models, "a")
+    (slot,) = models.known()
+    assert slot.loaded is not None
+    slot.loaded.model.cycle = slot.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
+    models.unload("a")
+    use(models, "b")
+    assert machine.used == OWN + 30
+
+
+@pytest.mark.parametrize(("preload", "limit"), [("", 40), ("e", 70)])
+def test_what_is_unloaded_in_use_is_waited_for(root: Path, preload: str, limit: int) -> None:
+    """It takes memory until the request ends, beside what has to stay, too; the model that waits is not to blame."""
+    models = registry(root, OWN + limit, PRELOAD=preload)
+    models.preload()
+    with models.use(ModelRef("a")):
+        models.unload("a")
+        with pytest.raises(ServerBusy, match="model 'b' needs 30 MB to load, and what is in use leaves no room"):
+            registry_b(models)
+    use(models, "b")
+    assert in_memory(models) == ["b", *preload]
+
+
+def test_nothing_is_collected_while_what_is_unloaded_is_in_use(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every look, requests would stand still for as long as it takes."""
+    models = registry(root, OWN + 40)
+    with models.use(ModelRef("a")):
+        models.unload("a")
+        monkeypatch.setattr(budget, "gc", None)
+        with pytest.raises(ServerBusy):
+            registry_b(models)
+
+
+def test_what_is_replaced_in_use_is_waited_for(root: Path, machine: Machine) -> None:
+    """The version that took its place is idle, and unloading it is not enough."""
+    models = registry(root, OWN + 70)
+    machine.sizes["b"] = 60
+    with models.use(ModelRef("a")):
+        add(root, "a", "2")
+        models.load("a")
+        with pytest.raises(ServerBusy):
+            models.load("b")
+    use(models, "b")
+    assert in_memory(models) == ["b"]
+
+
+def test_what_is_unloaded_and_used_no_more_is_waited_for_until_nobody_holds_it(root: Path) -> None:
+    """As a thread does that is about to let go of it."""
+    models = registry(root, OWN + 40)
+    held = models.use(ModelRef("a"))
+    models.unload("a")
+    held.__exit__()
+    with pytest.raises(ServerBusy):
+        models.load("b")
+    del held
+    use(models, "b")
+    assert in_memory(models) == ["b"]
+
+
 def test_what_a_last_user_still_holds_is_waited_for(root: Path, machine: Machine) -> None:
     """A step away from letting go."""
     models = registry(root, OWN + 40)

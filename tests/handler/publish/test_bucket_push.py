@@ -19,6 +19,7 @@ from handler.cli import main
 from handler.publish import bucket as bucket_module
 from handler.publish import upload
 from handler.publish.bucket import Bucket as Publishing
+from handler.terminal import Refused
 from tests.handler.publish.conftest import adds, answer, large
 
 if TYPE_CHECKING:
@@ -460,6 +461,28 @@ def test_a_push_that_is_refused_leaves_the_models_settings(
     code, _, err = run("push", tmp_path / "m", f"{bucket.uri}/m")
     assert (code, err.count("this push stops")) == (1, 1)
     assert bucket.get("m/model-settings.json") == b"{}"
+
+
+@pytest.mark.parametrize("before", ["nothing", "a version"])
+def test_a_version_stays_if_the_models_settings_cannot_follow_it(
+    run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Servers may have seen it; where it has replaced one, none would be left."""
+    large(1, tmp_path / "m" / "1", 3)
+    if before == "a version":
+        assert run("push", tmp_path / "m", f"{bucket.uri}/m")[0] == 0
+    large(2, tmp_path / "m" / "1", 3)
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+
+    def denied() -> None:
+        raise Refused("denied")
+
+    interpose(monkeypatch, "m/model-settings.json", before=denied)
+    code, out, err = run("push", tmp_path / "m", f"{bucket.uri}/m", "--force")
+    told = "dragoman: m/1 is there, but m/model-settings.json is not put: denied"
+    assert (code, out, err.splitlines()[-1]) == (1, "", told)
+    assert bucket.keys() == ["m/1/model.onnx", "m/1/weights.bin"]
+    assert answer(bucket.registry(), "m") == 2
 
 
 @pytest.mark.usefixtures("theirs")
