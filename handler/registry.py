@@ -23,8 +23,8 @@ from handler.catalog import Catalog, Preloaded
 from handler.entries import Split, Target
 from handler.flights import Flight, Flights, Pending
 from handler.loading import Loading
+from handler.lookup import Lookup
 from handler.patience import Patience
-from handler.published import Published
 from handler.repository import Repository
 from handler.rollout import Rollout
 from handler.settings import Settings
@@ -55,7 +55,7 @@ class Registry:
         self._load = Loading(self._repository, settings, budget).load
         self._rollout = Rollout(self._catalog, self._bring, self._publish, self._poll)
         self._flights = None if executor is None else Flights(executor)
-        self._published = Published(self._catalog.entries)
+        self._lookup = Lookup(self._catalog.entries)
         self._online = True
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Registry:
 
     def readiness(self, ref: ModelRef) -> ops.Readiness:
         try:
-            target = self._published.ready.get(ref) or self._catalog.resolve(ref)
+            target = self._lookup.ready.get(ref) or self._catalog.resolve(ref)
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
@@ -136,7 +136,7 @@ class Registry:
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
-        target = self._published.ready.get(ref)
+        target = self._lookup.ready.get(ref)
         return target is not None and target.is_quick(size)
 
     # -- using --------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Registry:
 
         Raises Pending while it is being loaded elsewhere, ServingError if it cannot be.
         """
-        target = self._published.ready.get(ref)
+        target = self._lookup.ready.get(ref)
         if type(target) is Slot and time.monotonic() < target.due:  # nearly always; the rest takes its time
             loaded = target.use()
             if loaded is not None:
@@ -162,7 +162,7 @@ class Registry:
         """`drawn`: from 0 to 1, which request this is of those that canaries share in."""
         renewed = False
         while True:
-            target = self._published.ready.get(ref)
+            target = self._lookup.ready.get(ref)
             slot = target.pick(drawn) if isinstance(target, Split) else target
             loaded = None if slot is None else slot.use()
             if slot is None and ref.dashed:
@@ -217,7 +217,7 @@ class Registry:
         for slot in self._catalog.give_up(name).slots:
             slot.empty()
         self._preloaded.unloaded.add(name)
-        self._published.forget(name)
+        self._lookup.forget(name)
         self._publish(name)
 
     def preload(self) -> None:
@@ -275,7 +275,7 @@ class Registry:
             raise
         except ServingError:
             if ref.dashed:  # somebody may make up any number of them
-                self._published.withdraw(ref)
+                self._lookup.withdraw(ref)
             if not isinstance(target, Split) or slot is target.stable:
                 raise  # and else the canary is failing now, and the stable version is picked
         if slot not in self._catalog.entry(slot.name).versions.values():  # a version that was not known before
@@ -283,6 +283,6 @@ class Registry:
         self._publish(slot.name, ref, self._catalog.resolve(ref))
 
     def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
-        entry = self._published.publish(name, ref, target)
+        entry = self._lookup.publish(name, ref, target)
         if entry is not None and entry.serves:
             self._preloaded.unloaded.discard(name)

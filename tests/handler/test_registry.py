@@ -515,13 +515,13 @@ def test_versions_that_clients_make_up_leave_nothing_behind(repository: Path, un
     for served in (False, True):
         if served:
             models.get(ModelRef("m", "1"))
-        known = len(models.known()), len(models._published.ready)
+        known = len(models.known()), len(models._lookup.ready)
         for number in range(1000, 1010):
             for ref in (ModelRef("m", str(number)), ModelRef(f"m-{number}", dashed=True)):
                 with pytest.raises(ModelUnavailable, match="has gone from the repository"):
                     models.get(ref)
         assert len(models.known()) <= known[0] + 1
-        assert len(models._published.ready) == known[1]
+        assert len(models._lookup.ready) == known[1]
 
 
 def test_a_file_that_goes_while_its_folder_is_read_is_not_there(

@@ -7,7 +7,7 @@ from core.operations import ModelRef
 from handler.entries import Entry, Target
 
 
-class Published:
+class Lookup:
     """`ready`: replaced as a whole, never changed. `entries`: by model, as they are at any moment."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
