@@ -410,25 +410,16 @@ def test_a_load_that_fails_gives_its_turn_back(root: Path, monkeypatch: pytest.M
     assert in_memory(models) == ["b"]
 
 
-def test_a_model_that_python_code_holds_in_a_cycle_is_collected(root: Path, machine: Machine) -> None:
-    """Else it would stay until the collector comes by."""
+@pytest.mark.parametrize("by_call", [False, True])
+def test_a_model_that_python_code_holds_in_a_cycle_is_collected(root: Path, machine: Machine, *, by_call: bool) -> None:
+    """Else it would stay until the collector comes by; unloaded by call, it would count as the server's own memory."""
     models = registry(root, OWN + 40)
     use(models, "a")
     (slot,) = models.known()
     assert slot.loaded is not None
     slot.loaded.model.cycle = slot.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
-    use(models, "b")
-    assert machine.used == OWN + 30
-
-
-def test_a_cycle_that_was_unloaded_by_call_is_collected(root: Path, machine: Machine) -> None:
-    """Its memory is no part of the server itself."""
-    models = registry(root, OWN + 40)
-    use(models, "a")
-    (slot,) = models.known()
-    assert slot.loaded is not None
-    slot.loaded.model.cycle = slot.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
-    models.unload("a")
+    if by_call:
+        models.unload("a")
     use(models, "b")
     assert machine.used == OWN + 30
 

@@ -159,19 +159,25 @@ def test_an_event_about_an_object_moves_a_load_on_as_well(function: Function) ->
     assert function(infer(), context(3))["statusCode"] == 200
 
 
-def test_a_new_load_that_runs_out_of_time_leaves_the_old_model_serving(
-    slow: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its state is what it was, and the index says how far the new one is."""
+def overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:
+    """One whose model is loaded, of which there is a newer version."""
     old = tmp_path / "half_plus_three" / "123"
     shutil.copytree(ROOT / "models" / "half_plus_three" / "123", old)
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
     function = Function()
     while function(infer(), context(3))["statusCode"] != 200:
         pass
+    shutil.copytree(old, old.with_name("124"))
+    return function
+
+
+def test_a_new_load_that_runs_out_of_time_leaves_the_old_model_serving(
+    slow: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its state is what it was, and the index says how far the new one is."""
+    function = overtaken(tmp_path, monkeypatch)
     app = function.app
     assert app is not None
-    shutil.copytree(old, old.with_name("124"))
     slow[-1].done = 0
     app.registry.patience = Patience.of(3)
     with pytest.raises(StillLoading):
@@ -188,14 +194,8 @@ def test_a_new_load_that_runs_out_of_time_leaves_the_old_model_serving(
 
 
 def renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:
-    """One whose model is loaded, of which there is a newer version, and due to be looked at again."""
-    old = tmp_path / "half_plus_three" / "123"
-    shutil.copytree(ROOT / "models" / "half_plus_three" / "123", old)
-    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
-    function = Function()
-    while function(infer(), context(3))["statusCode"] != 200:
-        pass
-    shutil.copytree(old, old.with_name("124"))
+    """As `overtaken`, and due to be looked at again."""
+    function = overtaken(tmp_path, monkeypatch)
     assert function.app is not None
     function.app.registry._catalog.put_off("half_plus_three", float("-inf"))
     return function
