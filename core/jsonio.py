@@ -8,45 +8,28 @@ write beyond it (NaN, Infinity), integers of any length, and the message of what
 import json
 import math
 import re
-from collections.abc import Callable
 from enum import Enum
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from core import simd
 from core.errors import InvalidInput, shown
 
-WORTH_SIMD: Final = 8192
-"""Bytes of text from which simdjson's proxies cost less than they save."""
 FEW_ELEMENTS: Final = 1024
 """Of an array of more, asking numpy first costs less than looking through the text."""
-FEW_MEMBERS: Final = 16
-"""An object or array of more is read as a whole: a proxy for each costs more than its numbers could save."""
-KEPT_PARSER: Final = 16 * 1024 * 1024
-"""A parser that read more than this is dropped: its buffers are several times the text and never shrink."""
 LONGEST_INTEGER: Final = 400
 """Digits; more are beyond any double, and cost time that grows with their square."""
-THIN: Final = 32
-"""Bytes of text per array below which walking over simdjson's proxies costs more than Python's lists."""
-BEYOND_JSON: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-NaN\b|\bInf\b')
-"""Strings, to pass over, and what RapidJSON reads as numbers besides NaN, Infinity and -Infinity."""
+BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bInf\b')
+"""Strings, to pass over, and what RapidJSON reads as numbers besides NaN, Infinity and -Infinity.
+
+A string that does not end matches up to the end of the text: otherwise each quote in it would begin another look for
+an end, which takes time by the square of the text's length.
+"""
 SPELLINGS: Final = {"Inf": "Infinity", "-NaN": "NaN"}
 LONE_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-# Idle parsers. One belongs to one caller at a time; list.pop and list.append are atomic, so threads may share the list.
-_parsers: list[Any] = []
-
-
-@cache
-def _simd() -> Any:
-    """The module, imported with the first long text; None where it is not installed, which changes no result."""
-    try:
-        import simdjson  # noqa: PLC0415 - 3 ms of cold start
-    except ImportError:
-        return None
-    return simdjson
 
 
 def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any:
@@ -55,9 +38,9 @@ def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any
     Integers may have lost digits: beyond 2**53 in a double array, beyond 64 bits in a list. See `loads_exact`.
     Raises InvalidInput that says where the text is no JSON.
     """
-    if len(body) >= WORTH_SIMD and _simd() is not None:
+    if simd.suits(body):
         try:
-            return _parsed(body, lambda document: _plain(document, arrays, ""))
+            return simd.loads(body, arrays)
         except (ValueError, RuntimeError):  # unusual or wrong: the readers below tell which
             pass
     try:
@@ -71,13 +54,11 @@ def loads_shaped(body: bytes | memoryview) -> Any:
 
     None is ragged, and none hides a value of another kind: what does comes as lists, as everything may.
     """
-    if len(body) >= WORTH_SIMD and _simd() is not None:
-        brackets = int(np.count_nonzero(np.frombuffer(body, np.uint8) == ord("[")))
-        if brackets * THIN < len(body):
-            try:
-                return _parsed(body, lambda document: _shaped(document, brackets))
-            except (ValueError, TypeError, RuntimeError):
-                pass
+    if simd.suits(body):
+        try:
+            return simd.loads_shaped(body)
+        except (ValueError, TypeError, RuntimeError):
+            pass
     return loads_lists(body)
 
 
@@ -138,103 +119,6 @@ def _float(text: str) -> Any:
 
 def _integer(text: str) -> Any:
     return int(text) if len(text) < LONGEST_INTEGER else Oversized(text)
-
-
-def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
-    """What `read` makes of simdjson's proxy of the document, none of which it may keep."""
-    try:
-        parser = _parsers.pop()
-    except IndexError:
-        parser = _simd().Parser()
-    # Proxies must be gone before the parser reads again: they live in this expression alone. After an exception the
-    # traceback still holds some, so the parser is not put back.
-    value = read(parser.parse(body))
-    if len(body) <= KEPT_PARSER:
-        _parsers.append(parser)
-    return value
-
-
-def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
-    """A simdjson proxy as Python objects, and as one array where `key` says so and its elements allow it."""
-    if isinstance(value, _simd().Object):
-        return _members(value, lambda key, member: _plain(member, arrays, key))
-    if not isinstance(value, _simd().Array):
-        return value
-    if key in arrays:
-        return _elements(value)
-    return [_plain(member, arrays, "") for member in value] if len(value) <= FEW_MEMBERS else value.as_list()
-
-
-def _members(value: Any, read: Callable[[str, Any], Any]) -> Any:
-    # items() would make Python objects of everything below. Each look-up walks the members from the first, and takes a
-    # key for a C string, which ends at a NUL.
-    keys = list(value.keys())
-    if len(keys) > FEW_MEMBERS or any("\0" in key for key in keys):
-        return value.as_dict()
-    members = {key: read(key, value[key]) for key in keys}
-    if len(members) != len(keys):
-        raise ValueError("a look-up finds the first of two equal keys, the other readers keep the last")
-    return members
-
-
-def _elements(value: Any) -> Any:
-    """An array's numbers, as one flat array if they allow it."""
-    # An attempt that fails stops at the first element of another type, so three cost hardly more than one.
-    for of_type, dtype in (("i", np.int64), ("u", np.uint64), ("d", np.float64)):
-        try:
-            return np.frombuffer(value.as_buffer(of_type=of_type), dtype)
-        except (TypeError, ValueError):
-            continue
-    return value.as_list()
-
-
-def _shaped(document: Any, brackets: int) -> Any:
-    """Raises ValueError for what is better read as lists.
-
-    As a buffer, simdjson gives an array's numbers flat, whatever lies between them. If the arrays that were looked at
-    are as many as the text has brackets, nothing did.
-    """
-    shaper = _Shaper()
-    value = shaper.read("", document)
-    if shaper.arrays != brackets:
-        raise ValueError("an array stands between numbers, or a bracket in a string")
-    return value
-
-
-class _Shaper:
-    """`arrays`: how many have been looked at."""
-
-    def __init__(self) -> None:
-        self.arrays = 0
-
-    def read(self, _key: str, value: Any) -> Any:
-        if isinstance(value, _simd().Object):
-            return _members(value, self.read)
-        if not isinstance(value, _simd().Array):
-            return value
-        if len(value) and isinstance(value[0], _simd().Object):
-            return self._objects(value)
-        shape = self._shape(value)
-        elements = _elements(value)
-        if isinstance(elements, list):
-            raise ValueError("no array of numbers")  # noqa: TRY004 - of the text's value, not of an argument's type
-        return elements.reshape(shape)
-
-    def _objects(self, value: Any) -> Any:
-        if len(value) > FEW_MEMBERS:
-            raise ValueError("too many proxies")
-        self.arrays += 1
-        return [self.read("", member) for member in value]
-
-    def _shape(self, value: Any) -> tuple[int, ...]:
-        self.arrays += 1
-        size = len(value)
-        if not size or not isinstance(value[0], _simd().Array):
-            return (size,)
-        inner = {self._shape(member) for member in value}
-        if len(inner) > 1:
-            raise ValueError("ragged")
-        return (size, *inner.pop())
 
 
 def dumps(value: Any) -> bytes:

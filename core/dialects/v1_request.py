@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core import jsonio
+from core import jsonio, simd
 from core.dialects.v1_path import ref
 from core.errors import InvalidInput
 from core.jsonio import NonFinite
@@ -63,7 +63,7 @@ def _has_arrays(document: dict[str, Any]) -> bool:
 
 def _members(value: Any) -> Iterable[Any]:
     if isinstance(value, list):
-        return value[: jsonio.FEW_MEMBERS]
+        return value[: simd.FEW_MEMBERS]
     return value.values() if isinstance(value, dict) else ()
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from core.dialects.grps_content import Binary, Map, Numbers, Question, Tensors, Text
 from core.dialects.grps_json_read import NO_FIELD, OCTETS_ONLY, camel, document, read
 from core.errors import InvalidInput, ServingError
-from core.jsonio import WORTH_SIMD
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage
+from core.simd import WORTH_SIMD
 from tests.core.grps_samples import OWN, by_name, filled, same
 from tests.core.grps_samples import read as read_message
 from tests.core.samples import SHAPES

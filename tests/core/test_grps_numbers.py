@@ -11,7 +11,7 @@ import pytest
 from core.dialects.grps_numbers import flat, nested, scalar, to_bytes
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
-from core.jsonio import WORTH_SIMD
+from core.simd import WORTH_SIMD
 from tests.core.grps_samples import OWN, by_name
 
 INTEGERS = [row for row in OWN if row.numpy.kind in "iu"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core import jsonio
+from core import jsonio, simd
 from core.errors import InvalidInput
 
-PAD = " " * jsonio.WORTH_SIMD
+ROOT = Path(__file__).parents[2]
+PAD = " " * simd.WORTH_SIMD
 DATA = frozenset({"data"})
 
 
@@ -84,7 +88,7 @@ def test_of_equal_keys_the_last_one_counts(pad: str) -> None:
 def test_objects_of_many_members_are_read_whole() -> None:
     """A look-up per member would be quadratic."""
     value = {str(index): [index] for index in range(1000)}
-    assert jsonio.loads(json.dumps(value).encode().rjust(jsonio.WORTH_SIMD)) == value
+    assert jsonio.loads(json.dumps(value).encode().rjust(simd.WORTH_SIMD)) == value
 
 
 def test_tokens_that_json_does_not_have_are_read() -> None:
@@ -140,24 +144,68 @@ def test_a_byte_order_mark_is_no_mistake() -> None:
 
 def test_without_the_simd_reader_everything_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no wheel of it for every Python."""
-    monkeypatch.setattr(jsonio, "_simd", lambda: None)
+    monkeypatch.setattr(simd, "_simd", lambda: None)
     assert jsonio.loads(PAD.encode() + b'{"data": [1, 2.5]}', DATA) == {"data": [1, 2.5]}
 
 
 def test_a_missing_simd_reader_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, at the first long text."""
     monkeypatch.setitem(__import__("sys").modules, "simdjson", None)
-    assert jsonio._simd.__wrapped__() is None
+    assert simd._simd.__wrapped__() is None
+
+
+@pytest.mark.parametrize(
+    ("reader", "begin", "end"),
+    [
+        ("loads(text)", '{"inputs": {"a": [', "]}}"),
+        ("loads(text)", "[" + "[1]," * 20 + "[[", "]]]"),
+        ("loads(text)", "{" + "".join(f'"{i}": 1, ' for i in range(20)) + '"last": [', "]}"),
+        ("loads(text, frozenset({'data'}))", '{"data": [true,', "]}"),
+        ("loads_shaped(memoryview(text))", "[[", "],[1]]"),
+    ],
+)
+def test_arrays_of_more_elements_than_simdjson_counts_are_whole(reader: str, begin: str, end: str) -> None:
+    """Its list of them is too short, and is written beyond its end: the process dies, which is why a child reads."""
+    script = f"""
+from core.jsonio import loads, loads_shaped
+text = {begin!r}.encode() + b"0," * 20_000_000 + b"0" + {end!r}.encode()
+found, longest = [{reader}], 0
+for value in found:
+    members = list(value.values()) if isinstance(value, dict) else value
+    found += [each for each in members if isinstance(each, (dict, list))]
+    longest = max(longest, len(members))
+print(longest)
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, int(done.stdout or 0) // 20_000_000) == (0, 1), done.stderr[-300:]
+
+
+def test_exactly_as_many_elements_as_simdjson_counts_are_arrays() -> None:
+    """One more, and one would be missing."""
+    for size in (simd.MOST_ELEMENTS, simd.MOST_ELEMENTS + 1):
+        value = jsonio.loads(b'{"data":[' + b"0," * (size - 1) + b"0]}", DATA)["data"]
+        assert len(value) == size
+        assert isinstance(value, np.ndarray) == (size == simd.MOST_ELEMENTS)
+        del value
+
+
+@pytest.mark.parametrize(
+    "text", ['{"instances": \\' + '"\\' * 131072, '["' + "\\\n" * 100_000 + "\\", '"\\"' * 100_000]
+)
+def test_a_string_without_an_end_is_looked_at_once(text: str) -> None:
+    """With a look from each of its quotes on, these would take minutes; tests.test_patterns counts the steps."""
+    with pytest.raises(jsonio.NotJson):
+        jsonio.loads_lists(text.encode())
 
 
 def test_a_parser_grown_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its buffers are several times the text and never shrink."""
-    monkeypatch.setattr(jsonio, "_parsers", [])
+    monkeypatch.setattr(simd, "_parsers", [])
     jsonio.loads(PAD.encode() + b"[1]")
-    assert len(jsonio._parsers) == 1
-    monkeypatch.setattr(jsonio, "KEPT_PARSER", 10)
+    assert len(simd._parsers) == 1
+    monkeypatch.setattr(simd, "KEPT_PARSER", 10)
     jsonio.loads(PAD.encode() + b"[1]")
-    assert jsonio._parsers == []
+    assert simd._parsers == []
 
 
 @pytest.mark.parametrize("width", ["f4", "f8"])
@@ -273,7 +321,7 @@ def about_8_kb(draw: st.DrawFn) -> bytes:
     row: Any = draw(st.lists(numbers, min_size=1, max_size=6)) * draw(st.integers(1, 40))
     for _ in range(draw(st.integers(0, 2))):
         row = [row] * draw(st.integers(1, 3))
-    wish = jsonio.WORTH_SIMD + draw(st.integers(-200, 2000))
+    wish = simd.WORTH_SIMD + draw(st.integers(-200, 2000))
     rows = [row] * (1 + wish // (len(json.dumps(row)) + 2))
     rows += draw(st.sampled_from([[], [], [], [[]], [row[:-1]], [[row]], [row + row[:1]], [7], [None], [[True]]]))
     value = {"x": rows, "y": draw(st.sampled_from([[], 1, [1, [2]], [{"z": rows}], {"z": [rows]}, "["]))}
@@ -297,7 +345,7 @@ def test_shorter_texts_are_never_arrays() -> None:
 
 def test_without_the_simd_reader_long_arrays_come_as_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no wheel of it for every Python."""
-    monkeypatch.setattr(jsonio, "_simd", lambda: None)
+    monkeypatch.setattr(simd, "_simd", lambda: None)
     body = b'{"x": %b}' % ROWS
     assert jsonio.loads_shaped(body) == json.loads(body)
 

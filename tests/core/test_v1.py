@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from core import jsonio
+from core import jsonio, simd
 from core import operations as ops
 from core.dialects.v1 import V1
 from core.dialects.v1_metadata import FIELDS
@@ -249,7 +249,7 @@ NESTED = [
 def test_a_long_body_is_read_fast_and_one_that_does_not_fit_is_read_again_for_its_message(form: str) -> None:
     """Which is the same as of a short one."""
     body = (form % LONG).encode()
-    assert len(body) > jsonio.WORTH_SIMD
+    assert len(body) > simd.WORTH_SIMD
     operation, _ = ask("POST", "/v1/models/m:predict", body)
     infer, _ = operation.decode(SPEC)
     assert infer.inputs[0].array.ravel().tolist() == [1.5] * 3000
