@@ -38,7 +38,7 @@ check: setup
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory .coverage
 	$(BIN)/coverage report --include='core/*' --fail-under=100
-	$(BIN)/coverage report --include='handler/*' --omit='handler/convert/*' --fail-under=95
+	$(BIN)/coverage report --include='handler/*' --omit='handler/commands/convert/*' --fail-under=95
 
 # TensorFlow is 1.4 GB and no part of the usual environment: `dragoman convert` has one of its own.
 CONVERT_VENV ?= .venv-convert
@@ -52,7 +52,7 @@ $(CONVERT_VENV)/.setup: pyproject.toml $(VENV)/.setup
 	@touch $@
 
 test-convert: $(CONVERT_VENV)/.setup
-	$(CONVERT_BIN)/coverage run --data-file=.coverage-convert --source=handler/convert -m pytest tests/convert
+	$(CONVERT_BIN)/coverage run --data-file=.coverage-convert --source=handler/commands/convert -m pytest tests/convert
 	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
 	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --fail-under=95
 
@@ -92,7 +92,7 @@ PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-
 # boto3 is in the runtime already: 33 MB less in the artifact.
 REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*(r for r in p["dependencies"] + p["optional-dependencies"]["onnx"] if not r.startswith("boto3")), sep="\n")
-PRUNED := bin requirements.txt wheel handler/convert handler/publish $(addprefix onnxruntime/,datasets quantization tools transformers)
+PRUNED := bin requirements.txt wheel handler/commands $(addprefix onnxruntime/,datasets quantization tools transformers)
 UNUSED := a c cpp h pxd pyi pyx
 
 runtime-python:

@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.measure import Row, interleaved, row, table
-from handler.progress import Progress
 from handler.settings import Settings
 from handler.stores import File
-from handler.stores.s3 import S3Store
+from handler.stores.progress import Progress
+from handler.stores.s3.store import S3Store
 
 BAR = 1.1
 MOST_MEMORY = 64.0

@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from benchmarks.measure import Row, interleaved, row, seconds, table
-from core.dialects.grps import GRPS
-from core.dialects.grps_rpc import GRPS_RPC
+from core.dialects.grps.http import GRPS
+from core.dialects.grps.rpc import GRPS_RPC
 from core.dtype import DATATYPES
 from core.operations import Deferred, Infer, InferResult, ModelSpec
 from core.schema.grps import GenericTensor, GenericTensorData, GrpsMessage

@@ -30,7 +30,7 @@ def main(started: float, event: Any) -> None:
 
     STEPS["import"] = (time.perf_counter() - begun) * 1e3
     from handler.backends import onnx  # noqa: PLC0415
-    from handler.repository import Repository  # noqa: PLC0415
+    from handler.lifecycle.repository import Repository  # noqa: PLC0415
 
     for name in ("look", "settings", "fetch"):
         setattr(Repository, name, timed("fetch", getattr(Repository, name)))

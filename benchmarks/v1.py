@@ -12,7 +12,7 @@ import orjson
 
 from benchmarks.measure import Row, interleaved, row, seconds, table
 from benchmarks.per_request import BAR_TINY, Case, against_echo, servers
-from core.dialects.v1 import V1
+from core.dialects.v1.http import V1
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from core.operations import Deferred, Infer, InferResult, ModelSpec

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from core.dtype import BF16
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported, shown
-from core.narrow import bf16_to_float
+from core.float16 import bf16_to_float
 from core.operations import Explainer, ModelSpec
 from core.ports import Model
 from core.shapley import Attribution, Predict, coalitions, shapley_values

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
-from core import jsonio
+from core.encoding import jsonio
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
 from core.schema import pool

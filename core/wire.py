@@ -5,9 +5,9 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from core.compression import WINDOW_BITS, inflate
+from core.encoding.compression import WINDOW_BITS, inflate
+from core.encoding.jsonio import NonFinite
 from core.errors import Fault, InvalidInput, ServingError, TooLarge, shown
-from core.jsonio import NonFinite
 from core.operations import Operation
 
 Header = tuple[bytes, bytes]

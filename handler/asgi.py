@@ -2,8 +2,8 @@
 
 import logging
 
-from handler.app import App
-from handler.memory import keep_large_blocks
+from handler.edge.app import App
+from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import Settings
 
 

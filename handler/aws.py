@@ -26,14 +26,14 @@ from mangum import Mangum
 from core.dialects import DIALECTS
 from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
-from handler.app import App, Send
-from handler.bodies import Receive
-from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
-from handler.memory import keep_large_blocks
-from handler.patience import INIT_SECONDS, Patience, of_invocation
-from handler.refusals import Scope, refuse
+from handler.deadlines import INIT_SECONDS, Patience, of_invocation
+from handler.edge.app import App, Send
+from handler.edge.bodies import Receive
+from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.edge.protocols import Scope, refuse
+from handler.edge.timing import HEADER, Timing
+from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings
-from handler.timing import HEADER, Timing
 
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
@@ -102,7 +102,7 @@ class Function:
         app.start()
         app.registry.patience = None
         if how in EARLY:
-            from handler import snapshots  # noqa: PLC0415 - what most instances have no use for
+            from handler.edge import snapshots  # noqa: PLC0415 - what most instances have no use for
 
             snapshots.watch(app) if how == "snap-start" else snapshots.warm(app)
 
@@ -183,7 +183,7 @@ class Function:
 
 def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
     """The models whose files are among the objects; those of other buckets and prefixes are none of ours."""
-    from handler.stores.s3_location import locate  # noqa: PLC0415 - for events that hardly any function gets
+    from handler.stores.s3.location import locate  # noqa: PLC0415 - for events that hardly any function gets
 
     if not repository.startswith("s3://"):
         return

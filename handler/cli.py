@@ -81,8 +81,8 @@ def _add_publishing(commands: Any) -> None:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    from handler.convert import command  # noqa: PLC0415 - a publisher's tool, which no server imports
-    from handler.terminal import Refused  # noqa: PLC0415 - the same
+    from handler.commands.convert import command  # noqa: PLC0415 - a publisher's tool, which no server imports
+    from handler.commands.refused import Refused  # noqa: PLC0415 - the same
 
     try:
         command.run(options)
@@ -93,7 +93,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> int:
-    from handler.publish import command  # noqa: PLC0415 - a publisher's tools, which no server imports
+    from handler.commands.publish import command  # noqa: PLC0415 - a publisher's tools, which no server imports
 
     try:
         return command.run(options, Settings.from_env())
@@ -108,7 +108,8 @@ def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> i
         import uvicorn  # noqa: PLC0415 - an extra: the function has none
     except ImportError:
         raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
-    from handler import asgi, streams  # noqa: PLC0415 - reads the environment that main has set
+    from handler import asgi  # noqa: PLC0415 - reads the environment that main has set
+    from handler.edge import streams  # noqa: PLC0415 - reads the environment that main has set
 
     try:
         models = asgi.app.registry.names()
@@ -143,7 +144,7 @@ def _with_grpc(app: Any, address: str) -> Any:
     """The application, and a gRPC server of the same models. Raises InvalidSettings."""
     if find_spec("grpc") is None:
         raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
-    from handler import rpc  # noqa: PLC0415 - an extra, and nothing for who does without it
+    from handler.edge import rpc  # noqa: PLC0415 - an extra, and nothing for who does without it
 
     return rpc.Beside(app, address)
 

@@ -16,7 +16,7 @@ import core
 import handler
 from tests.support.regex_steps import Steps, characters
 
-OTHERS = ("handler.asgi", "handler.convert")
+OTHERS = ("handler.asgi", "handler.commands.convert")
 """The one builds a server, the other reads what publishers have; neither reads what clients send."""
 FEW, MANY = 10, 80
 """Repetitions. A text that took too many steps with few is tried with many: bounded ones grow up to their bound."""

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from handler.aws import EARLY
-from handler.patience import GATEWAY_SECONDS
+from handler.deadlines import GATEWAY_SECONDS
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from core.dialects.grps import GRPS
-from core.dialects.v1 import V1
-from core.dialects.v2 import V2
+from core.dialects.grps.http import GRPS
+from core.dialects.v1.http import V1
+from core.dialects.v2.http import V2
 from core.wire import Dialect
 
 DIALECTS: Final[tuple[Dialect, ...]] = (V2, V1, GRPS)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from core import jsonio
+from core.encoding import jsonio
 from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Custom, ModelRef
 from core.wire import (

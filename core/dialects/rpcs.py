@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from core.dialects.grps_rpc import GRPS_RPC
-from core.dialects.health_rpc import health
-from core.dialects.v2_rpc import V2_RPC
+from core.dialects.grpc.health import health
+from core.dialects.grps.rpc import GRPS_RPC
+from core.dialects.v2.rpc import V2_RPC
 from core.rpc import RpcMethod
 
 _MODELS: Final = (*V2_RPC, *GRPS_RPC)

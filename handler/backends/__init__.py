@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Protocol
 from core.errors import ModelNotLoadable
 from core.ports import Model
 from handler import plugins
-from handler.model_settings import ModelSettings
 from handler.settings import Settings
+from handler.settings.model import ModelSettings
 
 
 class Backend(NamedTuple):

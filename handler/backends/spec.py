@@ -4,9 +4,10 @@ from core.errors import ModelNotLoadable
 from core.operations import ModelSpec
 from core.signature import NONE, Signatures, plain
 from core.tensor import TensorSpec
-from handler import model_settings, signature_settings
 from handler.backends import Source
-from handler.checked import Wrong
+from handler.settings import model as model_settings
+from handler.settings import signatures
+from handler.settings.checked import Wrong
 
 
 def model_spec(
@@ -19,9 +20,9 @@ def model_spec(
     try:
         spec = spec._replace(signatures=_signatures(source, inputs, outputs), v1_dialect=said.v1_dialect)
         if said.explainer is not None:
-            from handler import explainer_settings  # noqa: PLC0415 - 2 ms of cold start for models without one
+            from handler.settings import explainer  # noqa: PLC0415 - 2 ms of cold start for models without one
 
-            spec = spec._replace(explainer=explainer_settings.build(said.explainer, source.folder, spec))
+            spec = spec._replace(explainer=explainer.build(said.explainer, source.folder, spec))
     except Wrong as wrong:
         raise ModelNotLoadable(f"{model_settings.FILE} of model {source.name!r}: {wrong}") from None
     return spec
@@ -31,5 +32,5 @@ def _signatures(
     source: Source, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
 ) -> Signatures:
     if source.settings.signatures is not None:
-        return signature_settings.bind(source.settings.signatures, inputs, outputs)
+        return signatures.bind(source.settings.signatures, inputs, outputs)
     return NONE if inputs is None else plain(inputs, outputs or ())

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from handler import plugins
-from handler.progress import Progress
 from handler.settings import InvalidSettings, Settings
+from handler.stores.progress import Progress
 
-STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3:S3Store"}
+STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3.store:S3Store"}
 
 
 class File(NamedTuple):

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from core.errors import ModelNotLoadable
-from handler.progress import Progress
 from handler.stores import Folder
-from handler.stores.parts import NEW, Parts
+from handler.stores.journal import NEW, Parts
+from handler.stores.progress import Progress
 
 LOCK: Final = "lock"
 PARTS: Final = "parts"

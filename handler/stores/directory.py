@@ -7,9 +7,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from core.errors import ModelUnavailable
-from handler.progress import Progress
 from handler.settings import Settings
 from handler.stores import File, Folder
+from handler.stores.progress import Progress
 
 DEEPEST: Final = 16
 

@@ -11,7 +11,7 @@ from tests.conformance.wire import TIMEOUT, Answer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from handler.app import App
+    from handler.edge.app import App
 
 BODILESS: Final = {204, 304}
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 import jsonschema_rs
 
-from handler.app import App
+from handler.edge.app import App
 from handler.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT: Final = Path(__file__).parents[2]
-DOCUMENT: Final[dict[str, Any]] = json.loads((ROOT / "handler" / "openapi.json").read_bytes())
+DOCUMENT: Final[dict[str, Any]] = json.loads((ROOT / "handler" / "site" / "openapi.json").read_bytes())
 SCHEMAS: Final = DOCUMENT["components"]["schemas"]
 JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
-from handler.app import App
+from handler.edge.app import App
 from handler.settings import Settings
 from tests.conformance.described import ROOT, nested, plain, resolved, validate
 

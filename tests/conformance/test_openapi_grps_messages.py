@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from core.dialects.grps_content import MAP_FIELDS
+from core.dialects.grps.content import MAP_FIELDS
 from core.dtype import BY_GRPS
 from tests.conformance.asgi import Local
 from tests.conformance.described import JSON, serving, validator

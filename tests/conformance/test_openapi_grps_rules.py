@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from core.dialects.grps_content import CARRIERS, MAP_FIELDS, TYPES
+from core.dialects.grps.content import CARRIERS, MAP_FIELDS, TYPES
 from core.dtype import BY_GRPS
 from tests.conformance.described import DOCUMENT, JSON, OCTETS, ROOT, SCHEMAS, ask, serving, validate
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 
-from handler.convert.conversion import Converted, convert
-from handler.convert.runtime import tf
+from handler.commands.convert.conversion import Converted, convert
+from handler.commands.convert.runtime import tf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

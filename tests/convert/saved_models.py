@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from handler.convert.runtime import tf
+from handler.commands.convert.runtime import tf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from handler import model_settings
 from handler.cli import main
+from handler.settings import model as model_settings
 from tests.convert import saved_models
 from tests.convert.saved_models import FLOAT, signature, v1
 
@@ -213,7 +213,7 @@ def test_the_command_line_imports_nothing_of_it() -> None:
     """Nor do the edges."""
     done = python(
         "import sys, handler.cli, handler.asgi, handler.aws\n"
-        "print([m for m in sys.modules if m.startswith(('handler.convert', 'tensorflow', 'tf2onnx'))])"
+        "print([m for m in sys.modules if m.startswith(('handler.commands.convert', 'tensorflow', 'tf2onnx'))])"
     )
     assert done.stdout == "[]\n", done.stderr
 

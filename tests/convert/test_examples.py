@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from handler.convert.runtime import tf
-from handler.terminal import Refused
+from handler.commands.convert.runtime import tf
+from handler.commands.refused import Refused
 from tests.convert import saved_models
 from tests.convert.oracle import Served, examples, same, served, tensorflow
 from tests.convert.saved_models import CLASSIFY, FLOAT, REGRESS, signature, v1

@@ -1,4 +1,4 @@
-"""Tests of handler.convert.models_config."""
+"""Tests of handler.commands.convert.models_config."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from handler import model_settings
-from handler.convert.models_config import ModelConfig, parse, read
-from handler.terminal import Refused
+from handler.commands.convert.models_config import ModelConfig, parse, read
+from handler.commands.refused import Refused
+from handler.settings import model as model_settings
 
 # Of TensorFlow Serving's guide "Serving Configuration", put together.
 CONFIG = """

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from handler.convert.conversion import convert
-from handler.convert.runtime import tf
-from handler.terminal import Refused
+from handler.commands.convert.conversion import convert
+from handler.commands.convert.runtime import tf
+from handler.commands.refused import Refused
 from tests.convert import saved_models
 from tests.convert.oracle import same, served, tensorflow
 from tests.convert.saved_models import FLOAT, info, signature, v1

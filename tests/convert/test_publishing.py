@@ -1,4 +1,4 @@
-"""handler.convert.publishing: a version appears complete, or what was there stays."""
+"""handler.commands.convert.publishing: a version appears complete, or what was there stays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from handler.convert import publishing
-from handler.terminal import Refused
+from handler.commands.convert import publishing
+from handler.commands.refused import Refused
 
 if TYPE_CHECKING:
     from pathlib import Path

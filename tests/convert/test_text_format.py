@@ -1,13 +1,13 @@
-"""Tests of handler.convert.text_format."""
+"""Tests of handler.commands.convert.text_format."""
 
 from __future__ import annotations
 
 import pytest
 from google.protobuf import text_format as google
 
-from handler.convert.runtime import tf
-from handler.convert.text_format import Word, parse
-from handler.terminal import Refused
+from handler.commands.convert.runtime import tf
+from handler.commands.convert.text_format import Word, parse
+from handler.commands.refused import Refused
 
 
 def test_scalars_messages_and_lists_in_every_spelling() -> None:

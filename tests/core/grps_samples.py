@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dialects import grps_messages
-from core.dialects.grps_content import Question, element
+from core.dialects.grps import messages as grps_messages
+from core.dialects.grps.content import Question, element
 from core.dtype import BF16, DATATYPES, DataType
 from core.operations import InferResult, ModelSpec
 from core.tensor import Tensor, TensorSpec

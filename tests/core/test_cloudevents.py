@@ -1,4 +1,4 @@
-"""core.dialects.cloudevents: requests in events of both forms, and answers in events of the same form."""
+"""core.dialects.v1.cloudevents: requests in events of both forms, and answers in events of the same form."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import jsonio
-from core.dialects.cloudevents import opened
-from core.dialects.v1 import V1
+from core.dialects.v1.cloudevents import opened
+from core.dialects.v1.http import V1
+from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.wire import JSON, Call, HttpRequest, HttpResponse, Router
 from tests.core.v1_samples import model, output, result, signature, told

@@ -1,4 +1,4 @@
-"""Tests of core.compression."""
+"""Tests of core.encoding.compression."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from core.compression import accepted, deflate, inflate
+from core.encoding.compression import accepted, deflate, inflate
 from core.errors import InvalidInput, TooLarge
 
 

@@ -1,4 +1,4 @@
-"""core.dialects.connect and its parts: what the head of a request asks, envelopes, ends, text, deadlines."""
+"""core.dialects.connect.protocol and its parts: what the head of a request asks, envelopes, ends, text, deadlines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects import connect, connect_ends, connect_envelopes, connect_requests
-from core.dialects.connect_codes import (
+from core.dialects.connect import ends as connect_ends
+from core.dialects.connect import envelopes as connect_envelopes
+from core.dialects.connect import protocol as connect
+from core.dialects.connect import requests as connect_requests
+from core.dialects.connect.codes import (
     CODES,
     DeadlineExceeded,
     EdgeError,
@@ -27,7 +30,7 @@ from core.dialects.connect_codes import (
     WrongVerb,
     code_of,
 )
-from core.dialects.connect_envelopes import Frame, framed, frames, only
+from core.dialects.connect.envelopes import Frame, framed, frames, only
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, InvalidInput, ModelNotFound, ModelUnavailable, NotSupported, ServingError, TooLarge
 from core.rpc import Form

@@ -13,7 +13,7 @@ from core import explanation
 from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported
 from core.explanation import explain, explained
-from core.narrow import bf16_from_float, bf16_to_float
+from core.float16 import bf16_from_float, bf16_to_float
 from core.operations import Explainer, ModelSpec
 from core.tensor import Tensor, TensorSpec
 

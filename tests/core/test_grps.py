@@ -1,4 +1,4 @@
-"""core.dialects.grps: its routes, what each asks, and how answers and refusals look."""
+"""core.dialects.grps.http: its routes, what each asks, and how answers and refusals look."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from core import operations as ops
-from core.dialects.grps import EMPTY_NAME, GRPS, NO_NAME
+from core.dialects.grps.http import EMPTY_NAME, GRPS, NO_NAME
 from core.errors import InvalidInput, ModelNotFound, ModelUnavailable, TooLarge
 from core.operations import IndexEntry, ModelInfo, ModelRef, Readiness, ServerInfo, State
 from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, RouteNotFound, Router

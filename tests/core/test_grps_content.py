@@ -1,4 +1,4 @@
-"""core.dialects.grps_content: the protocol's types are those of its schema, and the others travel in them unharmed."""
+"""core.dialects.grps.content: the protocol's types are those of its schema, and the others travel in them unharmed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.dialects.grps_content import CARRIERS, MAP_FIELDS, TYPES, carried, carrier, converted
+from core.dialects.grps.content import CARRIERS, MAP_FIELDS, TYPES, carried, carrier, converted
 from core.dtype import BF16, DATATYPES
 from core.errors import InvalidInput, ModelFailed
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage

@@ -1,4 +1,4 @@
-"""core.dialects.grps_inputs: which input of a model each form of content is, and which it can not be."""
+"""core.dialects.grps.inputs: which input of a model each form of content is, and which it can not be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.dialects.grps_content import MAP_FIELDS, Binary, Entry, Map, Numbers, Tensors, Text
-from core.dialects.grps_inputs import bound
+from core.dialects.grps.content import MAP_FIELDS, Binary, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.inputs import bound
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from tests.core.grps_samples import FP32, UNTOLD, model, same, spec, string, tensor

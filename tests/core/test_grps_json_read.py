@@ -1,4 +1,4 @@
-"""core.dialects.grps_json_read: what JSON texts say, held against protobuf's own reader where that has a say."""
+"""core.dialects.grps.json_read: what JSON texts say, held against protobuf's own reader where that has a say."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.grps_content import Binary, Map, Numbers, Question, Tensors, Text
-from core.dialects.grps_json_read import NO_FIELD, OCTETS_ONLY, camel, document, read
+from core.dialects.grps.content import Binary, Map, Numbers, Question, Tensors, Text
+from core.dialects.grps.json_read import NO_FIELD, OCTETS_ONLY, camel, document, read
+from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput, ServingError
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage
-from core.simd import WORTH_SIMD
 from tests.core.grps_samples import OWN, by_name, filled, same
 from tests.core.grps_samples import read as read_message
 from tests.core.samples import SHAPES

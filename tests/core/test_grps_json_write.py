@@ -1,4 +1,4 @@
-"""core.dialects.grps_json_write: what answers look like, and that protobuf's reader finds in them what was put in."""
+"""core.dialects.grps.json_write: what answers look like, and that protobuf's reader finds in them what was put in."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from google.protobuf import json_format
 
-from core.dialects import grps_messages
-from core.dialects.grps_content import Binary, Entry, Map, Numbers, Tensors, Text
-from core.dialects.grps_json_read import camel
-from core.dialects.grps_json_read import read as read_json
-from core.dialects.grps_json_write import snake, write
+from core.dialects.grps import messages as grps_messages
+from core.dialects.grps.content import Binary, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.json_read import camel
+from core.dialects.grps.json_read import read as read_json
+from core.dialects.grps.json_write import snake, write
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
-from core.jsonio import NonFinite
 from core.schema.grps import GrpsMessage
 from tests.core.grps_samples import OWN, by_name, filled, same, string, tensor
 from tests.core.samples import SHAPES

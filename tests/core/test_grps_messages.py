@@ -1,4 +1,4 @@
-"""core.dialects.grps_messages: messages in protobuf to content and back, quickly and alike."""
+"""core.dialects.grps.messages: messages in protobuf to content and back, quickly and alike."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects import grps_messages
-from core.dialects.grps_content import Binary, Map, Numbers, Question, Tensors, Text
-from core.dialects.grps_messages import NO_FIELD, WORTH_SPLITTING, refusal, success, write
+from core.dialects.grps import messages as grps_messages
+from core.dialects.grps.content import Binary, Map, Numbers, Question, Tensors, Text
+from core.dialects.grps.messages import NO_FIELD, WORTH_SPLITTING, refusal, success, write
 from core.errors import InvalidInput, ModelNotFound, ServingError
-from core.schema import raw_fields
+from core.schema import fields as raw_fields
 from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, NDArrayData
 from tests.core.grps_samples import OWN, by_name, filled, read, same, tensor
 from tests.core.samples import SHAPES

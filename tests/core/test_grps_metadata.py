@@ -1,4 +1,4 @@
-"""core.dialects.grps_metadata: the documents are YAML, whatever the names, and tell what a client can use."""
+"""core.dialects.grps.metadata: the documents are YAML, whatever the names, and tell what a client can use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.grps_metadata import of_model, of_server
+from core.dialects.grps.metadata import of_model, of_server
 from core.operations import IndexEntry, ModelInfo, ServerInfo, State
 from tests.core.grps_samples import UNTOLD, model, spec
 

@@ -1,4 +1,4 @@
-"""core.dialects.grps_numbers: which JSON values are elements of which type."""
+"""core.dialects.grps.numbers: which JSON values are elements of which type."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.dialects.grps_numbers import flat, nested, scalar, to_bytes
+from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
 from core.dtype import DATATYPES
+from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput
-from core.simd import WORTH_SIMD
 from tests.core.grps_samples import OWN, by_name
 
 INTEGERS = [row for row in OWN if row.numpy.kind in "iu"]

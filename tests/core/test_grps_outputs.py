@@ -1,4 +1,4 @@
-"""core.dialects.grps_outputs: in which form outputs are answered, and what is said of those that no form carries."""
+"""core.dialects.grps.outputs: in which form outputs are answered, and what is said of those that no form carries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.dialects.grps_content import Binary, Map, Numbers, Tensors, Text
-from core.dialects.grps_outputs import NO_FLOATS, TWO_TENSORS, answered, as_ndarray
+from core.dialects.grps.content import Binary, Map, Numbers, Tensors, Text
+from core.dialects.grps.outputs import NO_FLOATS, TWO_TENSORS, answered, as_ndarray
 from core.errors import InvalidInput, ModelFailed
 from core.tensor import Tensor
 from tests.core.grps_samples import FP32, same, tensor

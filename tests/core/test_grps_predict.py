@@ -1,4 +1,4 @@
-"""core.dialects.grps_predict: what HTTP adds to a message, in and out: types, query, streams."""
+"""core.dialects.grps.predict: what HTTP adds to a message, in and out: types, query, streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.dialects.grps_predict import EMPTY, NO_TYPE, STREAM_OF_NDARRAYS, WRONG_TYPE, Wishes, decode, wishes
+from core.dialects.grps.predict import EMPTY, NO_TYPE, STREAM_OF_NDARRAYS, WRONG_TYPE, Wishes, decode, wishes
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Deferred, Infer, ModelRef, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options

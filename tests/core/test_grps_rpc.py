@@ -1,4 +1,4 @@
-"""core.dialects.grps_rpc: what each remote call asks, how results come back, and that refusals are answers."""
+"""core.dialects.grps.rpc: what each remote call asks, how results come back, and that refusals are answers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import yaml
 from google.protobuf import json_format
 
 from core import operations as ops
-from core.dialects import grps_messages
-from core.dialects.grps_rpc import GRPS_RPC, SERVICE
+from core.dialects.grps import messages as grps_messages
+from core.dialects.grps.rpc import GRPS_RPC, SERVICE
 from core.errors import InvalidInput, ModelNotFound
 from core.operations import IndexEntry, ModelInfo, ModelRef, Readiness, ServerInfo, State
 from core.rpc import Form

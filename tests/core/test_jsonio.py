@@ -1,4 +1,4 @@
-"""core.jsonio: three readers that must agree, and a writer whose text must read back the same."""
+"""core.encoding.jsonio: three readers that must agree, and a writer whose text must read back the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core import jsonio, simd
+from core.encoding import jsonio, simd
 from core.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ def test_a_missing_simd_reader_is_found_out(monkeypatch: pytest.MonkeyPatch) -> 
 def test_arrays_of_more_elements_than_simdjson_counts_are_whole(reader: str, begin: str, end: str) -> None:
     """Its list of them is too short, and is written beyond its end: the process dies, which is why a child reads."""
     script = f"""
-from core.jsonio import loads, loads_shaped
+from core.encoding.jsonio import loads, loads_shaped
 text = {begin!r}.encode() + b"0," * 20_000_000 + b"0" + {end!r}.encode()
 found, longest = [{reader}], 0
 for value in found:

@@ -1,4 +1,4 @@
-"""core.narrow, over all 65,536 patterns of each type; struct and numpy's own repr are the oracles."""
+"""core.float16, over all 65,536 patterns of each type; struct and numpy's own repr are the oracles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dtype import BF16, DATATYPES, DataType
-from core.narrow import bf16_from_float, bf16_to_float, widened
+from core.float16 import bf16_from_float, bf16_to_float, widened
 
 FP16 = DATATYPES["FP16"]
 EVERY = np.arange(65536, dtype=np.uint16)

@@ -1,4 +1,4 @@
-"""core.phrasing: elements of outputs as JSON, for all dialects."""
+"""core.encoding.json_numbers: elements of outputs as JSON, for all dialects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import jsonio
 from core.dtype import BF16, DATATYPES
+from core.encoding import jsonio
+from core.encoding.json_numbers import numeric, rows
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
-from core.jsonio import NonFinite
-from core.narrow import bf16_from_float
-from core.phrasing import numeric, rows
+from core.float16 import bf16_from_float
 from core.tensor import Tensor
 from tests.core.samples import SHAPES, nested, sample
 from tests.core.v1_samples import output

@@ -14,11 +14,12 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.health_rpc import health
-from core.dialects.v2_rpc import V2_RPC
+from core.dialects.grpc.health import health
+from core.dialects.v2.rpc import V2_RPC
 from core.errors import InvalidInput
 from core.rpc import Form
-from core.schema import pool, raw_fields
+from core.schema import fields as raw_fields
+from core.schema import pool
 from core.schema.open_inference import ModelInferRequest
 
 if TYPE_CHECKING:

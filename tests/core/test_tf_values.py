@@ -1,4 +1,4 @@
-"""core.tf_values against a slow reading of the same rules, one value at a time; base64, ctypes, struct are oracles."""
+"""core.dialects.v1.values against a slow reading of the same rules, value by value, with base64, ctypes, struct."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dialects.v1.values import (
+    Irregular,
+    elements,
+    flattened,
+    is_binary,
+    mismatch,
+    quoted,
+    to_bytes,
+    to_tensor,
+    type_name,
+)
 from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType
+from core.encoding.jsonio import Oversized
 from core.errors import InvalidInput
-from core.jsonio import Oversized
-from core.tf_values import Irregular, elements, flattened, is_binary, mismatch, quoted, to_bytes, to_tensor, type_name
 from tests.core.samples import SHAPES, nested, sample
 
 INTEGERS = [row for row in DATATYPES.values() if row.numpy.kind in "iu" and row is not BF16]

@@ -1,4 +1,4 @@
-"""core.dialects.v1 by itself: its routes, refusals, status and metadata, and what all requests with a body share.
+"""core.dialects.v1.http by itself: its routes, refusals, status and metadata, and what all requests with a body share.
 
 What clients see of it through a server is in tests/conformance/v1.
 """
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from core import jsonio, simd
 from core import operations as ops
-from core.dialects.v1 import V1
-from core.dialects.v1_metadata import FIELDS
-from core.dialects.v1_path import LARGEST_VERSION
+from core.dialects.v1.http import V1
+from core.dialects.v1.metadata import FIELDS
+from core.dialects.v1.path import LARGEST_VERSION
 from core.dtype import BYTES, DATATYPES
+from core.encoding import jsonio, simd
 from core.errors import Fault, InvalidInput, ModelFailed, ModelNotFound, ModelUnavailable, VersionNotFound
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from core.signature import Method, plain

@@ -1,4 +1,4 @@
-"""core.dialects.v1_answer: outputs as rows and as columns; base64 and json are the oracles."""
+"""core.dialects.v1.answer: outputs as rows and as columns; base64 and json are the oracles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import jsonio
-from core.dialects.v1_answer import Output, columns, named, rows, text
+from core.dialects.v1.answer import Output, columns, named, rows, text
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
-from core.jsonio import NonFinite
 from tests.core.v1_samples import binding, output, signature
 
 X = Output("x", output("x", "FP32", [0.5, 1.0]))

@@ -1,4 +1,4 @@
-"""core.dialects.v1_examples: lists of feature objects as tensors, labels and scores and numbers as answers."""
+"""core.dialects.v1.examples: lists of feature objects as tensors, labels and scores and numbers as answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.v1_examples import classify, regress
+from core.dialects.v1.examples import classify, regress
+from core.encoding.jsonio import NonFinite, Oversized
 from core.errors import InvalidInput
-from core.jsonio import NonFinite, Oversized
-from core.narrow import bf16_from_float
+from core.float16 import bf16_from_float
 from core.operations import ModelRef
 from core.signature import Method, Signature
 from tests.core.v1_samples import binding, listed, model, output, question, result, signature, told

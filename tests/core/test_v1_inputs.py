@@ -1,4 +1,4 @@
-"""core.dialects.v1_inputs: rows and columns as tensors, with and without a signature that says what to expect."""
+"""core.dialects.v1.inputs: rows and columns as tensors, with and without a signature that says what to expect."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.v1_inputs import UNNAMED, from_columns, from_rows, is_named
+from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows, is_named
+from core.dialects.v1.values import Irregular
 from core.dtype import BYTES
 from core.errors import InvalidInput
 from core.tensor import Tensor
-from core.tf_values import Irregular
 from tests.core.samples import nested
 from tests.core.v1_samples import binding, listed
 

@@ -1,4 +1,4 @@
-"""core.dialects.v1_predict: which form a request has, under which keys it is answered, and what the model is asked."""
+"""core.dialects.v1.predict: which form a request has, under which keys it is answered, and what the model is asked."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from core.dialects.v1_predict import explain, predict
+from core.dialects.v1.predict import explain, predict
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed
-from core.jsonio import NonFinite
 from core.operations import Explain, ExplainResult, ModelRef
 from tests.core.v1_samples import binding, listed, model, output, question, result, signature, told
 
 if TYPE_CHECKING:
-    from core.dialects.v1_request import Question
+    from core.dialects.v1.request import Question
 
 SPEC = model(
     serving_default=signature({"x": "x"}, {"y": "y"}),

@@ -1,4 +1,4 @@
-"""core.dialects.v2 and v2_infer by themselves: what a request decodes to, and how results are phrased.
+"""core.dialects.v2.http and v2_infer by themselves: what a request decodes to, and how results are phrased.
 
 What clients see of them through a server is in tests/conformance.
 """
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from core import operations as ops
-from core.dialects import v2_infer
-from core.dialects.v2 import V2
+from core.dialects.v2 import infer as v2_infer
+from core.dialects.v2.http import V2
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from core.operations import InferResult

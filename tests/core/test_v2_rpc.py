@@ -1,4 +1,4 @@
-"""core.dialects.v2_rpc, v2_rpc_infer, health_rpc, reflection_rpc: what messages decode to, how results come back."""
+"""core.dialects.v2.rpc, v2_rpc_infer, health_rpc, reflection_rpc: what messages decode to, how results come back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from core import operations as ops
-from core.dialects import reflection_rpc, v2_rpc_infer
-from core.dialects.health_rpc import health as health_methods
-from core.dialects.v2_rpc import SERVICE, V2_RPC
+from core.dialects.grpc import reflection as reflection_rpc
+from core.dialects.grpc.health import health as health_methods
+from core.dialects.v2 import rpc_infer as v2_rpc_infer
+from core.dialects.v2.rpc import SERVICE, V2_RPC
 from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotFound, VersionNotFound
 from core.operations import InferResult, ModelRef, State

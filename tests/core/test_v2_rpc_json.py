@@ -1,4 +1,4 @@
-"""core.dialects.v2_rpc_json, core.proto_json: proto3's JSON against protobuf's own reader and writer."""
+"""core.dialects.v2.rpc_json, core.encoding.proto_json: proto3's JSON against protobuf's own reader and writer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import jsonio, operations, proto_json
-from core.dialects import v2_rpc_infer, v2_rpc_json
+from core import operations
+from core.dialects.v2 import rpc_infer as v2_rpc_infer
+from core.dialects.v2 import rpc_json as v2_rpc_json
 from core.dtype import DATATYPES
+from core.encoding import jsonio, proto_json
 from core.errors import InvalidInput, ServingError
 from core.operations import InferResult, ModelRef
 from core.schema import open_inference as oip

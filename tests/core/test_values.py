@@ -1,4 +1,4 @@
-"""core.values: parsed JSON to arrays, checked against numpy and the text of the protocol."""
+"""core.encoding.values: parsed JSON to arrays, checked against numpy and the text of the protocol."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.encoding.values import Inexact, flatten, from_values
 from core.errors import InvalidInput
 from core.tensor import from_raw
-from core.values import Inexact, flatten, from_values
 from tests.core.samples import SHAPES, nested, sample
 
 NUMERIC = [datatype for datatype in DATATYPES.values() if not datatype.is_bytes]

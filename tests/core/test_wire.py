@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from core.dialects import DIALECTS
-from core.dialects.v1 import V1
-from core.dialects.v2 import V2
+from core.dialects.v1.http import V1
+from core.dialects.v2.http import V2
 from core.errors import Fault, InvalidInput, ModelNotFound, ModelUnavailable, ServingError, TooLarge
 from core.wire import (
     STATUS,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.dialects.v1_request import Question
+from core.dialects.v1.request import Question
 from core.dtype import DATATYPES
-from core.jsonio import NonFinite
+from core.encoding.jsonio import NonFinite
 from core.operations import InferResult, ModelSpec
 from core.signature import Binding, Method, Signature
 from core.tensor import Tensor, TensorSpec

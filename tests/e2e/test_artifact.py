@@ -18,7 +18,7 @@ def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifac
     """Core, handler and what they need; no boto3, which the runtime has; no server, no tests, no tools."""
     names = {entry.name for entry in artifact.iterdir()}
     assert {"core", "handler", "numpy", "onnxruntime", "mangum"} <= names
-    assert not {"convert", "publish"} & {entry.name for entry in (artifact / "handler").iterdir()}
+    assert "commands" not in {entry.name for entry in (artifact / "handler").iterdir()}
     assert not names & {"boto3", "botocore", "uvicorn", "pytest", "models", "tests", "bin", "wheel", "requirements.txt"}
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from handler.stores import fetching, regions, retries, s3_answers
+from handler.stores.s3 import answers as s3_answers
+from handler.stores.s3 import download as fetching
+from handler.stores.s3 import ranges as regions
+from handler.stores.s3 import retries
 from tests import s3_stand_in
 
 if TYPE_CHECKING:

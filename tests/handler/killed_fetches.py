@@ -10,10 +10,12 @@ import sys
 import time
 import traceback
 
-from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import fetching, regions, s3_answers
-from handler.stores.s3 import S3Store
+from handler.stores.progress import Progress
+from handler.stores.s3 import answers as s3_answers
+from handler.stores.s3 import download as fetching
+from handler.stores.s3 import ranges as regions
+from handler.stores.s3.store import S3Store
 
 
 def told(result: str) -> None:

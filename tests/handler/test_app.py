@@ -1,4 +1,4 @@
-"""handler.app, workers, asgi and cli: the ASGI edge, one message at a time."""
+"""handler.edge.app, workers, asgi and cli: the ASGI edge, one message at a time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ import pytest
 from core.errors import ServerBusy
 from core.wire import Options
 from handler import asgi, cli
-from handler.app import App
+from handler.edge.app import App
+from handler.edge.workers import Workers
+from handler.lifecycle.versions import QUICK_RUNS
 from handler.settings import Settings
-from handler.slots import QUICK_RUNS
-from handler.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
 
 def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger body does, and a compressed one, whose size says nothing."""
-    monkeypatch.setattr("handler.slots.QUICK_NS", 10**12)
+    monkeypatch.setattr("handler.lifecycle.versions.QUICK_NS", 10**12)
     for _ in range(QUICK_RUNS + 1):
         assert ask(app, "POST", INFER, BODY)[0] == 200
     changed: list[Any] = []
@@ -543,7 +543,7 @@ def imported(statement: str) -> set[str]:
 
 
 HEAVY = {
-    "core.dialects.v1_verbs",
+    "core.dialects.v1.verbs",
     "core.explanation",
     "numpy.random",
     "boto3",
@@ -569,12 +569,18 @@ def test_a_cold_start_imports_only_what_it_needs() -> None:
     loaded = imported(HEALTH.replace("PATH", "/v2/health/live"))
     assert not loaded & HEAVY
     assert not loaded & {"asyncio.tasks", "numpy"} ^ {"asyncio.tasks", "numpy"}
-    assert not loaded & {"handler.site", "handler.stores.s3", "handler.backends.onnx", "tempfile", "importlib.metadata"}
+    assert not loaded & {
+        "handler.site.pages",
+        "handler.stores.s3.store",
+        "handler.backends.onnx",
+        "tempfile",
+        "importlib.metadata",
+    }
 
 
 def test_what_no_protocol_knows_imports_the_site() -> None:
     """Then, and not before."""
-    assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site"}
+    assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site.pages"}
 
 
 def test_opening_a_bucket_imports_no_client(monkeypatch: pytest.MonkeyPatch) -> None:

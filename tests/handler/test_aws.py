@@ -13,7 +13,7 @@ import pytest
 
 from core.errors import InvalidInput
 from handler.aws import LARGEST_RESPONSE, Function
-from handler.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 
 if TYPE_CHECKING:

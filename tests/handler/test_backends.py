@@ -17,11 +17,12 @@ from onnx import TensorProto, helper
 from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
 from core.tensor import Tensor, TensorSpec
-from handler import backends, plugins, signature_settings
+from handler import backends, plugins
 from handler.backends import Source, onnx_file, python
 from handler.backends import onnx as onnx_backend
-from handler.model_settings import ModelSettings
 from handler.settings import Settings
+from handler.settings import signatures as signature_settings
+from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

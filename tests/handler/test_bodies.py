@@ -1,4 +1,4 @@
-"""handler.bodies: request bodies from ASGI's messages, however they come."""
+"""handler.edge.bodies: request bodies from ASGI's messages, however they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import TooLarge
-from handler import bodies
+from handler.edge import bodies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""handler.budget and loading: what is unloaded for what, on a stand-in for the kernel's count of what is resident."""
+"""handler.lifecycle.budget and loading: what is unloaded for what, on a stand-in for the kernel's count of bytes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 
 from core.errors import ModelFailed, ModelNotLoadable, ServerBusy
 from core.operations import ModelRef, ModelSpec, State
-from handler import backends, budget, memory
-from handler.patience import Patience
-from handler.registry import Pending, Registry
+from handler import backends
+from handler.deadlines import Patience
+from handler.lifecycle import budget, memory
+from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.versions import EVICTED
 from handler.settings import Settings
-from handler.slots import EVICTED
 from handler.stores import Forbidden
 from handler.stores.directory import DirectoryStore
 
@@ -285,7 +286,7 @@ def test_a_model_that_nobody_has_used_yet_stays_for_those_who_wait_for_it(
     inline.load("b")
     assert in_memory(inline) == ["b"]
     inline.unload("b")
-    monkeypatch.setattr("handler.registry.FRESH_SECONDS", 10.0)
+    monkeypatch.setattr("handler.lifecycle.registry.FRESH_SECONDS", 10.0)
     with ThreadPoolExecutor(4) as executor:
         models = registry(root, OWN + 40, executor)
         with pytest.raises(Pending) as pending:

@@ -1,4 +1,4 @@
-"""handler.stores.cache and handler.stores.parts: what is kept, what is dropped, what a crash may leave behind."""
+"""handler.stores.cache and handler.stores.journal: what is kept, what is dropped, what a crash may leave behind."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from core.errors import ModelNotLoadable, StillLoading
-from handler.progress import Progress
 from handler.stores import cache as caches
-from handler.stores import parts as journals
+from handler.stores import journal as journals
 from handler.stores.cache import Cache, Place
 from handler.stores.checksums import Checksum
-from handler.stores.parts import Identity, Parts
+from handler.stores.journal import Identity, Parts
+from handler.stores.progress import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""handler.catalog: which version of which model a client's words mean."""
+"""handler.lifecycle.catalog: which version of which model a client's words mean."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from core.errors import InvalidInput, ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
-from handler.catalog import Catalog
-from handler.registry import Pending, Registry
-from handler.repository import Repository
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 

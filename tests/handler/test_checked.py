@@ -1,4 +1,4 @@
-"""handler.checked: what is wrong in a publisher's JSON is named by the path of its key."""
+"""handler.settings.checked: what is wrong in a publisher's JSON is named by the path of its key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handler.checked import Wrong, an_object, is_shape, number, only, texts
+from handler.settings.checked import Wrong, an_object, is_shape, number, only, texts
 
 
 def test_what_is_as_expected_is_handed_on() -> None:

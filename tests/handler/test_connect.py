@@ -1,4 +1,4 @@
-"""handler.connect: Connect and gRPC-Web on the application in this process, and through the Lambda function."""
+"""handler.edge.connect: Connect and gRPC-Web on the application in this process, and through the Lambda function."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ import pytest
 
 from core.schema import grps, health
 from core.schema import open_inference as oip
-from handler import connect
-from handler.app import App
 from handler.aws import Function
-from handler.registry import Registry
+from handler.edge import connect
+from handler.edge.app import App
+from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 from tests.conformance.grpc.remote import question, raw, tensors, typed
 from tests.zoo_python import LOADS_LATE, PYTHON_MODELS
@@ -589,7 +589,7 @@ async def receive(): return {"type": "http.request", "body": b""}
 async def send(message): sent.append(message)
 headers = [(b"content-type", b"application/proto")]
 scope = {"type": "http", "method": "POST", "path": "/inference.GRPCInferenceService/ServerLive", "headers": headers}
-assert "handler.connect" not in sys.modules and "google.protobuf" not in sys.modules
+assert "handler.edge.connect" not in sys.modules and "google.protobuf" not in sys.modules
 asyncio.run(asgi.app(scope, receive, send))
 assert sent[1]["body"] == b"\\x08\\x01", sent
 print([name for name in sys.modules if name.split(".")[0] in ("grpc", "connectrpc") or name.endswith("json_format")])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.errors import ModelNotLoadable, ModelUnavailable
-from handler import catalog, model_settings
-from handler.app import App
-from handler.model_settings import CustomPath
+from handler.edge.app import App
+from handler.lifecycle import catalog
 from handler.settings import Settings
+from handler.settings import model as model_settings
+from handler.settings.model import CustomPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

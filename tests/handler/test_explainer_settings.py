@@ -1,4 +1,4 @@
-"""handler.explainer_settings: what is said, checked when read; the background, checked against the loaded model."""
+"""handler.settings.explainer: what is said, checked when read; the background, checked against the loaded model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from core.explanation import explain
 from core.operations import Explainer, ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source, onnx
-from handler.checked import Wrong
-from handler.explainer_settings import build, parse
-from handler.model_settings import ModelSettings
 from handler.settings import Settings
+from handler.settings.checked import Wrong
+from handler.settings.explainer import build, parse
+from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from core.errors import ServingError
-from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import fetching, s3_answers
-from handler.stores.s3 import S3Store
+from handler.stores.progress import Progress
+from handler.stores.s3 import answers as s3_answers
+from handler.stores.s3 import download as fetching
+from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.fault_proxy import Fault
 

@@ -1,4 +1,4 @@
-"""handler.stores.fetching, regions and retries: how the work is shared, and what is checked at its end.
+"""handler.stores.s3.download, regions and retries: how the work is shared, and what is checked at its end.
 
 On a stand-in (tests/s3_stand_in.py), whose checksums Swift does not have.
 """
@@ -18,12 +18,15 @@ import numpy as np
 import pytest
 
 from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
-from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import File, fetching, parts, regions
-from handler.stores.regions import Work, claim, most_streams
-from handler.stores.retries import Tries
-from handler.stores.s3 import S3Store
+from handler.stores import File
+from handler.stores import journal as parts
+from handler.stores.progress import Progress
+from handler.stores.s3 import download as fetching
+from handler.stores.s3 import ranges as regions
+from handler.stores.s3.ranges import Work, claim, most_streams
+from handler.stores.s3.retries import Tries
+from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.fault_proxy import Fault
 

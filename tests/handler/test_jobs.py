@@ -1,4 +1,4 @@
-"""handler.jobs: one request from decoding to phrasing, on models that are in memory."""
+"""handler.edge.jobs: one request from decoding to phrasing, on models that are in memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Infer, InferResult, ModelRef, ModelSpec, Statistics, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
-from handler.jobs import QUICKLY_READ, Job, compressed
-from handler.registry import Pending
-from handler.repository import Listing, Version
-from handler.slots import Gate, Loaded, Slot
+from handler.edge.jobs import QUICKLY_READ, Job, compressed
+from handler.lifecycle.registry import Pending
+from handler.lifecycle.repository import Listing, Version
+from handler.lifecycle.versions import Gate, Loaded, Slot
 from handler.stores import Folder
 from tests.core.v1_samples import model, output, signature, told
 

@@ -1,4 +1,4 @@
-"""Tests of handler.model_settings."""
+"""Tests of handler.settings.model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.errors import ModelNotLoadable
-from handler import model_settings
+from handler.settings import model as model_settings
 
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
 

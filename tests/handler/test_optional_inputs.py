@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from onnx import TensorProto, helper
 
-from handler.app import App
+from handler.edge.app import App
 from handler.settings import Settings
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""handler.patience, attempts, phases, flights, waiting: how long a request waits for its model, and what it is told."""
+"""handler.deadlines, attempts, phases, waiting: how long a request waits for its model, and what it is told."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import pytest
 
 from core.errors import Fault, ModelNotLoadable, ModelUnavailable, StillLoading
 from core.operations import ModelRef, State
-from handler.app import App
-from handler.attempts import FOLDER, MOST, attempt
 from handler.aws import Function
-from handler.flights import Flight, Flights
-from handler.patience import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Patience, before, of_invocation
-from handler.phases import Phases
+from handler.deadlines import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Patience, before, of_invocation
+from handler.edge.app import App
+from handler.edge.timing import Timing
+from handler.edge.waiting import landed, until
+from handler.lifecycle.attempts import FOLDER, MOST, attempt
+from handler.lifecycle.phases import Phases
+from handler.lifecycle.single_flight import Flight, Flights
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
-from handler.stores.s3_answers import Broken
-from handler.stores.s3_http import Bucket
-from handler.timing import Timing
-from handler.waiting import landed, until
+from handler.stores.s3.answers import Broken
+from handler.stores.s3.http import Bucket
 from tests import s3_stand_in
 from tests.handler import slow_store
 from tests.handler.test_app import ask
@@ -47,7 +47,7 @@ NOW = 1_800_000_000.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """One that stands still."""
     stands = SimpleNamespace(time=lambda: NOW, monotonic=lambda: 50.0)
-    monkeypatch.setattr("handler.patience.time", stands)
+    monkeypatch.setattr("handler.deadlines.time", stands)
     return stands
 
 
@@ -298,7 +298,7 @@ def test_what_an_event_has_loaded_no_request_has_waited_for(function: Function) 
 def test_a_load_that_is_begun_again_is_timed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it is on as well: one that found too little room at its end is tried again."""
     now = iter([10, 30, 50, 60, 70])
-    monkeypatch.setattr("handler.phases.time", SimpleNamespace(perf_counter_ns=lambda: next(now)))
+    monkeypatch.setattr("handler.lifecycle.phases.time", SimpleNamespace(perf_counter_ns=lambda: next(now)))
     phases = Phases("m")
     phases.run(lambda: None)
     assert phases.load_ns == 20
@@ -331,7 +331,7 @@ def test_what_starts_before_any_request_has_no_deadline(
     """Everything that is named is loaded."""
     monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", kind)
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "half_plus_three,iris")
-    monkeypatch.setattr("handler.snapshots.HOOKS", "no_such_module")
+    monkeypatch.setattr("handler.edge.snapshots.HOOKS", "no_such_module")
     function = Function(began=time.monotonic() - 60)
     assert [progress.deadline for progress in slow] == [None, None]
     assert function(infer(), context(3))["statusCode"] == 200

@@ -14,8 +14,8 @@ from core.errors import InvalidInput, ModelFailed
 from core.explanation import explain
 from core.tensor import Tensor
 from handler.backends import Source, python
-from handler.model_settings import ModelSettings
 from handler.settings import Settings
+from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed
 from core.tensor import Tensor
 from handler.backends import Source, python
-from handler.model_settings import ModelSettings
 from handler.settings import Settings
+from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""handler.registry, slots and repository on a directory: what is loaded when, how often, and what is said of it."""
+"""handler.lifecycle.registry and repository on a directory: what is loaded when, how often, and what is said of it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from core.errors import (
     VersionNotFound,
 )
 from core.operations import IndexEntry, ModelRef, State, StatusResult
-from handler import backends, slots
-from handler.registry import Pending, Registry
-from handler.repository import Repository
+from handler import backends
+from handler.lifecycle import versions as slots
+from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore

@@ -1,4 +1,4 @@
-"""handler.rollout, entries and the registry: how a model moves to what the repository now says, without an executor."""
+"""handler.lifecycle.rollout and the registry: a model moves to what the repository now says, without an executor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServerBusy, StillLoading, VersionNotFound
 from core.operations import ModelRef, State
-from handler import entries, slots
-from handler.registry import Pending, Registry
+from handler.lifecycle import models as entries
+from handler.lifecycle import versions as slots
+from handler.lifecycle.registry import Pending, Registry
 from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
@@ -24,7 +25,7 @@ from handler.stores.directory import DirectoryStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from handler.phases import Phases
+    from handler.lifecycle.phases import Phases
 
 ONNX = Path(__file__).parents[2] / "models" / "half_plus_three" / "123" / "model.onnx"
 M = ModelRef("m")

@@ -1,4 +1,4 @@
-"""handler.rpc, rpc_jobs, and gRPC on the command line: the edge in this process."""
+"""handler.edge.rpc, rpc_jobs, and gRPC on the command line: the edge in this process."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ import uvicorn
 from google.protobuf import json_format
 from grpc import aio
 
-from core.dialects import grps_messages
+from core.dialects.grps import messages as grps_messages
 from core.dialects.rpcs import RPCS
 from core.errors import InvalidInput, ModelFailed, ServingError
 from core.operations import ModelRef
 from core.schema import grps, health, reflection
 from core.schema import open_inference as oip
-from handler import cli, rpc, streams
-from handler.app import App
-from handler.registry import Pending, Registry
-from handler.rpc_jobs import QUICKLY_READ, RpcJob
+from handler import cli
+from handler.edge import rpc, streams
+from handler.edge.app import App
+from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
+from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.versions import QUICK_RUNS
 from handler.settings import Settings
-from handler.slots import QUICK_RUNS
 from tests.conformance.grpc.remote import question, raw, tensors, typed
 from tests.ports import free_port
 
@@ -381,7 +382,8 @@ def test_the_command_refuses_what_is_no_port(
 def test_a_server_ends_though_somebody_watches() -> None:
     """Over HTTP a watch has no end of its own."""
     port = free_port()
-    script = f"from handler import cli, streams\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
+    imports = "from handler import cli\nfrom handler.edge import streams"
+    script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
     environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
     server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
     try:

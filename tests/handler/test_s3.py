@@ -1,4 +1,4 @@
-"""handler.stores.s3 against a real S3 server: OpenStack Swift's.
+"""handler.stores.s3.store against a real S3 server: OpenStack Swift's.
 
 Its answers pass a proxy of faults where a test needs them. What no real server here can be made to answer, a stand-in
 does (tests/s3_stand_in.py); those tests say so.
@@ -21,13 +21,15 @@ import pytest
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError, StillLoading
 from core.operations import ModelRef
 from handler.aws import Function
-from handler.progress import Progress
-from handler.registry import Registry
+from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File, Forbidden, retries, s3_answers
-from handler.stores import s3 as s3_store
-from handler.stores.s3 import S3Store
-from handler.stores.s3_location import Location, locate
+from handler.stores import File, Forbidden
+from handler.stores.progress import Progress
+from handler.stores.s3 import answers as s3_answers
+from handler.stores.s3 import retries
+from handler.stores.s3 import store as s3_store
+from handler.stores.s3.location import Location, locate
+from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
 from tests.fault_proxy import Fault

@@ -1,4 +1,4 @@
-"""handler.stores.s3_http, s3_answers, lines, and the signatures of requests.
+"""handler.stores.s3.http, s3_answers, lines, and the signatures of requests.
 
 botocore's signer is the oracle; proxies and TLS are on loopback.
 """
@@ -22,13 +22,14 @@ from botocore.credentials import Credentials
 
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.settings import Settings
-from handler.stores import s3_answers, s3_signing
-from handler.stores.lines import Line
-from handler.stores.s3 import S3Store
-from handler.stores.s3_answers import Broken, Refused, whole
-from handler.stores.s3_http import Bucket
-from handler.stores.s3_signature import Login, signed
-from handler.stores.s3_signing import Anonymous
+from handler.stores.s3 import answers as s3_answers
+from handler.stores.s3 import session as s3_signing
+from handler.stores.s3.answers import Broken, Refused, whole
+from handler.stores.s3.http import Bucket
+from handler.stores.s3.lines import Line
+from handler.stores.s3.session import Anonymous
+from handler.stores.s3.signature import Login, signed
+from handler.stores.s3.store import S3Store
 from tests import s3_stand_in
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def test_certificates_are_checked_unless_that_is_switched_off(
     """AWS_CA_BUNDLE names those to trust; S3_VERIFY_SSL=0 is KServe's."""
     url, certificate = secure
     server.put("p/m/x", b"content")
-    monkeypatch.setattr("handler.stores.retries.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("handler.stores.s3.retries.FIRST_PAUSE", 0.001)
     for name, value in server.variables(url).items():
         monkeypatch.setenv(name, value)
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""handler.signature_settings: signatures as they are written, and over a model's tensors."""
+"""handler.settings.signatures: signatures as they are written, and over a model's tensors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from core.dtype import DATATYPES
 from core.signature import Method, Signature
 from core.tensor import TensorSpec
-from handler.checked import Wrong
-from handler.signature_settings import SaidBinding, bind, parse
+from handler.settings.checked import Wrong
+from handler.settings.signatures import SaidBinding, bind, parse
 
 X = TensorSpec("x", DATATYPES["FP32"], (-1, 2))
 N = TensorSpec("n", DATATYPES["INT64"], (-1, 1))

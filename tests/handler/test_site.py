@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from core.dialects import DIALECTS
-from core.dialects.grps import GRPS
-from handler.app import App
+from core.dialects.grps.http import GRPS
+from handler.edge.app import App
 from handler.settings import Settings
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_the_status_page_shows_server_models_versions_and_states(app: App) -> No
 
 def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
     """From /proc where there is one, whatever the command is called; else since the module's import."""
-    site = importlib.import_module("handler.site")  # not above: this file is imported to see what imports it
+    site = importlib.import_module("handler.site.pages")  # not above: this file is imported to see what imports it
     (tmp_path / "self").mkdir()
     began = 100 * os.sysconf("SC_CLK_TCK")
     (tmp_path / "self" / "stat").write_text(f"7 (a b) c) S {' '.join('0' * 18)} {began} 0\n")

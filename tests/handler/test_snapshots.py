@@ -1,4 +1,4 @@
-"""handler.snapshots: what is done before a snapshot and after it; tests/e2e has the runtime's own client call it."""
+"""handler.edge.snapshots: what is done before and after a snapshot; tests/e2e has the runtime's own client call it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import ModelUnavailable
 from core.operations import ModelRef, ModelSpec, State
 from core.tensor import TensorSpec
-from handler import snapshots
 from handler.aws import Function
-from handler.stores import s3
+from handler.edge import snapshots
+from handler.stores.s3 import store as s3
 from tests.handler.test_aws import http, infer
 
 if TYPE_CHECKING:

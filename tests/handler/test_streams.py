@@ -1,4 +1,4 @@
-"""handler.streams: answers in pieces, taken in changing threads, left at any moment."""
+"""handler.edge.streams: answers in pieces, taken in changing threads, left at any moment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.errors import ServerBusy
-from handler.streams import each
-from handler.workers import Workers
+from handler.edge.streams import each
+from handler.edge.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

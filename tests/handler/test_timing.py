@@ -1,4 +1,4 @@
-"""handler.timing: the Server-Timing header, of every protocol's answers."""
+"""handler.edge.timing: the Server-Timing header, of every protocol's answers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import grpc
 import numpy as np
 import pytest
 
-from handler.app import App
+from handler.edge.app import App
+from handler.edge.timing import COLD, WARM, Clock, Timing
 from handler.settings import Settings
-from handler.timing import COLD, WARM, Clock, Timing
 from tests.conformance.grpc.remote import Remote, question, raw
 from tests.handler.test_app import BODY, INFER, ask
 

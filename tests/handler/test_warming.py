@@ -1,4 +1,4 @@
-"""handler.warming and warmup_settings: what a model is asked before it is ready."""
+"""handler.lifecycle.warming and warmup_settings: what a model is asked before it is ready."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from core.dtype import DATATYPES
 from core.errors import ModelFailed, ModelNotLoadable
 from core.operations import ModelSpec
 from core.tensor import TensorSpec
-from handler import warmup_settings
-from handler.checked import Wrong
-from handler.warming import warm
-from handler.warmup_settings import MOST, WarmUp
+from handler.lifecycle.warming import warm
+from handler.settings import warmup as warmup_settings
+from handler.settings.checked import Wrong
+from handler.settings.warmup import MOST, WarmUp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,8 +11,8 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.dialects.health_rpc import health
-from core.dialects.v2_rpc import V2_RPC
+from core.dialects.grpc.health import health
+from core.dialects.v2.rpc import V2_RPC
 from core.rpc import Form, RpcMethod
 from core.schema import open_inference as oip
 from core.schema.pool import POOL

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from handler.app import App
+from handler.edge.app import App
 from handler.settings import Settings
 from tests.conformance.asgi import Local
 from tests.conformance.grpc.remote import GrpcServer, serve

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from handler.app import App
+from handler.edge.app import App
 from handler.settings import Settings
 from tests import zoo_v1
 from tests.conformance.asgi import Local

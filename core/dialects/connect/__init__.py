@@ -1,0 +1,1 @@
+"""Connect and gRPC-Web: remote calls over plain HTTP."""

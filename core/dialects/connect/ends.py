@@ -1,0 +1,54 @@
+"""How the answers of each protocol end, well or not: Connect's JSON errors and last messages, gRPC-Web's trailers.
+
+Sources: the Connect protocol's "Error and EndStreamResponse"; gRPC's PROTOCOL-WEB.md "Message framing", and
+PROTOCOL-HTTP2.md "Status-Message" for what is percent-encoded.
+"""
+
+from typing import Any, Final
+from urllib.parse import quote_from_bytes
+
+from core.dialects.connect.codes import EdgeError, code_of
+from core.dialects.connect.envelopes import framed
+from core.encoding import jsonio
+from core.errors import ServingError
+from core.wire import JSON, Header, HttpResponse, headers_of
+
+END_STREAM: Final = 2
+TRAILERS: Final = 128
+PLAIN: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
+"""What a Status-Message has as it is, beside letters, digits, _, ., - and ~: %x20-%x7E without the percent sign."""
+
+
+def refusal(error: ServingError) -> HttpResponse:
+    """The whole answer of a Connect method that is no stream."""
+    status = error.status if isinstance(error, EdgeError) else 0
+    more = error.headers if isinstance(error, EdgeError) else ()
+    headers = (JSON, *more, *headers_of(error))
+    return HttpResponse(status or code_of(error).status, headers, (jsonio.dumps(_error(error)),))
+
+
+def end_stream(error: ServingError | None) -> bytes:
+    """The last envelope of a Connect stream."""
+    if error is None:
+        return framed(b"{}", END_STREAM)
+    last: dict[str, Any] = {"error": _error(error)}
+    if metadata := headers_of(error):
+        last["metadata"] = {name.decode(): [value.decode()] for name, value in metadata}
+    return framed(jsonio.dumps(last), END_STREAM)
+
+
+def trailers(error: ServingError | None) -> bytes:
+    """The last envelope of a gRPC-Web answer."""
+    return framed(b"".join(b"%b: %b\r\n" % line for line in status(error)), TRAILERS)
+
+
+def status(error: ServingError | None) -> list[Header]:
+    """Trailers of gRPC."""
+    if error is None:
+        return [(b"grpc-status", b"0")]
+    message = quote_from_bytes(error.message.encode(), PLAIN).encode()
+    return [(b"grpc-status", b"%d" % code_of(error).number), (b"grpc-message", message), *headers_of(error)]
+
+
+def _error(error: ServingError) -> dict[str, str]:
+    return {"code": code_of(error).name, "message": error.message}

@@ -1,0 +1,78 @@
+"""Messages in envelopes, as Connect's streams and gRPC-Web send them: flags, four bytes of length, the message.
+
+Sources: the Connect protocol's "Streaming-Request"; gRPC's PROTOCOL-HTTP2.md "Length-Prefixed-Message".
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from core.dialects.connect.codes import UnannouncedCompression
+from core.encoding import compression
+from core.errors import InvalidInput, NotSupported, TooLarge
+from core.wire import Part
+
+HEAD: Final = 5
+COMPRESSED: Final = 1
+LONGEST: Final = 2**32 - 1
+
+
+class Frame(NamedTuple):
+    """A message as it came."""
+
+    content: Part
+    compressed: bool
+
+    def message(self, limit: int) -> Part:
+        """Raises InvalidInput, TooLarge."""
+        # An empty message is not decompressed, whatever its flags say.
+        if not self.compressed or not self.content:
+            return self.content
+        return compression.inflate(self.content, b"gzip", limit)
+
+
+def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
+    """The messages of a request. `gzipped`: what a compressed one is; `limit`: of each in bytes.
+
+    Raises InvalidInput, TooLarge, UnannouncedCompression.
+    """
+    view, position, end = memoryview(body), 0, len(body)
+    while position < end:
+        start = position + HEAD
+        if start > end:
+            raise InvalidInput(f"the request ends inside an envelope's head, at byte {end}")
+        flags, size = view[position], int.from_bytes(view[position + 1 : start])
+        if flags & ~COMPRESSED:
+            raise InvalidInput(f"the envelope at byte {position} has the flags {flags}; requests may have 0 and 1")
+        if size > limit:
+            raise TooLarge(f"an envelope announces {size} bytes; at most {limit} are accepted")
+        if flags and not gzipped:
+            raise UnannouncedCompression(f"the envelope at byte {position} is compressed, and no header says how")
+        position = start + size
+        if position > end:
+            raise InvalidInput(f"an envelope announces {size} bytes; {end - start} follow")
+        yield Frame(view[start:position], flags == COMPRESSED)
+
+
+def only(found: Iterator[Frame]) -> Frame:
+    """The frame of a method that takes one message; gRPC wants any other number to be UNIMPLEMENTED."""
+    frame = next(found, None)
+    if frame is None:
+        raise NotSupported("the request has no message; this method takes one")
+    if next(found, None) is not None:
+        raise NotSupported("the request has more than one message; this method takes one")
+    return frame
+
+
+def head(size: int, flags: int = 0) -> bytes:
+    """What stands before a message of `size` bytes. Raises TooLarge."""
+    if size > LONGEST:
+        raise TooLarge(f"the answer has {size} bytes; an envelope takes {LONGEST}")
+    return bytes((flags,)) + size.to_bytes(4)
+
+
+def framed(message: bytes, flags: int = 0) -> bytes:
+    return head(len(message), flags) + message
+
+
+def deflated(message: bytes) -> bytes:
+    return compression.deflate((message,), b"gzip")

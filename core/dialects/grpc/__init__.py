@@ -1,0 +1,1 @@
+"""gRPC's own services: health checking and reflection."""

@@ -1,0 +1,1 @@
+"""GRPS: over HTTP and as remote calls."""

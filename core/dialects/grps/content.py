@@ -1,0 +1,131 @@
+"""What a GRPS message carries, whichever way it travels, and how its few element types stand for all of ours.
+
+GRPS has no booleans, no unsigned integers above 8 bits and no bfloat16: each travels in the narrowest type that holds
+it, and comes back from that type with its range checked. Source: GRPS's interface document, and its grps.proto.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.encoding.values import from_values
+from core.errors import InvalidInput, ModelFailed, shown
+from core.float16 import bf16_from_float, bf16_to_float
+from core.tensor import Tensor, named
+
+UINT8: Final = DATATYPES["UINT8"]
+INT64: Final = DATATYPES["INT64"]
+FP32: Final = DATATYPES["FP32"]
+FP64: Final = DATATYPES["FP64"]
+TYPES: Final = (
+    "DT_INVALID", "DT_UINT8", "DT_INT8", "DT_INT16", "DT_INT32", "DT_INT64", "DT_FLOAT16", "DT_FLOAT32", "DT_FLOAT64",
+    "DT_STRING",
+)  # fmt: skip
+"""The names of the protocol's DataType, by their numbers."""
+CARRIERS: Final = {
+    "BOOL": UINT8,
+    "UINT16": DATATYPES["INT32"],
+    "UINT32": INT64,
+    "UINT64": INT64,
+    "BF16": FP32,
+}
+"""What stands for a datatype that the protocol does not have; for UINT64 as far as it goes."""
+MAP_FIELDS: Final = {
+    "s_s": BYTES,
+    "s_b": BYTES,
+    "s_i32": DATATYPES["INT32"],
+    "s_i64": INT64,
+    "s_f": FP32,
+    "s_d": FP64,
+}
+"""The maps of GenericMapData, and what their values are."""
+LARGEST_SIZE: Final = 2**32 - 1
+"""Of a dimension: uint32."""
+
+
+class Text(NamedTuple):
+    """str_data."""
+
+    text: str
+
+
+class Binary(NamedTuple):
+    """bin_data."""
+
+    data: bytes | memoryview
+
+
+class Tensors(NamedTuple):
+    """gtensors, of the protocol's types. A name may be "", which is none."""
+
+    tensors: tuple[Tensor, ...]
+
+
+class Numbers(NamedTuple):
+    """ndarray: FP32 in its own shape."""
+
+    array: NDArray[Any]
+
+
+class Entry(NamedTuple):
+    """One value of a map: its key and what is under it, as a tensor without a dimension. `field`: of MAP_FIELDS."""
+
+    field: str
+    tensor: Tensor
+
+
+class Map(NamedTuple):
+    """gmap."""
+
+    entries: tuple[Entry, ...]
+
+
+Content = Text | Binary | Tensors | Numbers | Map
+
+
+class Question(NamedTuple):
+    """A request. `model`: a name, or name-version; "" without one."""
+
+    model: str
+    content: Content
+
+
+def carrier(datatype: DataType) -> DataType:
+    """The protocol's type for elements of a datatype."""
+    return CARRIERS.get(datatype.name, datatype)
+
+
+def element(value: bytes) -> NDArray[Any]:
+    """One BYTES element, without a dimension."""
+    array = np.empty((), object)
+    array[()] = value
+    return array
+
+
+def carried(tensor: Tensor) -> Tensor:
+    """An output in a type of the protocol. Raises ModelFailed for what none of them holds."""
+    datatype, array = carrier(tensor.datatype), tensor.array
+    if datatype is tensor.datatype:
+        return tensor
+    if tensor.datatype is BF16:
+        return Tensor(tensor.name, datatype, bf16_to_float(array.reshape(-1)).reshape(array.shape))
+    if array.size and array.max().item() > np.iinfo(datatype.numpy.str).max:
+        raise ModelFailed(
+            f"output {shown(tensor.name)} has {array.max().item()}, which is beyond what {datatype.grps} holds"
+        )
+    return Tensor(tensor.name, datatype, array.astype(datatype.numpy))
+
+
+def converted(tensor: Tensor, datatype: DataType) -> Tensor:
+    """Numbers as elements of another datatype: rounded to the nearest float, integers exact. Raises InvalidInput."""
+    name, shape = tensor.name, tensor.array.shape
+    flat = tensor.array.reshape(-1)
+    if datatype is not BF16:
+        return from_values(name, datatype, shape, flat)
+    bits = bf16_from_float(flat)
+    grown = np.isinf(bf16_to_float(bits)) & np.isfinite(flat)
+    if grown.any():
+        raise InvalidInput(f"{named(name)} has {shown(flat[grown][0].item())}, which is out of range for BF16")
+    return Tensor(name, BF16, bits.reshape(shape))

@@ -1,0 +1,114 @@
+"""GRPS over HTTP: its routes, and all answers but inference.
+
+Every answer but bytes has a status, whose code is the HTTP status. Sources: GRPS's interface document; what its python
+server answers, tracebacks and HTML apart.
+"""
+
+from typing import Any, Final
+
+from core import operations as ops
+from core.dialects.grps.status import SUCCESS, failure, unready
+from core.encoding import jsonio
+from core.errors import InvalidInput, ServingError, shown
+from core.wire import (
+    JSON,
+    AnyReply,
+    Call,
+    Decode,
+    Dialect,
+    HttpResponse,
+    Reply,
+    Route,
+    RouteNotFound,
+    Waits,
+    headers_of,
+)
+
+PREFIX: Final = "/grps/v1"
+NO_NAME: Final = "No model name."
+EMPTY_NAME: Final = "The model name is empty."
+
+
+def answer(status: dict[str, Any] = SUCCESS, **members: Any) -> HttpResponse:
+    return HttpResponse(status["code"], (JSON,), (jsonio.dumps({"status": status, **members}),))
+
+
+def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
+    refusal = answer(failure(error))
+    return refusal._replace(headers=(*refusal.headers, *headers_of(error)))
+
+
+def _online(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.SetOnline(online=True), _done
+
+
+def _offline(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.SetOnline(online=False), _done
+
+
+def _live(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ServerLive(), _done
+
+
+def _done(_: Any) -> HttpResponse:
+    return answer()
+
+
+def _ready(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ServerReady(), lambda result: answer(SUCCESS if result.ready else unready(result.reason))
+
+
+def _server(_: Call) -> tuple[ops.Operation, Reply]:
+    from core.dialects.grps.metadata import of_server  # noqa: PLC0415 - as inference
+
+    return ops.ServerOverview(), lambda overview: answer(str_data=of_server(overview))
+
+
+def _model(call: Call) -> tuple[ops.Operation, Reply]:
+    from core.dialects.grps import json_read, metadata, predict  # noqa: PLC0415 - as inference
+
+    if predict.content_type(call.request) != JSON[1]:
+        raise InvalidInput(predict.WRONG_TYPE)
+    given = json_read.member(json_read.document(call.request.content()), "str_data")
+    selector = named_model(None if given is None else json_read.text(given, "str_data"))
+    return selector, lambda info: answer(str_data=metadata.of_model(info))
+
+
+def named_model(name: str | None) -> ops.ModelMetadata:
+    """What a request for a model's metadata asks, whose str_data is the name. Raises InvalidInput."""
+    if not name:
+        raise InvalidInput(NO_NAME if name is None else EMPTY_NAME)
+    return ops.ModelMetadata(ops.ModelRef(name, dashed=True))
+
+
+def _predict(call: Call) -> tuple[ops.Operation, AnyReply]:
+    from core.dialects.grps import predict  # noqa: PLC0415 - 5 ms of cold start for servers with other clients
+
+    return predict.decode(call)
+
+
+def _routes(methods: str, path: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
+    """The router takes a slash behind a path for nothing; this protocol does not."""
+
+    def exactly(call: Call) -> tuple[ops.Operation, AnyReply]:
+        if call.request.path.endswith("/"):
+            raise RouteNotFound(f"there is nothing at {shown(call.request.path)}")
+        return decode(call)
+
+    return [Route(method, PREFIX + path, exactly, about, waits) for method in methods.split()]
+
+
+GRPS: Final = Dialect(
+    "grps",
+    PREFIX,
+    (
+        *_routes("GET POST", "/health/online", _online, "this process says that it is ready", Waits.NOTHING),
+        *_routes("GET POST", "/health/offline", _offline, "this process says that it is not ready", Waits.NOTHING),
+        *_routes("GET POST", "/health/live", _live, "the process answers", Waits.NOTHING),
+        *_routes("GET POST", "/health/ready", _ready, "as /v2/health/ready, and not set offline"),
+        *_routes("POST", "/infer/predict", _predict, "inference; loads the model if need be", Waits.MODEL),
+        *_routes("GET POST", "/metadata/server", _server, "the server and its models, as YAML"),
+        *_routes("POST", "/metadata/model", _model, "a model's inputs and outputs, as YAML"),
+    ),
+    refuse,
+)

@@ -1,0 +1,157 @@
+"""GRPS's content as the inputs of a model, whose spec says what unnamed tensors, text, bytes and numbers are."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.grps.content import (
+    FP32,
+    MAP_FIELDS,
+    UINT8,
+    Binary,
+    Content,
+    Entry,
+    Map,
+    Numbers,
+    Tensors,
+    Text,
+    carrier,
+    converted,
+    element,
+)
+from core.dtype import BF16, BYTES, DataType
+from core.errors import InvalidInput, shown
+from core.operations import ModelSpec
+from core.tensor import Tensor, TensorSpec, named
+
+UNNAMED: Final = "input-{}"
+"""What an input is called that neither the request nor the model names: by its position, as KServe and MLServer do."""
+
+
+def bound(content: Content, spec: ModelSpec) -> tuple[Tensor, ...]:
+    """The inputs that the content stands for. Raises InvalidInput where it can stand for none of the model's.
+
+    What the model does not have, misses, or wants in another shape is for the engine to find.
+    """
+    return _BOUND[type(content)](content, spec)
+
+
+def check_count(count: int, spec: ModelSpec) -> None:
+    """Of the tensors of a request, before they are made. Raises InvalidInput for more than the model has inputs."""
+    if spec.inputs is not None and count > len(spec.inputs):
+        raise InvalidInput(f"{count} tensors are {count} inputs; {_has(spec)}")
+
+
+def _tensors(content: Tensors, spec: ModelSpec) -> tuple[Tensor, ...]:
+    tensors = content.tensors
+    names = [tensor.name for tensor in tensors]
+    if all(names):
+        return _typed(tensors, spec.inputs or ())
+    if any(names):
+        raise InvalidInput(
+            f"tensor {names.index('')} of {len(names)} has no name: give every tensor the name of an input, or none of "
+            "them one, and they are the inputs in their order"
+        )
+    if spec.inputs is None:
+        return tuple(tensor._replace(name=UNNAMED.format(index)) for index, tensor in enumerate(tensors))
+    if len(tensors) != len(spec.inputs):
+        raise InvalidInput(f"{len(tensors)} tensors without names are {len(tensors)} inputs; {_has(spec)}")
+    placed = [tensor._replace(name=given.name) for tensor, given in zip(tensors, spec.inputs, strict=True)]
+    return _typed(placed, spec.inputs)
+
+
+def _has(spec: ModelSpec) -> str:
+    names = [given.name for given in spec.inputs or ()]
+    return f"model {shown(spec.name)} has {len(names)}: {shown(names)}"
+
+
+def _typed(tensors: Sequence[Tensor], inputs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
+    """In the inputs' own types, where the protocol has only wider ones."""
+    expected = {given.name: given.datatype for given in inputs}
+    return tuple(_narrowed(tensor, expected.get(tensor.name, tensor.datatype)) for tensor in tensors)
+
+
+def _narrowed(tensor: Tensor, expected: DataType) -> Tensor:
+    if tensor.datatype is expected or tensor.datatype is not carrier(expected):
+        return tensor
+    return converted(tensor, expected)
+
+
+def _only(spec: ModelSpec, kind: str, *datatypes: DataType) -> TensorSpec:
+    """The input that all of the content is for; of a model that does not say its inputs, one of the first datatype."""
+    if spec.inputs is None:
+        return TensorSpec(UNNAMED.format(0), datatypes[0], None)
+    needed = [given for given in spec.inputs if not given.optional] or spec.inputs
+    if len(needed) != 1:
+        raise InvalidInput(f"{kind} is for one input; {_has(spec)}")
+    _check_kind(needed[0], kind, *datatypes)
+    return needed[0]
+
+
+def _check_kind(expected: TensorSpec, kind: str, *datatypes: DataType) -> None:
+    if expected.datatype not in datatypes:
+        told = " or ".join(datatype.name for datatype in datatypes)
+        raise InvalidInput(f"{named(expected.name)} is {expected.datatype.name}; {kind} can be {told}")
+
+
+def _ones(spec: TensorSpec) -> tuple[int, ...]:
+    """The shape of a single element, of the input's rank."""
+    return (1,) if spec.shape is None else (1,) * len(spec.shape)
+
+
+def _string(spec: TensorSpec, value: bytes) -> Tensor:
+    return Tensor(spec.name, BYTES, element(value).reshape(_ones(spec)))
+
+
+def _bytes(spec: TensorSpec, data: bytes | memoryview) -> Tensor:
+    """One BYTES element; or UINT8, along the last axis."""
+    if spec.datatype is BYTES:
+        return _string(spec, bytes(data))
+    array = np.frombuffer(data, np.uint8)
+    return Tensor(spec.name, UINT8, array.reshape((*_ones(spec)[1:], len(array))))
+
+
+def _text(content: Text, spec: ModelSpec) -> tuple[Tensor, ...]:
+    return (_string(_only(spec, "str_data", BYTES), content.text.encode()),)
+
+
+def _binary(content: Binary, spec: ModelSpec) -> tuple[Tensor, ...]:
+    return (_bytes(_only(spec, "bin_data", BYTES, UINT8), content.data),)
+
+
+def _numbers(content: Numbers, spec: ModelSpec) -> tuple[Tensor, ...]:
+    return (Tensor(_only(spec, "ndarray", FP32).name, FP32, content.array),)
+
+
+def _map(content: Map, spec: ModelSpec) -> tuple[Tensor, ...]:
+    expected = {given.name: given for given in spec.inputs or ()}
+    return tuple(_value(entry, expected.get(entry.tensor.name)) for entry in content.entries)
+
+
+def _value(entry: Entry, expected: TensorSpec | None) -> Tensor:
+    """`expected` None: nobody knows the input, or the engine knows that there is none."""
+    field, tensor = entry
+    spec = expected or TensorSpec(tensor.name, MAP_FIELDS[field], None)
+    if tensor.datatype is not BYTES:
+        _check_number(spec, field, tensor.datatype)
+        return converted(tensor._replace(array=tensor.array.reshape(_ones(spec))), spec.datatype)
+    _check_kind(spec, field, *((BYTES, UINT8) if field == "s_b" else (BYTES,)))
+    return _bytes(spec, tensor.array.item())
+
+
+def _check_number(expected: TensorSpec, field: str, given: DataType) -> None:
+    """Floats are for floats, integers for every number."""
+    wanted = expected.datatype
+    if wanted is BYTES or (given.is_float and not (wanted.is_float or wanted is BF16)):
+        kind = "a float" if given.is_float else "a number"
+        raise InvalidInput(f"{named(expected.name)} is {wanted.name}; {field} can be {kind}")
+
+
+_BOUND: Final[dict[type, Callable[[Any, ModelSpec], tuple[Tensor, ...]]]] = {
+    Text: _text,
+    Binary: _binary,
+    Tensors: _tensors,
+    Numbers: _numbers,
+    Map: _map,
+}

@@ -1,0 +1,201 @@
+"""GRPS's requests in JSON: proto3's JSON mapping, and nested lists for ndarray.
+
+Long arrays of numbers go straight into numpy. What that reading refuses is read again exactly, so that the first
+mistake is named in the same words, and with the same digits, whatever the size of the body.
+Source: GRPS's interface document; protobuf's ProtoJSON format.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.grps.content import (
+    FP64,
+    LARGEST_SIZE,
+    MAP_FIELDS,
+    TYPES,
+    Binary,
+    Content,
+    Entry,
+    Map,
+    Numbers,
+    Question,
+    Tensors,
+    Text,
+    element,
+)
+from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
+from core.dtype import BY_GRPS, BYTES, DataType
+from core.encoding import jsonio
+from core.errors import InvalidInput, shown
+from core.tensor import Tensor, checked_shape, named
+
+Body = bytes | memoryview
+BARE: Final = (b"NaN", b"Inf")
+"""What may be a number that JSON does not have, or part of a string."""
+NO_FIELD: Final = "No legal field in json."
+OCTETS_ONLY: Final = "bin_data should use application/octet-stream format."
+ALIAS: Final = "flat_double"
+"""Of flat_float64, in the interface document's examples."""
+LONGEST_SIZE: Final = 10
+"""Digits of a dimension."""
+
+
+@cache
+def camel(name: str) -> str:
+    """proto3's spelling in JSON.
+
+    >>> camel("flat_float32"), camel("s_i64")
+    ('flatFloat32', 'sI64')
+    """
+    first, *rest = name.split("_")
+    return first + "".join(word[0].upper() + word[1:] for word in rest)
+
+
+def document(body: Body, loads: Callable[[Body], Any] = jsonio.loads_exact) -> dict[str, Any]:
+    """The members of a message. Raises InvalidInput."""
+    value = loads(body)
+    content = bytes(body)
+    if any(token in content for token in BARE):
+        _refuse_bare(value)
+    if not isinstance(value, dict):
+        raise InvalidInput(f"the body is {shown(value)}; expected an object")
+    return value
+
+
+def _refuse_bare(value: Any) -> None:
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+        elif isinstance(found, float) and not math.isfinite(found):
+            raise InvalidInput(
+                'the body is not JSON: NaN and infinities are the strings "NaN", "Infinity", "-Infinity"'
+            )
+
+
+def member(owner: Mapping[str, Any], name: str) -> Any:
+    """A member in either spelling; None where it is absent or null. Raises InvalidInput."""
+    value, other = owner.get(name), owner.get(camel(name))
+    if value is None or camel(name) == name:
+        return other
+    if other is not None:
+        raise InvalidInput(f"'{name}' and '{camel(name)}' are the same member; expected one of them")
+    return value
+
+
+def text(value: Any, name: str) -> str:
+    """A member that is a string. Raises InvalidInput."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"'{name}' is {shown(value)}; expected a string")
+    return value
+
+
+def read(body: Body, *, binary: bool = False) -> Question:
+    """`binary`: bin_data may stand in the JSON, as base64, which HTTP has another content type for."""
+    try:
+        return _question(document(body, jsonio.loads_shaped), binary=binary)
+    except InvalidInput:
+        return _question(document(body), binary=binary)
+
+
+def _question(members: Mapping[str, Any], *, binary: bool) -> Question:
+    model = member(members, "model")
+    found = {kind: value for kind in _CONTENTS if (value := member(members, kind)) is not None}
+    if not found:
+        raise InvalidInput(NO_FIELD)
+    if len(found) > 1:
+        one, other, *_ = found
+        raise InvalidInput(f"the message has both '{one}' and '{other}'; expected one of them")
+    ((kind, value),) = found.items()
+    if kind == "bin_data" and not binary:
+        raise InvalidInput(OCTETS_ONLY)
+    return Question("" if model is None else text(model, "model"), _CONTENTS[kind](value))
+
+
+def _gtensors(value: Any) -> Tensors:
+    tensors = _object(value, "gtensors").get("tensors")
+    if tensors is None:
+        return Tensors(())
+    if not isinstance(tensors, list):
+        raise InvalidInput(f"'tensors' is {shown(tensors)}; expected an array of tensors")
+    return Tensors(tuple(_tensor(tensor, f"tensors[{index}]") for index, tensor in enumerate(tensors)))
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"'{name}' is {shown(value)}; expected an object")
+    return value
+
+
+def _tensor(value: Any, place: str) -> Tensor:
+    """`place`: what messages call it if it has no name."""
+    members = _object(value, place)
+    name = "" if members.get("name") is None else text(members["name"], "name")
+    called = name or place
+    datatype = _datatype(members.get("dtype"), called)
+    shape = _shape(members.get("shape"), called)
+    data = member(members, datatype.grps_field)
+    if data is None and datatype is FP64:
+        data = member(members, ALIAS)
+    return flat(called, datatype, shape, [] if data is None else data)._replace(name=name)
+
+
+def _datatype(value: Any, name: str) -> DataType:
+    if type(value) is int and 0 <= value < len(TYPES):
+        value = TYPES[value]
+    datatype = BY_GRPS.get(value) if isinstance(value, str) else None
+    if datatype is None:
+        raise InvalidInput(f"{named(name)} has {shown(value)} as dtype; expected one of {', '.join(TYPES[1:])}")
+    return datatype
+
+
+def _shape(value: Any, name: str) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    sizes = value.tolist() if isinstance(value, np.ndarray) else value
+    shape = checked_shape([_size(size) for size in sizes] if isinstance(sizes, list) else sizes, name)
+    if max(shape, default=0) > LARGEST_SIZE:
+        raise InvalidInput(f"{named(name)} has {max(shape)} in its shape; expected unsigned integers of 32 bits")
+    return shape
+
+
+def _size(value: Any) -> Any:
+    """A number that may have come as a string."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_SIZE:
+        return int(value)
+    return value
+
+
+def _map(value: Any) -> Map:
+    maps = _object(value, "gmap")
+    entries = []
+    for field in MAP_FIELDS:
+        values = member(maps, field)
+        if values is not None:
+            entries += [Entry(field, _value(field, key, found)) for key, found in _object(values, field).items()]
+    return Map(tuple(entries))
+
+
+def _value(field: str, key: str, value: Any) -> Tensor:
+    datatype = MAP_FIELDS[field]
+    if datatype is not BYTES:
+        return scalar(key, datatype, value)
+    if not isinstance(value, str):
+        raise InvalidInput(f"{named(key)} has {shown(value)} where {field} needs a string")
+    return Tensor(key, BYTES, element(to_bytes(key, value) if field == "s_b" else value.encode()))
+
+
+_CONTENTS: Final[dict[str, Callable[[Any], Content]]] = {
+    "str_data": lambda value: Text(text(value, "str_data")),
+    "gtensors": _gtensors,
+    "gmap": _map,
+    "ndarray": lambda value: Numbers(nested("ndarray", value).array),
+    "bin_data": lambda value: Binary(to_bytes("bin_data", text(value, "bin_data"))),
+}

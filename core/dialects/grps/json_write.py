@@ -1,0 +1,90 @@
+"""GRPS's answers in JSON: proto3's JSON mapping without what has its default, and nested lists for ndarray.
+
+Integers of 64 bits are strings; floats of 16 bits have the digits of 32. Source: protobuf's ProtoJSON format.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, assert_never
+
+import numpy as np
+
+from core.dialects.grps.content import FP32, INT64, Binary, Content, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.status import SUCCESS
+from core.dtype import BYTES, DATATYPES
+from core.encoding import jsonio
+from core.encoding.json_numbers import numeric
+from core.encoding.jsonio import NonFinite
+from core.encoding.proto_json import from_bytes, integers
+from core.tensor import Tensor
+
+Spell = Callable[[str], str]
+"""Of a member's name: as it is in the protocol, or in proto3's lowerCamelCase."""
+FP16: Final = DATATYPES["FP16"]
+
+
+def snake(name: str) -> str:
+    return name
+
+
+def write(content: Content | None, spell: Spell, non_finite: NonFinite | None) -> bytes:
+    """A success; with `content` None nothing but that. Raises InvalidInput for what `non_finite` None refuses."""
+    told: dict[str, Any] = {"status": SUCCESS}
+    if content is not None:
+        name, value = _member(content, spell, non_finite)
+        told[spell(name)] = value
+    return jsonio.dumps(told)
+
+
+def _member(content: Content, spell: Spell, non_finite: NonFinite | None) -> tuple[str, Any]:
+    match content:
+        case Text(text):
+            return "str_data", text
+        case Binary(data):
+            return "bin_data", from_bytes(data)
+        case Numbers(array):
+            return "ndarray", numeric(Tensor("ndarray", FP32, array), non_finite)
+        case Tensors(tensors):
+            told = [_tensor(tensor, spell, non_finite) for tensor in tensors]
+            return "gtensors", {"tensors": told} if told else {}
+        case Map(entries):
+            return "gmap", _map(entries, spell, non_finite)
+        case _:
+            assert_never(content)
+
+
+def _tensor(tensor: Tensor, spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": tensor.name} if tensor.name else {}
+    told["dtype"] = tensor.datatype.grps
+    if tensor.array.ndim:
+        told["shape"] = tensor.array.shape
+    if tensor.array.size:
+        flat = tensor._replace(array=np.ascontiguousarray(tensor.array).reshape(-1))
+        told[spell(tensor.datatype.grps_field)] = _elements(flat, non_finite)
+    return told
+
+
+def _elements(flat: Tensor, non_finite: NonFinite | None) -> Any:
+    if flat.datatype is BYTES:
+        return [string.decode() for string in flat.array]
+    if flat.datatype is INT64:
+        return integers(flat.array)
+    if flat.datatype is FP16:
+        flat = Tensor(flat.name, FP32, flat.array.astype(np.float32))
+    return numeric(flat, non_finite)
+
+
+def _map(entries: tuple[Entry, ...], spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:
+    maps: dict[str, dict[str, Any]] = {}
+    for field, tensor in entries:
+        maps.setdefault(spell(field), {})[tensor.name] = _value(field, tensor, non_finite)
+    return maps
+
+
+def _value(field: str, tensor: Tensor, non_finite: NonFinite | None) -> Any:
+    if field == "s_s":
+        return tensor.array.item().decode()
+    if field == "s_b":
+        return from_bytes(tensor.array.item())
+    if field == "s_i64":
+        return str(tensor.array.item())
+    return numeric(tensor, non_finite)

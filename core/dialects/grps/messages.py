@@ -1,0 +1,240 @@
+"""GRPS's message in protobuf: requests read, answers written.
+
+Floats, packed as they are, are taken out of a large request's bytes and put into an answer's without protobuf, which
+makes a Python object of every element. Source: GRPS's grps.proto.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dialects.grps.content import (
+    FP32,
+    FP64,
+    MAP_FIELDS,
+    TYPES,
+    Binary,
+    Content,
+    Entry,
+    Map,
+    Tensors,
+    Text,
+    element,
+)
+from core.dialects.grps.status import SUCCESS, failure
+from core.dtype import BY_GRPS, BYTES, DATATYPES, DataType
+from core.encoding.values import from_values
+from core.errors import InvalidInput, ServingError
+from core.schema import fields
+from core.schema.fields import Part
+from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, Status
+from core.tensor import Tensor, checked_shape, named, shaped
+
+GTENSORS: Final = GrpsMessage.GTENSORS_FIELD_NUMBER
+TENSORS: Final = GenericTensorData.TENSORS_FIELD_NUMBER
+FLOATS: Final = {
+    "flat_float16": (GenericTensor.FLAT_FLOAT16_FIELD_NUMBER, FP32.numpy),
+    "flat_float32": (GenericTensor.FLAT_FLOAT32_FIELD_NUMBER, FP32.numpy),
+    "flat_float64": (GenericTensor.FLAT_FLOAT64_FIELD_NUMBER, FP64.numpy),
+}
+"""The fields whose elements are packed as they are in memory."""
+INTEGERS: Final = {
+    "flat_uint8": DATATYPES["UINT32"].numpy,
+    "flat_int8": DATATYPES["INT32"].numpy,
+    "flat_int16": DATATYPES["INT32"].numpy,
+    "flat_int32": DATATYPES["INT32"].numpy,
+    "flat_int64": DATATYPES["INT64"].numpy,
+}
+"""The elements of a field, of which a datatype may have less."""
+ELEMENTS: Final = {**INTEGERS, **{field: dtype for field, (_, dtype) in FLOATS.items()}}
+WORTH_SPLITTING: Final = 32 * 1024
+"""Bytes from which on finding the floats between the other fields pays."""
+NO_FIELD: Final = "No legal field in message."
+NDARRAY: Final = "ndarray is for JSON alone: send gtensors"
+Packed = Mapping[str, bytes]
+"""By field: elements that have been taken out of a tensor's message."""
+
+
+class Request(NamedTuple):
+    """`kind`: the field that has the content. `tensors`: those of gtensors, which then are not in `message`, too."""
+
+    message: GrpsMessage
+    kind: str
+    tensors: Sequence[tuple[GenericTensor, Packed]] = ()
+
+    @property
+    def model(self) -> str:
+        return self.message.model
+
+    @property
+    def tensor_count(self) -> int:
+        """How many tensors it has. To make one takes a hundred times as long as to read it."""
+        return len(self.tensors) or len(self.message.gtensors.tensors)
+
+    def content(self) -> Content:
+        """Raises InvalidInput."""
+        if self.tensors:
+            return Tensors(tuple(_tensor(*tensor, index) for index, tensor in enumerate(self.tensors)))
+        return _CONTENTS[self.kind](self.message)
+
+
+def read(body: bytes) -> Request:
+    """Raises DecodeError; InvalidInput for a message without content."""
+    request = _large(body) if len(body) >= WORTH_SPLITTING else None
+    if request is not None:
+        return request
+    message = GrpsMessage.FromString(body)
+    kind = message.WhichOneof("data_oneof")
+    if kind is None:
+        raise InvalidInput(NO_FIELD)
+    return Request(message, kind)
+
+
+def _large(body: bytes) -> Request | None:
+    """None where it is not gtensors alone, or where protobuf shall see to it."""
+    split = fields.split(body, GTENSORS)
+    if split is None or not split[1]:
+        return None
+    rest, parts = split
+    message = GrpsMessage.FromString(rest)
+    if message.WhichOneof("data_oneof") is not None:  # the last of them counts
+        return None
+    split = fields.split(b"".join(parts), TENSORS)  # a message in parts is one
+    if split is None or not split[1]:
+        return None
+    rest, members = split
+    GenericTensorData.FromString(rest)
+    return Request(message, "gtensors", [_unpacked(bytes(member)) for member in members])
+
+
+def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:
+    """A tensor's message without its packed floats, and those."""
+    packed: dict[str, bytes] = {}
+    rest = body
+    for field, (number, dtype) in FLOATS.items():
+        split = fields.split(rest, number)
+        if split is None or any(len(part) % dtype.itemsize for part in split[1]):
+            return GenericTensor.FromString(body), {}
+        if split[1]:
+            rest, parts = split
+            packed[field] = b"".join(parts)
+    message = GenericTensor.FromString(rest)
+    if any(getattr(message, field) for field in packed):  # some came one by one
+        return GenericTensor.FromString(body), {}
+    return message, packed
+
+
+def _tensor(message: GenericTensor, packed: Packed, index: int) -> Tensor:
+    name = message.name or f"tensors[{index}]"
+    datatype = _datatype(message.dtype, name)
+    shape = checked_shape(list(message.shape), name)
+    if datatype is BYTES:
+        return Tensor(message.name, BYTES, shaped(_strings(message), shape, name))
+    field = datatype.grps_field
+    if field in packed:
+        elements = np.frombuffer(packed[field], ELEMENTS[field])
+    else:
+        values = getattr(message, field)
+        elements = np.fromiter(values, ELEMENTS[field], len(values))
+    return from_values(name, datatype, shape, elements)._replace(name=message.name)
+
+
+def _datatype(number: int, name: str) -> DataType:
+    datatype = BY_GRPS.get(TYPES[number]) if 0 <= number < len(TYPES) else None
+    if datatype is None:
+        raise InvalidInput(f"{named(name)} has {number} as dtype; expected one of {', '.join(TYPES[1:])}")
+    return datatype
+
+
+def _strings(message: GenericTensor) -> NDArray[Any]:
+    array = np.empty(len(message.flat_string), object)
+    array[:] = [text.encode() for text in message.flat_string]
+    return array
+
+
+def _gtensors(message: GrpsMessage) -> Tensors:
+    return Tensors(tuple(_tensor(tensor, {}, index) for index, tensor in enumerate(message.gtensors.tensors)))
+
+
+def _ndarray(_: GrpsMessage) -> Content:
+    raise InvalidInput(NDARRAY)
+
+
+def _map(message: GrpsMessage) -> Map:
+    return Map(
+        tuple(
+            Entry(field, Tensor(key, datatype, _value(datatype, value)))
+            for field, datatype in MAP_FIELDS.items()
+            for key, value in getattr(message.gmap, field).items()
+        )
+    )
+
+
+def _value(datatype: DataType, value: Any) -> NDArray[Any]:
+    if datatype is not BYTES:
+        return np.array(value, datatype.numpy)
+    return element(value.encode() if isinstance(value, str) else value)
+
+
+_CONTENTS: Final[dict[str, Callable[[GrpsMessage], Content]]] = {
+    "str_data": lambda message: Text(message.str_data),
+    "bin_data": lambda message: Binary(message.bin_data),
+    "gtensors": _gtensors,
+    "ndarray": _ndarray,
+    "gmap": _map,
+}
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(content: Content) -> bytes:
+    """A success. Raises InvalidInput for what only JSON carries."""
+    message = success()
+    match content:
+        case Tensors(tensors):
+            parts = [part for tensor in tensors for part in _framed(TENSORS, _written(tensor))]
+            return b"".join((message.SerializeToString(), *_framed(GTENSORS, parts)))
+        case Text(text):
+            message.str_data = text
+        case Binary(data):
+            message.bin_data = bytes(data)
+        case Map(entries):
+            message.gmap.CopyFrom(_gmap(entries))
+        case _:
+            raise InvalidInput(NDARRAY)
+    return message.SerializeToString()
+
+
+def success(**members: Any) -> GrpsMessage:
+    return GrpsMessage(status=Status(**SUCCESS), **members)
+
+
+def refusal(error: ServingError) -> GrpsMessage:
+    return GrpsMessage(status=Status(**failure(error)))
+
+
+def _framed(number: int, parts: list[Part]) -> list[Part]:
+    return [fields.head(number, sum(map(len, parts))), *parts]
+
+
+def _written(tensor: Tensor) -> list[Part]:
+    field, array = tensor.datatype.grps_field, tensor.array
+    message = GenericTensor(name=tensor.name, dtype=tensor.datatype.grps, shape=array.shape)
+    if field in FLOATS and array.size:
+        number, dtype = FLOATS[field]
+        packed = np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data
+        return [message.SerializeToString(), *_framed(number, [packed])]
+    values = array.reshape(-1).tolist()
+    getattr(message, field).extend([value.decode() for value in values] if tensor.datatype is BYTES else values)
+    return [message.SerializeToString()]
+
+
+def _gmap(entries: tuple[Entry, ...]) -> GenericMapData:
+    message = GenericMapData()
+    for field, tensor in entries:
+        value = tensor.array.item()
+        getattr(message, field)[tensor.name] = value.decode() if field == "s_s" else value
+    return message

@@ -1,0 +1,113 @@
+"""Elements of tensors in proto3's JSON: numbers, also as strings, and "NaN", "Infinity" and "-Infinity".
+
+Source: protobuf's ProtoJSON format.
+"""
+
+import math
+import re
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.grps.content import FP32
+from core.dtype import DataType
+from core.encoding import jsonio, proto_json
+from core.encoding.values import from_values
+from core.errors import InvalidInput, shown
+from core.tensor import MAX_RANK, Tensor, named
+
+TOKENS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+INTEGERS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:,-?(?:0|[1-9][0-9]{0,18}))*")
+"""With commas between: as many digits as an int64 may have, and as a uint64 holds all of."""
+INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})")
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+
+
+def flat(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Tensor:
+    """A tensor from the elements under its flat_ field, as lists or as an array that the parser made.
+
+    Raises InvalidInput, Inexact as from_values does.
+    """
+    if isinstance(data, np.ndarray):
+        if data.ndim != 1:
+            raise _wrong(name, datatype, data.tolist()[:1])
+    elif isinstance(data, list):
+        data = _elements(name, datatype, data)
+    else:
+        raise InvalidInput(f"{named(name)} has {shown(data)} as {datatype.grps_field}; expected an array")
+    return from_values(name, datatype, shape, data)
+
+
+def scalar(name: str, datatype: DataType, value: Any) -> Tensor:
+    """One number, without a dimension."""
+    return from_values(name, datatype, (), _elements(name, datatype, [value]))
+
+
+def nested(name: str, value: Any) -> Tensor:
+    """FP32 whose shape is how its numbers are nested; it has at least one. Raises InvalidInput."""
+    if isinstance(value, np.ndarray) and value.size and value.ndim <= MAX_RANK:
+        return from_values(name, FP32, value.shape, value.reshape(-1))
+    elements, shape = _flattened(name, value)
+    if not elements:
+        raise InvalidInput(f"'{name}' is {shown(value)}; an array without numbers has no shape")
+    _check(name, FP32, elements, set(map(type, elements)))
+    return from_values(name, FP32, shape, elements)
+
+
+def _flattened(name: str, value: Any) -> tuple[list[Any], tuple[int, ...]]:
+    level: list[Any] = [value.tolist() if isinstance(value, np.ndarray) else value]
+    shape: list[int] = []
+    while list in (kinds := set(map(type, level))):
+        sizes = set(map(len, level)) if len(kinds) == 1 else set()
+        if len(sizes) != 1:
+            raise InvalidInput(f"'{name}' is ragged: at depth {len(shape)} not all members are arrays of one length")
+        shape += sizes
+        if len(shape) > MAX_RANK:
+            raise InvalidInput(f"'{name}' has more than {MAX_RANK} dimensions")
+        level = list(chain.from_iterable(level))
+    return level, tuple(shape)
+
+
+def _elements(name: str, datatype: DataType, data: list[Any]) -> Any:
+    """What from_values takes: numbers instead of strings, except for those that no number can be."""
+    kinds = set(map(type, data))
+    _check(name, datatype, data, kinds)
+    if datatype.is_bytes or str not in kinds:
+        return data
+    if kinds == {str} and not datatype.is_float:
+        joined = ",".join(data)
+        if joined.count(",") == len(data) - 1 and INTEGERS.fullmatch(joined):
+            return jsonio.loads_shaped(f"[{joined}]".encode())
+    return [_number(name, datatype, value) if type(value) is str else value for value in data]
+
+
+def _check(name: str, datatype: DataType, data: list[Any], kinds: set[type]) -> None:
+    """Raises InvalidInput for lists, objects, null, booleans, and numbers beyond every double."""
+    allowed = {str} if datatype.is_bytes else {int, float, str}
+    if not kinds <= allowed:
+        raise _wrong(name, datatype, next(value for value in data if type(value) not in allowed))
+
+
+def _number(name: str, datatype: DataType, text: str) -> Any:
+    if datatype.is_float:
+        if text in TOKENS:
+            return text
+        if NUMBER.fullmatch(text) and math.isfinite(value := float(text)):
+            return value
+    elif INTEGER.fullmatch(text):
+        return int(text)
+    raise _wrong(name, datatype, text)
+
+
+def _wrong(name: str, datatype: DataType, value: Any) -> InvalidInput:
+    kind = "strings" if datatype.is_bytes else "numbers" if datatype.is_float else "integers"
+    return InvalidInput(f"{named(name)} has {shown(value)} where {datatype.grps} needs {kind}")
+
+
+def to_bytes(name: str, text: str) -> bytes:
+    """Base64 in the standard or the URL-safe alphabet, with or without padding. Raises InvalidInput."""
+    try:
+        return proto_json.to_bytes(text)
+    except ValueError:  # binascii.Error, and what is no ASCII
+        raise InvalidInput(f"{named(name)} has {shown(text)} where s_b needs base64") from None

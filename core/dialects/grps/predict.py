@@ -1,0 +1,123 @@
+"""GRPS's inference over HTTP: JSON or bytes in; JSON, bytes, or a stream of either out.
+
+The query may say `model`, `streaming` and `return-ndarray`. Messages of a stream follow each other with nothing
+between, as GRPS's servers send them. Source: GRPS's interface document.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from core.dialects.grps import json_read
+from core.dialects.grps.content import Binary, Content, Question
+from core.dialects.grps.inputs import bound
+from core.dialects.grps.json_write import snake, write
+from core.dialects.grps.outputs import answered, as_ndarray
+from core.dialects.grps.status import failure
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
+from core.errors import InvalidInput, ServingError
+from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
+from core.wire import JSON, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
+
+OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
+NO_TYPE: Final = "No content type in headers."
+WRONG_TYPE: Final = "Unsupported content type."
+EMPTY: Final = "The http body is empty."
+STREAM_OF_NDARRAYS: Final = "Bad Request, err: Streaming and ret ndarray are not supported at the same time."
+
+
+class Wishes(NamedTuple):
+    """What a query asks for."""
+
+    model: str = ""
+    streaming: bool = False
+    ndarray: bool = False
+
+
+def content_type(request: HttpRequest) -> bytes:
+    """Without its parameters, in lower case; JSON, or bytes. Raises InvalidInput."""
+    kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if not kind:
+        raise InvalidInput(NO_TYPE)
+    if kind not in (JSON[1], OCTETS[1]):
+        raise InvalidInput(WRONG_TYPE)
+    return kind
+
+
+def wishes(query: bytes) -> Wishes:
+    """Raises InvalidInput for what is said twice."""
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    said = dict(pairs)
+    for name in ("model", "streaming", "return-ndarray"):
+        if sum(name == key for key, _ in pairs) > 1:
+            raise InvalidInput(f"the query has '{name}' twice")
+    return Wishes(
+        said.get("model", ""),
+        said.get("streaming", "").lower() == "true",
+        said.get("return-ndarray", "").lower() == "true",
+    )
+
+
+def decode(call: Call) -> tuple[Deferred, AnyReply]:
+    """Raises InvalidInput, TooLarge, UnsupportedEncoding."""
+    request = call.request
+    kind = content_type(request)
+    wished = wishes(request.query)
+    if wished.streaming and wished.ndarray:
+        raise InvalidInput(STREAM_OF_NDARRAYS)
+    body = request.content()
+    if not len(body):
+        raise InvalidInput(EMPTY)
+    question = Question("", Binary(body)) if kind == OCTETS[1] else json_read.read(body)
+    phrasing = _Phrasing(question, request.options.tokens(NonFinite.QUOTED), ndarray=wished.ndarray)
+
+    def bind(spec: ModelSpec) -> tuple[Infer | Stream, AnyReply]:
+        infer = pinned(question.content, spec)
+        return (Stream(infer), phrasing.stream) if wished.streaming else (infer, phrasing.answer)
+
+    return Deferred(ModelRef(question.model or wished.model, dashed=True), bind), lambda answer: answer
+
+
+def pinned(content: Content, spec: ModelSpec) -> Infer:
+    """The inference, of the version whose spec made the tensors: another may have become the newest meanwhile."""
+    return Infer(ModelRef(spec.name, spec.version), bound(content, spec))
+
+
+class _Phrasing:
+    """How one request wants its answers."""
+
+    __slots__ = ("_asked", "_ndarray", "_non_finite")
+
+    def __init__(self, question: Question, non_finite: NonFinite | None, *, ndarray: bool) -> None:
+        self._asked = type(question.content)
+        self._non_finite = non_finite
+        self._ndarray = ndarray
+
+    def answer(self, result: InferResult) -> HttpResponse:
+        kind, body = self._body(result)
+        return HttpResponse(200, (kind,), (body,))
+
+    def stream(self, results: Iterable[InferResult]) -> HttpStream:
+        """What fails before the first message is refused as everywhere: its status line has not been sent."""
+        rest = iter(results)
+        opening = tuple(self._body(result)[1] for result in islice(rest, 1))
+        return HttpStream(200, (OCTETS,), self._chunks(opening, rest))
+
+    def _chunks(self, opening: tuple[bytes, ...], rest: Iterator[InferResult]) -> Iterator[bytes]:
+        yield from opening
+        try:
+            for result in rest:
+                yield self._body(result)[1]
+        except ServingError as error:
+            yield jsonio.dumps({"status": failure(error)})
+        finally:
+            if isinstance(rest, Generator):  # of a tuple nothing is left to be ended
+                rest.close()
+
+    def _body(self, result: InferResult) -> tuple[Header, bytes]:
+        content = as_ndarray(result.outputs) if self._ndarray else answered(result.outputs, self._asked)
+        if isinstance(content, Binary):
+            return OCTETS, bytes(content.data)
+        return JSON, write(content, snake, self._non_finite)

@@ -1,0 +1,1 @@
+"""KServe V1 and TensorFlow Serving's REST API, on the same paths."""

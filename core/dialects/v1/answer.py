@@ -1,0 +1,97 @@
+"""Outputs as TensorFlow Serving's rows and columns.
+
+Strings whose alias ends in _bytes are {"b64": text}; so is any other that is not UTF-8, where TF Serving's answer is no
+JSON. Source: TF Serving's json_tensor.h.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BYTES
+from core.encoding import json_numbers
+from core.encoding.jsonio import NonFinite
+from core.errors import InvalidInput
+from core.signature import Signature
+from core.tensor import Tensor
+
+BINARY_SUFFIX: Final = "_bytes"
+
+
+class Output(NamedTuple):
+    alias: str
+    tensor: Tensor
+
+    def value(self, non_finite: NonFinite | None) -> Any:
+        if self.tensor.datatype is BYTES:
+            return _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
+        return json_numbers.numeric(self.tensor, non_finite)
+
+    def rows(self, non_finite: NonFinite | None) -> list[Any]:
+        if self.tensor.datatype is BYTES:
+            strings: list[Any] = _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
+            return strings
+        return json_numbers.rows(self.tensor, non_finite)
+
+
+def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output]:
+    """A model's outputs under the signature's aliases; under their own names where there is none."""
+    if signature is None:
+        return [Output(tensor.name, tensor) for tensor in tensors]
+    by_name = {tensor.name: tensor for tensor in tensors}
+    return [
+        Output(alias, _encoded(by_name[binding.spec.name]) if binding.encoded else by_name[binding.spec.name])
+        for alias, binding in signature.outputs.items()
+    ]
+
+
+def columns(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
+    if len(outputs) == 1:
+        return outputs[0].value(non_finite)
+    return {output.alias: output.value(non_finite) for output in outputs}
+
+
+def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
+    """One value or object per row. Raises InvalidInput for outputs that are no rows, or not equally many."""
+    sizes: list[int] = []
+    for alias, tensor in outputs:
+        if not tensor.array.ndim:
+            raise InvalidInput(f"Tensor name: {alias} has no shape information")
+        sizes.append(len(tensor.array))
+        if sizes[-1] != sizes[0]:
+            raise InvalidInput(f"Tensor name: {alias} has inconsistent batch size: {sizes[-1]} expecting: {sizes[0]}")
+    if len(outputs) == 1:
+        return outputs[0].value(non_finite)
+    aliases = [output.alias for output in outputs]
+    return [
+        dict(zip(aliases, row, strict=True))
+        for row in zip(*(output.rows(non_finite) for output in outputs), strict=True)
+    ]
+
+
+def _encoded(tensor: Tensor) -> Tensor:
+    """UINT8 as strings of the bytes along its last axis."""
+    array = np.ascontiguousarray(tensor.array)
+    strings = np.empty(array.shape[:-1], object)
+    for at in np.ndindex(strings.shape):
+        strings[at] = array[at].tobytes()
+    return Tensor(tensor.name, BYTES, strings)
+
+
+def _strings(array: NDArray[Any], *, binary: bool) -> Any:
+    texts = np.empty(array.shape, object)
+    texts.reshape(-1)[:] = [text(element, binary=binary) for element in array.flat]
+    return texts.tolist()
+
+
+def text(element: bytes, *, binary: bool = False) -> Any:
+    """A string, or the object that stands for its bytes."""
+    if not binary:
+        try:
+            return element.decode()
+        except UnicodeDecodeError:
+            pass
+    return {"b64": base64.b64encode(element).decode()}

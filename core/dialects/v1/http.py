@@ -1,0 +1,148 @@
+"""/v1: KServe V1 and TensorFlow Serving's REST API, which share their paths, as one protocol for both clients.
+
+Where an answer of one has keys that the other's clients do not look at, it has both. Where the two contradict each
+other, the request decides, or a setting: see v1_predict. Every refusal is {"error": text}; for a path or method that is
+none, 400 and TensorFlow Serving's text. Sources: TF Serving's RESTful API page; KServe's V1 protocol page.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from core import operations as ops
+from core.dialects.v1.path import ref
+from core.encoding import jsonio
+from core.errors import ModelNotFound, ServingError, VersionNotFound
+from core.operations import State
+from core.wire import (
+    JSON,
+    Call,
+    Decode,
+    Dialect,
+    HttpResponse,
+    MethodNotAllowed,
+    Reply,
+    Route,
+    RouteNotFound,
+    Waits,
+    headers_of,
+    status_of,
+)
+
+LONGEST_PATH: Final = 256
+MODEL_SEGMENT: Final = 3
+
+
+def answer(value: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
+
+
+def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
+    if isinstance(error, RouteNotFound | MethodNotAllowed):
+        shortened = path if len(path) <= LONGEST_PATH else path[: LONGEST_PATH - 3] + "..."
+        return answer({"error": f"Malformed request: {method} {shortened}".encode(errors="replace").decode()}, 400)
+    text = error.message
+    if isinstance(error, ModelNotFound | VersionNotFound):
+        version = error.version if isinstance(error, VersionNotFound) else ""
+        text = f"Servable not found for request: {_servable(path, version)}"
+    return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": text}),))
+
+
+def _servable(path: str, version: str) -> str:
+    """Latest(name) or Specific(name, version), of a path that matched a route."""
+    _, _, _, *rest = path.split("/")
+    names = [part.rpartition(":")[0] or part for part in rest]
+    if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions":
+        version = str(int(names[2]))
+    return f"Specific({names[0]}, {version})" if version else f"Latest({names[0]})"
+
+
+def _names(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ListModels(), lambda names: answer({"models": list(names)})
+
+
+def _verb(name: str) -> Decode:
+    def decode(call: Call) -> tuple[ops.Operation, Reply]:
+        from core.dialects.v1 import verbs  # noqa: PLC0415 - 5 ms of cold start for servers with other clients
+
+        return verbs.decode(name, call)
+
+    return decode
+
+
+def _metadata(call: Call) -> tuple[ops.Operation, Reply]:
+    from core.dialects.v1.metadata import metadata  # noqa: PLC0415 - as the verbs
+
+    return ops.ModelMetadata(ref(call)), lambda info: answer(metadata(info.spec))
+
+
+# -- status -------------------------------------------------------------------------------------------------------
+
+
+def _status(call: Call) -> tuple[ops.Operation, Reply]:
+    reference = ref(call)
+    pinned = reference.version is not None or reference.label is not None
+
+    def reply(result: ops.StatusResult) -> HttpResponse:
+        if not result.versions:
+            return answer({"error": _unknown(reference, result.missing)}, 404)
+        dialect = "tfs" if pinned else result.v1_dialect or call.request.options.v1_dialect
+        told: dict[str, Any] = {} if dialect == "tfs" else {"name": reference.name, "ready": result.ready}
+        if dialect != "kserve":
+            told["model_version_status"] = _versions(result.versions)
+        return answer(told, 200 if result.ready or dialect == "tfs" else 503)
+
+    return ops.ModelStatus(reference), reply
+
+
+def _unknown(reference: ops.ModelRef, missing: str) -> str:
+    which = f"version {missing}" if missing else "any versions"
+    return f"Could not find {which} of model {reference.name}"
+
+
+def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:
+    """GetModelStatusResponse's entries, the newest first."""
+    return [
+        {
+            "version": entry.version,
+            "state": _state(entry),
+            "status": {
+                "error_code": "OK" if entry.fault is None else entry.fault.name,
+                "error_message": "" if entry.fault is None else entry.reason,
+            },
+        }
+        for entry in reversed(versions)
+    ]
+
+
+def _state(entry: ops.IndexEntry) -> str:
+    """ModelVersionStatus.State: START before the first try; END when it was unloaded, or failed."""
+    if entry.state is State.UNAVAILABLE:
+        return "START" if entry.fresh else "END"
+    return "AVAILABLE" if entry.state is State.READY else "LOADING"
+
+
+def _everywhere(method: str, suffix: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
+    model = "/v1/models/{model}"
+    return [
+        Route(method, f"{model}{suffix}", decode, about, waits),
+        Route(method, f"{model}/versions/{{version}}{suffix}", decode, f"{about}, of one version", waits),
+        Route(method, f"{model}/labels/{{label}}{suffix}", decode, f"{about}, of the version with a label", waits),
+    ]
+
+
+V1: Final = Dialect(
+    "v1",
+    "/v1",
+    (
+        Route("GET", "/v1/models", _names, "names of the repository's models"),
+        *_everywhere("GET", "", _status, "state of the versions; never loads one"),
+        *_everywhere("GET", "/metadata", _metadata, "signatures"),
+        *_everywhere("POST", ":predict", _verb("predict"), "inference from rows or columns", Waits.MODEL),
+        *_everywhere("POST", ":classify", _verb("classify"), "labels and scores of examples", Waits.MODEL),
+        *_everywhere("POST", ":regress", _verb("regress"), "a number for each example", Waits.MODEL),
+        *_everywhere("POST", ":explain", _verb("explain"), "predictions with their reasons", Waits.LONG),
+    ),
+    refuse,
+    any_case=True,
+    root=answer({"status": "alive"}),
+)

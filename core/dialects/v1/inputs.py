@@ -1,0 +1,179 @@
+"""TensorFlow Serving's rows and columns as tensors, with its messages for what is none.
+
+Rows are checked as a whole, which is quick; what does not fit is then looked for row by row, to name the first.
+Source: TF Serving's json_tensor.h.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted, to_tensor
+from core.dtype import BOOL, BYTES, DATATYPES, DataType, of_array
+from core.errors import InvalidInput, shown
+from core.signature import Binding
+from core.tensor import Tensor, TensorSpec
+
+UNNAMED: Final = "input-0"
+"""What KServe and MLServer call the only input of a request that does not name it."""
+Bindings = Mapping[str, Binding] | None
+"""A signature's inputs; None where the model does not say them, and anything goes."""
+
+
+def is_named(value: Any) -> bool:
+    """Whether it is an object of inputs by name, and no binary value."""
+    return isinstance(value, dict) and not is_binary(value)
+
+
+def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
+    if not is_named(value):
+        name = _only(bindings, "inputs is a plain value/list, but expecting an object")
+        return _with_defaults({name: _tensor(name, bindings, value)}, bindings)
+    if bindings is None:
+        return tuple(_tensor(name, None, member) for name, member in value.items())
+    given = {name: _tensor(name, bindings, value[name]) for name in bindings if name in value}
+    return _with_defaults(given, bindings)
+
+
+def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | None = None) -> tuple[Tensor, ...]:
+    for name, binding in (bindings or {}).items():
+        if name in given:
+            continue
+        if binding.default is None:
+            raise InvalidInput(f"Missing named input: {name} in 'inputs' object.")
+        given[name] = binding.default if rows is None else _repeated(binding.default, binding, rows)
+    return tuple(given.values())
+
+
+def _repeated(default: Tensor, binding: Binding, rows: int) -> Tensor:
+    """A default for each row, where it is an example's and the input takes a batch of them."""
+    shape = binding.spec.shape
+    if shape is None or len(shape) != default.array.ndim + 1:
+        return default
+    return default._replace(array=np.broadcast_to(default.array, (rows, *default.array.shape)))
+
+
+def _only(bindings: Bindings, problem: str) -> str:
+    if bindings is None:
+        return UNNAMED
+    required = [name for name, binding in bindings.items() if binding.default is None] or list(bindings)
+    if len(required) != 1:
+        raise InvalidInput(
+            f"{problem} as multiple input tensors required as per tensorinfo_map: {', '.join(sorted(required))[:256]}"
+        )
+    return required[0]
+
+
+def _tensor(name: str, bindings: Bindings, value: Any) -> Tensor:
+    """Raises InvalidInput."""
+    if bindings is None:
+        return to_tensor(name, _inferred(value), value)
+    binding = bindings[name]
+    if not binding.encoded:
+        return to_tensor(binding.spec.name, binding.spec.datatype, value)
+    return decoded(binding.spec, to_tensor(name, BYTES, value))
+
+
+def decoded(spec: TensorSpec, strings: Tensor) -> Tensor:
+    """Strings as UINT8 with their bytes along a last axis."""
+    contents = strings.array.reshape(-1).tolist()
+    lengths = set(map(len, contents))
+    if len(lengths) > 1:
+        raise InvalidInput(
+            f"input {shown(spec.name)} has strings of {min(lengths)} and of {max(lengths)} bytes; its elements are "
+            "bytes, so that all strings of one request need the same length"
+        )
+    array = np.frombuffer(b"".join(contents), np.uint8)
+    return Tensor(spec.name, spec.datatype, array.reshape(*strings.array.shape, *lengths or {0}))
+
+
+def _inferred(value: Any) -> DataType:
+    """The datatype of values for a model that does not say what it takes."""
+    if isinstance(value, np.ndarray):
+        return of_array(value.dtype) or BYTES
+    kinds = set(map(type, flattened(value)[0]))
+    if kinds <= {bool} and kinds:
+        return BOOL
+    if kinds <= {int} and kinds:
+        return DATATYPES["INT64"]
+    return DATATYPES["FP64"] if kinds <= {int, float} else BYTES
+
+
+def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
+    if isinstance(instances, np.ndarray) and instances.ndim:
+        instances = instances if len(instances) else []
+    elif not isinstance(instances, list):
+        raise InvalidInput("Expecting 'instances' to be an list/array")
+    if not len(instances):
+        raise InvalidInput("No values in 'instances' array")
+    if isinstance(instances, list) and is_named(instances[0]):
+        return _objects(instances, bindings)
+    name = _only(bindings, "instances is a plain list, but expecting list of objects")
+    given = {name: _stacked(name, bindings, instances)}
+    return _with_defaults(given, bindings, len(instances))
+
+
+def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
+    """One input of every row. Raises InvalidInput that names the first row which differs from those before it."""
+    if isinstance(values, list) and isinstance(values[0], np.ndarray):
+        alike = {(value.shape, value.dtype) if isinstance(value, np.ndarray) else None for value in values}
+        if len(alike) > 1:
+            raise InvalidInput("rows of different kinds")  # the reading as lists says which
+        values = np.stack(values)
+    try:
+        return _tensor(name, bindings, values)
+    except InvalidInput:
+        if isinstance(values, list):
+            _blame(name, bindings, values)
+        raise
+
+
+def _blame(name: str, bindings: Bindings, values: list[Any]) -> None:
+    datatype = BYTES if bindings is None or bindings[name].encoded else bindings[name].spec.datatype
+    expected: tuple[int, tuple[int, ...]] | None = None
+    for index, value in enumerate(values):
+        if is_named(value):
+            raise InvalidInput(f"Expecting value/list but got object at item {index} of input list")
+        try:
+            flat, shape = flattened(value)
+            if bindings is not None:
+                elements(flat, datatype)
+            expected = expected or (len(flat), shape)
+            if len(flat) != expected[0]:
+                raise Irregular(f"Expecting tensor size: {expected[0]} but got: {len(flat)}")
+            if shape != expected[1]:
+                raise Irregular(f"Expecting shape {_shape(expected[1])} but got: {_shape(shape)}")
+        except InvalidInput as error:
+            raise InvalidInput(
+                f"Failed to process element: {index} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}"
+            ) from None
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
+    first = instances[0]
+    if bindings is None:
+        names = list(first)
+    else:
+        names = [name for name, binding in bindings.items() if name in first or binding.default is None]
+    wanted = set(names)
+    for index, instance in enumerate(instances):
+        if not isinstance(instance, dict) or instance.keys() != wanted:
+            raise _odd_object(index, instance, wanted, bindings)
+    given = {name: _stacked(name, bindings, [instance[name] for instance in instances]) for name in names}
+    return _with_defaults(given, bindings, len(instances))
+
+
+def _odd_object(index: int, instance: Any, wanted: set[str], bindings: Bindings) -> InvalidInput:
+    if not isinstance(instance, dict):
+        return InvalidInput(f"Expecting object but got list at item {index} of input list")
+    foreign = next((name for name in instance if name not in (wanted if bindings is None else bindings)), None)
+    if foreign is not None:
+        problem = f"JSON object: does not have named input: {foreign[:256]}"
+    else:
+        problem = f"JSON object: {quoted(instance)} keys must be equal to: {','.join(sorted(wanted))[:256]}"
+    return InvalidInput(f"Failed to process element: {index} of 'instances' list. Error: INVALID_ARGUMENT: {problem}")

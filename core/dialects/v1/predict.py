@@ -1,0 +1,104 @@
+"""Predict under /v1: TensorFlow Serving's rows and columns, and KServe's "inputs" that are rows.
+
+{"instances": [...]} are rows, one per example: a value or nested list each for the only input, or an object of them.
+{"inputs": {name: tensor}} are columns, whole tensors; of the only input also without its name. KServe reads a list
+under "inputs" as rows. A list of objects can be nothing else; of a plain list the tensor is the same, and the answer
+has both protocols' keys, unless the request can only be TensorFlow Serving's or a setting says whose it is.
+Sources: TF Serving's RESTful API page, json_tensor.h; KServe's V1 protocol page.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.v1.answer import Output, columns, named, rows
+from core.dialects.v1.inputs import from_columns, from_rows, is_named
+from core.dialects.v1.request import Question, find_signature, pin
+from core.encoding import jsonio
+from core.errors import InvalidInput, ModelFailed
+from core.operations import Explain, ExplainResult, Infer, InferResult, ModelSpec, RequestedOutput
+from core.signature import Signature
+from core.tensor import Tensor
+from core.wire import JSON, HttpResponse, Reply
+
+NO_SIGNATURE: Final = 'Serving signature name: "{name}" not found in signature def'
+
+
+def predict(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
+    signature, inputs, keys = _read(question, spec)
+
+    def reply(result: InferResult) -> HttpResponse:
+        outputs = named(result.outputs, signature)
+        answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys if key != "both"}
+        return HttpResponse(200, (JSON,), (jsonio.dumps(answer or _both(outputs, question)),))
+
+    return _infer(inputs, signature, spec), reply
+
+
+def explain(question: Question, spec: ModelSpec) -> tuple[Explain, Reply]:
+    signature, inputs, _ = _read(question, spec)
+
+    def reply(result: ExplainResult) -> HttpResponse:
+        predictions = rows(named(result.inferred.outputs, signature), question.non_finite)
+        explanations = [
+            {name: _plain(value, question) for name, value in members.items()} for members in result.explanations
+        ]
+        try:
+            body = jsonio.dumps({"predictions": predictions, "explanations": explanations})
+        except TypeError as error:
+            raise ModelFailed(f"model {spec.name!r}: explain returned what JSON cannot carry: {error}") from error
+        return HttpResponse(200, (JSON,), (body,))
+
+    return Explain(_infer(inputs, signature, spec)), reply
+
+
+def _plain(value: Any, question: Question) -> Any:
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        return value
+    return jsonio.numbers(value, question.non_finite or jsonio.NonFinite.NULL)
+
+
+def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
+    if signature is None:
+        return Infer(pin(spec), inputs)
+    wanted = dict.fromkeys([binding.spec.name for binding in signature.outputs.values()])
+    return Infer(pin(spec), inputs, tuple([RequestedOutput(name) for name in wanted]))
+
+
+def _both(outputs: Sequence[Output], question: Question) -> dict[str, Any]:
+    """For who reads "predictions" and for who reads "outputs"; only the latter where the outputs are no rows."""
+    answer = {"outputs": columns(outputs, question.non_finite)}
+    try:
+        return {"predictions": rows(outputs, question.non_finite), **answer}
+    except InvalidInput:
+        return answer
+
+
+_FORMS: Final = {"predictions": rows, "outputs": columns}
+
+
+def _read(question: Question, spec: ModelSpec) -> tuple[Signature | None, tuple[Tensor, ...], tuple[str, ...]]:
+    """The signature, the inputs, and under which keys to answer."""
+    signature = find_signature(question, spec, NO_SIGNATURE)
+    bindings = None if signature is None else signature.inputs
+    document = question.document
+    if "instances" in document:
+        if "inputs" in document:
+            raise InvalidInput("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
+        return signature, from_rows(document["instances"], bindings), ("predictions",)
+    if "inputs" not in document:
+        raise InvalidInput("Missing 'inputs' or 'instances' key")
+    value = document["inputs"]
+    if isinstance(value, list) and value and is_named(value[0]):
+        return signature, from_rows(value, bindings), ("predictions",)
+    return signature, from_columns(value, bindings), _keys(question, value)
+
+
+def _keys(question: Question, value: Any) -> tuple[str, ...]:
+    clash = isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    if not clash or question.v1_dialect == "tfs":
+        return ("outputs",)
+    if question.v1_dialect == "kserve":
+        return ("predictions",)
+    return ("outputs",) if question.pinned or "signature_name" in question.document else ("both",)

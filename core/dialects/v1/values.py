@@ -1,0 +1,237 @@
+"""TensorFlow Serving's conversion of parsed JSON to tensors, whose shape is how the values are nested.
+
+It differs from the Open Inference Protocol's (core.encoding.values) as the two servers do: no fraction, not even .0,
+makes an integer; NaN and infinities are bare tokens and never strings or null; a float beyond its width becomes
+infinite; bytes may stand as {"b64": text}. Source: TF Serving's json_tensor.h. Its messages are kept where clients
+know them.
+"""
+
+import binascii
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BF16, BOOL, BYTES, DataType
+from core.errors import InvalidInput, shown
+from core.float16 import bf16_from_float
+from core.tensor import MAX_RANK, Tensor
+
+FEW: Final = 128
+"""Elements up to which Python's own comparisons are faster than numpy's calls."""
+BOUND: Final = 65504.0
+"""No float is beyond the range of its type up to here."""
+B64: Final = {"b64"}
+KINDS: Final[dict[type, str]] = {
+    type(None): "Null",
+    bool: "Bool",
+    dict: "Object",
+    list: "Array",
+    str: "String",
+    int: "Number",
+    float: "Number",
+}
+JSON_SPACE: Final = str.maketrans("", "", " \t\r\n")
+
+
+class Irregular(InvalidInput):
+    """Lists of unequal lengths, or lists beside values."""
+
+
+def quoted(value: Any) -> str:
+    """A value as messages show it: JSON's spelling, bounded."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    text = shown(value)
+    if isinstance(value, str):
+        return f'"{text[1:-1]}"' if text.endswith("'") else text
+    return text.replace("'", '"')
+
+
+def is_binary(value: Any) -> bool:
+    """Whether it is {"b64": text}: a value, and no object of names."""
+    return isinstance(value, dict) and value.keys() == B64 and isinstance(value["b64"], str)
+
+
+def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
+    """A tensor from a value, from lists nested regularly, or from an array that the parser made.
+
+    Raises InvalidInput: Irregular for the nesting, else for the first value that is not of the datatype.
+    """
+    if isinstance(value, np.ndarray):
+        return Tensor(name, datatype, _from_numbers(value, datatype))
+    flat, shape = flattened(value)
+    if len(shape) > MAX_RANK:
+        raise InvalidInput(f"tensor parsing error: {shown(name)} has more than {MAX_RANK} dimensions")
+    return Tensor(name, datatype, elements(flat, datatype).reshape(shape))
+
+
+def flattened(value: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
+    """The values of lists nested regularly, and their shape. Raises Irregular."""
+    flat: list[Any] = [value]
+    shape: list[int] = []
+    while True:
+        kinds = set(map(type, flat))
+        if list not in kinds:
+            return flat, tuple(shape)
+        sizes = set(map(len, flat)) if len(kinds) == 1 else ()
+        if len(sizes) != 1:
+            raise _irregular(value)
+        shape += sizes
+        flat = list(chain.from_iterable(flat))
+
+
+def _irregular(value: Any) -> Irregular:
+    """The first place where the nesting leaves what the first elements have, in TF Serving's words."""
+    shape, first = [], value
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    level = [value]
+    for depth, size in enumerate(shape):
+        for member in level:
+            if not isinstance(member, list):
+                return Irregular(
+                    f"JSON Value: {quoted(member)}, found at incorrect level: {depth + 1} in the JSON DOM. "
+                    f"Expected at level: {len(shape)}"
+                )
+            if len(member) != size:
+                return Irregular(
+                    f"Encountered list at unexpected size: {len(member)} at level: {depth} expected size: {size}"
+                )
+        level = list(chain.from_iterable(level))
+    return Irregular(f"Encountered list at unexpected level: {len(shape)} expected < {len(shape)}")
+
+
+def elements(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
+    """Values without lists as a flat array. Raises InvalidInput for the first that is not of the datatype."""
+    kinds = set(map(type, flat))
+    if datatype.is_bytes:
+        return _strings(flat, kinds, datatype)
+    if not kinds:
+        return np.empty(0, datatype.numpy)
+    if datatype is BOOL:
+        _check(flat, kinds, {bool}, datatype)
+        return np.array(flat, BOOL.numpy)
+    if datatype.is_float or datatype is BF16:
+        if (
+            kinds == {float}
+            and len(flat) <= FEW
+            and max(flat) <= BOUND
+            and min(flat) >= -BOUND
+            and datatype is not BF16
+        ):
+            return np.array(flat, datatype.numpy)
+        _check(flat, kinds, {int, float}, datatype)
+        return _floats(_doubles(flat, datatype), datatype)
+    _check(flat, kinds, {int}, datatype)
+    return _ranged(_integers(flat, datatype), datatype)
+
+
+def _check(flat: Sequence[Any], kinds: set[type], allowed: set[type], datatype: DataType) -> None:
+    if not kinds <= allowed:
+        raise mismatch(next(value for value in flat if type(value) not in allowed), datatype)
+
+
+def mismatch(value: Any, datatype: DataType) -> InvalidInput:
+    kind = KINDS.get(type(value), "Number")
+    expected = type_name(datatype)
+    return InvalidInput(f"JSON Value: {quoted(value)} Type: {kind} is not of expected type: {expected}")
+
+
+def type_name(datatype: DataType) -> str:
+    """TensorFlow's name in messages, e.g. float."""
+    return datatype.tensorflow.removeprefix("DT_").lower()
+
+
+def _doubles(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
+    try:
+        return np.array(flat, np.float64)
+    except OverflowError:  # an integer beyond every double
+        raise mismatch(max((x for x in flat if type(x) is int), key=abs), datatype) from None
+
+
+def _integers(flat: Sequence[int], datatype: DataType) -> NDArray[Any]:
+    for dtype in (np.int64, np.uint64):
+        try:
+            return np.array(flat, dtype)
+        except OverflowError:
+            continue
+    limits = np.iinfo(datatype.numpy.str)
+    raise mismatch(next(x for x in flat if not limits.min <= x <= limits.max), datatype)
+
+
+def _from_numbers(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
+    """Numbers that the parser read into int64, uint64 or doubles; what does not fit is named by the exact reading."""
+    if datatype.is_bytes or datatype is BOOL:
+        if array.size:
+            raise mismatch(array.flat[0].item(), datatype)
+        return array.astype(datatype.numpy)
+    if datatype.is_float or datatype is BF16:
+        return _floats(array, datatype)
+    if array.dtype.kind == "f":
+        raise mismatch(array.flat[0].item(), datatype)
+    return _ranged(array, datatype)
+
+
+def _floats(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
+    if datatype is BF16:
+        return bf16_from_float(array.astype(np.float64, copy=False))
+    with np.errstate(over="ignore"):
+        return array.astype(datatype.numpy, copy=False)
+
+
+def _ranged(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
+    """Integers as the datatype's own, which TF Serving lets wrap below 32 bits."""
+    limits = np.iinfo(datatype.numpy.str)
+    if array.size:
+        for extreme in (array.min().item(), array.max().item()):
+            if not limits.min <= extreme <= limits.max:
+                raise InvalidInput(f"{mismatch(extreme, datatype).message}, which holds {limits.min} to {limits.max}")
+    return array.astype(datatype.numpy, copy=False)
+
+
+def _strings(flat: Sequence[Any], kinds: set[type], datatype: DataType) -> NDArray[Any]:
+    array = np.empty(len(flat), object)
+    if kinds <= {str}:
+        array[:] = [_utf8(value) for value in flat]
+        return array
+    for index, value in enumerate(flat):
+        array[index] = to_bytes(value, datatype)
+    return array
+
+
+def _utf8(value: str) -> bytes:
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("JSON Value: a string with a lone surrogate, which is no Unicode text") from None
+
+
+def to_bytes(value: Any, datatype: DataType = BYTES) -> bytes:
+    """A string's UTF-8, or what {"b64": text} says. Raises InvalidInput."""
+    if isinstance(value, bytes):  # a default of the settings
+        return value
+    if isinstance(value, str):
+        return _utf8(value)
+    if not isinstance(value, dict):
+        raise mismatch(value, datatype)
+    if not is_binary(value):
+        raise InvalidInput(f"JSON Value: {quoted(value)} not formatted correctly for base64 data")
+    return _decoded(value["b64"])
+
+
+def _decoded(text: str) -> bytes:
+    """The standard alphabet; padding and white space may be missing or there."""
+    packed = text.translate(JSON_SPACE)
+    stripped = packed.rstrip("=")
+    padding = -len(stripped) % 4
+    try:
+        if len(packed) - len(stripped) > padding:
+            raise ValueError(text)  # noqa: TRY301 - one way out for all that is no base64
+        return binascii.a2b_base64(stripped + "=" * padding, strict_mode=bool(stripped))
+    except (binascii.Error, ValueError):
+        raise InvalidInput(f"Unable to base64 decode {quoted(text)}") from None

@@ -1,0 +1,1 @@
+"""KServe V2, the Open Inference Protocol: over HTTP and as remote calls."""

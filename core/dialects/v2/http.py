@@ -1,0 +1,239 @@
+"""The Open Inference Protocol (KServe V2) over REST: its routes and all answers but inference.
+
+Sources: the OIP's inference_rest.md; Triton's extension documents for model repository, configuration and statistics.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from core import operations as ops
+from core.dialects.v2 import infer
+from core.encoding import jsonio
+from core.errors import InvalidInput, ServingError, shown
+from core.tensor import TensorSpec
+from core.wire import JSON, Call, Decode, Dialect, HttpResponse, Reply, Route, Waits, headers_of, status_of
+
+EXTENSIONS: Final = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "model_repository",
+    "statistics",
+)
+
+
+def answer(value: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
+
+
+def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
+    """Every failure of this protocol: {"error": text}."""
+    return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": error.message}),))
+
+
+def ref(call: Call) -> ops.ModelRef:
+    return ops.ModelRef(call.path["model"], call.path.get("version"))
+
+
+def _members(call: Call) -> dict[str, Any]:
+    """The body of a repository call: nothing, or an object."""
+    body = bytes(call.request.content())
+    members = jsonio.loads(body) if body.strip() else {}
+    if not isinstance(members, dict):
+        raise InvalidInput(f"the body is {shown(members)}; expected an object or nothing")
+    parameters = {} if members.get("parameters") is None else members["parameters"]
+    if not isinstance(parameters, dict):
+        raise InvalidInput(f"'parameters' is {shown(parameters)}; expected an object")
+    refuse_foreign(parameters)
+    return members
+
+
+def refuse_foreign(parameters: Iterable[str]) -> None:
+    """Refuse what would load a model of the client's own."""
+    for name in parameters:
+        if name == "config" or name.startswith("file:"):
+            raise InvalidInput(f"parameter {shown(name)} is not possible: models come from the repository alone")
+
+
+def _live(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ServerLive(), _health
+
+
+def _ready(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ServerReady(), _health
+
+
+def _health(result: ops.Readiness) -> HttpResponse:
+    # Both members on both paths: kserve's client reads "live" and "ready", the specification's text has "live" twice.
+    if result.ready:
+        return answer({"live": True, "ready": True})
+    return answer({"live": True, "ready": False, "error": result.reason}, 503)
+
+
+def _server(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ServerMetadata(), lambda info: answer(
+        {"name": info.name, "version": info.version, "extensions": list(EXTENSIONS)}
+    )
+
+
+def _names(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ListModels(), lambda names: answer({"models": list(names)})
+
+
+def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
+    name = call.path["model"]
+
+    def reply(result: ops.Readiness) -> HttpResponse:
+        if result.ready:
+            return answer({"name": name, "ready": True})
+        told = {"state": result.state, "reason": result.reason}
+        error = f"model {shown(name)} is not ready: {result.reason}"
+        return answer({"name": name, "ready": False, **told, "error": error}, 503)
+
+    return ops.ModelReady(ref(call)), reply
+
+
+def _model(call: Call) -> tuple[ops.Operation, Reply]:
+    def reply(info: ops.ModelInfo) -> HttpResponse:
+        spec = info.spec
+        return answer(
+            {
+                "name": spec.name,
+                "versions": list(info.versions),
+                "platform": spec.platform,
+                "inputs": [_tensor(tensor) for tensor in spec.inputs or ()],
+                "outputs": [_tensor(tensor) for tensor in spec.outputs or ()],
+            }
+        )
+
+    return ops.ModelMetadata(ref(call)), reply
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    # The protocol has no word for "any rank"; the parameter says that [-1] is not to be taken as rank 1.
+    shape = [-1] if spec.shape is None else list(spec.shape)
+    told: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype.name, "shape": shape}
+    parameters = {
+        name: True for name, told_so in (("any_rank", spec.shape is None), ("optional", spec.optional)) if told_so
+    }
+    return {**told, "parameters": parameters} if parameters else told
+
+
+def _config(call: Call) -> tuple[ops.Operation, Reply]:
+    """The model configuration extension, as far as a server without Triton's scheduler has one."""
+
+    def reply(info: ops.ModelInfo) -> HttpResponse:
+        spec = info.spec
+        return answer(
+            {
+                "name": spec.name,
+                "platform": spec.platform,
+                "backend": spec.platform.partition("_")[0],
+                "version_policy": {"specific": {"versions": [int(version) for version in info.versions]}},
+                "max_batch_size": spec.max_batch_size,
+                "input": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.inputs or ()],
+                "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],
+            }
+        )
+
+    return ops.ModelMetadata(ref(call)), reply
+
+
+def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
+    dims = [-1] if spec.shape is None else list(spec.shape)
+    # With a batch size, Triton's dims leave the batch dimension out.
+    return {"name": spec.name, "data_type": spec.datatype.triton, "dims": dims[1:] if max_batch_size else dims}
+
+
+def _all_statistics(_: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ModelStatistics(None), _statistics
+
+
+def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
+    return ops.ModelStatistics(ref(call)), _statistics
+
+
+def _statistics(result: Sequence[ops.Statistics]) -> HttpResponse:
+    def counted(count: ops.Count) -> dict[str, int]:
+        return {"count": count.count, "ns": count.ns}
+
+    return answer(
+        {
+            "model_stats": [
+                {
+                    "name": stats.name,
+                    "version": stats.version,
+                    "last_inference": stats.last_inference_ms,
+                    "inference_count": stats.inference_count,
+                    "execution_count": stats.inference_count,
+                    "inference_stats": {name: counted(getattr(stats, name)) for name in COUNTED},
+                    "batch_stats": [],
+                }
+                for stats in result
+            ]
+        }
+    )
+
+
+COUNTED: Final = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
+
+
+def _index(call: Call) -> tuple[ops.Operation, Reply]:
+    ready_only = _members(call).get("ready")
+    if not isinstance(ready_only, bool | None):
+        raise InvalidInput(f"'ready' is {shown(ready_only)}; expected true or false")
+
+    def reply(entries: Sequence[ops.IndexEntry]) -> HttpResponse:
+        return answer(
+            [
+                {"name": entry.name, "version": entry.version, "state": entry.state, "reason": entry.reason}
+                for entry in entries
+            ]
+        )
+
+    return ops.RepositoryIndex(bool(ready_only)), reply
+
+
+def _load(call: Call) -> tuple[ops.Operation, Reply]:
+    _members(call)
+    return ops.Load(call.path["model"]), _done
+
+
+def _unload(call: Call) -> tuple[ops.Operation, Reply]:
+    _members(call)
+    return ops.Unload(call.path["model"]), _done
+
+
+def _done(_: None) -> HttpResponse:
+    return answer({})
+
+
+def _versioned(suffix: str, method: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> tuple[Route, Route]:
+    one = f"/v2/models/{{model}}/versions/{{version}}{suffix}"
+    return (
+        Route(method, f"/v2/models/{{model}}{suffix}", decode, about, waits),
+        Route(method, one, decode, f"{about}, of one version", waits),
+    )
+
+
+V2: Final = Dialect(
+    "v2",
+    "/v2",
+    (
+        Route("GET", "/v2", _server, "server metadata"),
+        Route("GET", "/v2/health/live", _live, "the process answers", Waits.NOTHING),
+        Route("GET", "/v2/health/ready", _ready, "configuration valid, repository answers, preloaded models loaded"),
+        Route("GET", "/v2/models", _names, "names of the repository's models"),
+        # Before {model}: no model can be called stats.
+        Route("GET", "/v2/models/stats", _all_statistics, "statistics of every model"),
+        *_versioned("", "GET", _model, "model metadata"),
+        *_versioned("/ready", "GET", _model_ready, "whether the model is loaded; never loads it"),
+        *_versioned("/config", "GET", _config, "model configuration"),
+        *_versioned("/stats", "GET", _model_statistics, "model statistics"),
+        *_versioned("/infer", "POST", infer.decode, "inference; loads the model if need be", Waits.MODEL),
+        Route("POST", "/v2/repository/index", _index, "every model version with its state"),
+        Route("POST", "/v2/repository/models/{model}/load", _load, "look at the repository again and load"),
+        Route("POST", "/v2/repository/models/{model}/unload", _unload, "free the model's memory"),
+    ),
+    refuse,
+)

@@ -1,0 +1,240 @@
+"""The Open Inference Protocol's inference over REST, with the binary tensor data and classification extensions.
+
+A body is JSON, or JSON followed by the binary parts of the inputs that say "binary_data_size", in their order; the
+header Inference-Header-Content-Length then tells where the JSON ends. 0 there: the body is the model's only input.
+Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, extension_classification.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.encoding import jsonio
+from core.encoding.json_numbers import numeric
+from core.encoding.jsonio import NonFinite
+from core.encoding.values import Inexact, from_values
+from core.errors import InvalidInput, shown
+from core.operations import Infer, InferResult, ModelRef, RequestedOutput
+from core.tensor import Tensor, checked_shape, from_raw, to_raw
+from core.wire import JSON, Call, Header, HttpResponse, Part, Reply, integer_header
+
+HEADER_LENGTH: Final = b"inference-header-content-length"
+OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
+ARRAYS: Final = frozenset({"data"})
+
+
+class What(NamedTuple):
+    """What a message is about; put into words only where one is raised."""
+
+    role: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {shown(self.name)}" if self.name else self.role
+
+
+REQUEST: Final = What("the request", "")
+
+
+def decode(call: Call) -> tuple[Infer, Reply]:
+    """Raises InvalidInput that names the member."""
+    request = call.request
+    non_finite = request.options.tokens(NonFinite.QUOTED)
+    model = ModelRef(call.path["model"], call.path.get("version"))
+    body = request.content()
+    length = integer_header(request, HEADER_LENGTH)
+    if length == 0:
+        return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
+    if length is not None and length > len(body):
+        raise InvalidInput(f"{HEADER_LENGTH.decode()} is {length}, but the body has {len(body)} bytes")
+    view = memoryview(body)
+    head, binary = (body, view[:0]) if length in (None, len(body)) else (view[:length], view[length:])
+    try:
+        return _from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
+    except Inexact:
+        return _from_members(jsonio.loads_exact(head), binary, model, non_finite)
+
+
+def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: NonFinite | None) -> tuple[Infer, Reply]:
+    if not isinstance(body, dict):
+        raise InvalidInput(f"the body is {shown(body)}; expected an object with 'inputs'")
+    request_id = body.get("id")
+    if request_id is not None and not isinstance(request_id, str):
+        raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
+    parameters = _parameters(body, REQUEST)
+    inputs = _inputs(body.get("inputs"), binary)
+    wishes, outputs = _outputs(body)
+    all_binary = flag_of(parameters, "binary_data_output", REQUEST)
+    phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
+    return Infer(model, inputs, outputs, parameters), phrasing.phrase
+
+
+def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
+    parameters = owner.get("parameters")
+    if parameters is None:  # absent; pydantic clients send null
+        return {}
+    if not isinstance(parameters, dict):
+        raise InvalidInput(f"'parameters' of {what} is {shown(parameters)}; expected an object")
+    refuse_shared_memory(parameters, what)
+    return parameters
+
+
+def refuse_shared_memory(parameters: Mapping[str, Any], what: What) -> None:
+    if "shared_memory_region" in parameters:
+        raise InvalidInput(f"{what} has 'shared_memory_region': this server shares no memory with its clients")
+
+
+def flag_of(parameters: Mapping[str, Any], name: str, what: What) -> bool | None:
+    value = parameters.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidInput(f"parameter '{name}' of {what} is {shown(value)}; expected true or false")
+    return value
+
+
+def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
+    if not isinstance(members, list):
+        raise InvalidInput(f"'inputs' is {shown(members)}; expected an array of tensors")
+    tensors, position = [], 0
+    for index, member in enumerate(members):
+        tensor, position = _input(member, index, binary, position)
+        tensors.append(tensor)
+    if position != len(binary):
+        raise InvalidInput(f"{len(binary) - position} bytes follow the last binary input")
+    return tuple(tensors)
+
+
+def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[Tensor, int]:
+    """One input, and where the next one's binary part begins."""
+    name = _name(member, "inputs", index)
+    what = What("input", name)
+    datatype = datatype_of(member.get("datatype"), what)
+    shape = checked_shape(member.get("shape"), name)
+    data = member.get("data")
+    size = _binary_size(member, what)
+    if size is None:
+        if data is None:
+            if not binary or position == len(binary):
+                raise InvalidInput(f"{what} has neither 'data' nor 'binary_data_size'")
+            size = _implied_size(datatype, shape, what)
+        elif datatype is BF16:
+            raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: send it as binary data")
+        else:
+            return from_values(name, datatype, shape, data), position
+    elif data is not None:
+        raise InvalidInput(f"{what} has both 'data' and 'binary_data_size'")
+    end = position + size
+    if end > len(binary):
+        raise InvalidInput(f"{what} needs {size} bytes of binary data; {len(binary) - position} are left")
+    return from_raw(name, datatype, shape, binary[position:end]), end
+
+
+def _name(member: Any, role: str, index: int) -> str:
+    if not isinstance(member, dict):
+        raise InvalidInput(f"{role}[{index}] is {shown(member)}; expected an object")
+    name = member.get("name")
+    if not isinstance(name, str):
+        raise InvalidInput(f"'name' of {role}[{index}] is {shown(name)}; expected a string")
+    return name
+
+
+def datatype_of(name: Any, what: What) -> DataType:
+    datatype = DATATYPES.get(name) if isinstance(name, str) else None
+    if datatype is None:
+        raise InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
+    return datatype
+
+
+def _binary_size(member: Mapping[str, Any], what: What) -> int | None:
+    size = _parameters(member, what).get("binary_data_size") if "parameters" in member else None
+    if size is not None and (type(size) is not int or size < 0):
+        raise InvalidInput(f"'binary_data_size' of {what} is {shown(size)}; expected a number of bytes")
+    return size
+
+
+def _implied_size(datatype: DataType, shape: tuple[int, ...], what: What) -> int:
+    """The size of a binary part that does not say it (OVMS's binary inputs): the shape's."""
+    if datatype is BYTES:
+        raise InvalidInput(f"{what} is BYTES and needs 'binary_data_size': its shape does not tell its size")
+    size = datatype.numpy.itemsize
+    for dimension in shape:
+        size *= dimension
+    return size
+
+
+def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]]:
+    """Which outputs say for themselves whether they come as binary, and what is asked for."""
+    members = body.get("outputs")
+    if members is None:
+        return {}, ()
+    if not isinstance(members, list):
+        raise InvalidInput(f"'outputs' is {shown(members)}; expected an array of names")
+    wishes, requested = {}, []
+    for index, member in enumerate(members):
+        name = _name(member, "outputs", index)
+        what = What("output", name)
+        parameters = _parameters(member, what)
+        binary = flag_of(parameters, "binary_data", what)
+        if binary is not None:
+            wishes[name] = binary
+        requested.append(RequestedOutput(name, classes_of(parameters, what)))
+    return wishes, tuple(requested)
+
+
+def classes_of(parameters: Mapping[str, Any], what: What) -> int:
+    classes = parameters.get("classification")
+    if classes is None:
+        return 0
+    if type(classes) is not int or classes < 1:
+        raise InvalidInput(f"'classification' of {what} is {shown(classes)}; expected a number of classes above 0")
+    return classes
+
+
+class _Phrasing:
+    """How one request wants its answer: the id to echo, and which outputs as binary."""
+
+    __slots__ = ("all_binary", "non_finite", "request_id", "wishes")
+
+    def __init__(
+        self, request_id: str | None, wishes: Mapping[str, bool], *, all_binary: bool, non_finite: NonFinite | None
+    ) -> None:
+        self.request_id = request_id
+        self.all_binary = all_binary
+        self.wishes = wishes
+        self.non_finite = non_finite
+
+    def phrase(self, result: InferResult) -> HttpResponse:
+        parts: list[Part] = []
+        outputs = [self._output(tensor, parts) for tensor in result.outputs]
+        answer: dict[str, Any] = {"model_name": result.model_name, "model_version": result.model_version}
+        if self.request_id is not None:
+            answer["id"] = self.request_id
+        answer["outputs"] = outputs
+        head = jsonio.dumps(answer)
+        if not parts:
+            return HttpResponse(200, (JSON,), (head,))
+        return HttpResponse(200, (OCTETS, (HEADER_LENGTH, b"%d" % len(head))), (head, *parts))
+
+    def _output(self, tensor: Tensor, parts: list[Part]) -> dict[str, Any]:
+        head: dict[str, Any] = {
+            "name": tensor.name,
+            "shape": tensor.array.shape,
+            "datatype": tensor.datatype.name,
+        }
+        if self.wishes.get(tensor.name, self.all_binary):
+            raw = to_raw(tensor)
+            head["parameters"] = {"binary_data_size": len(raw)}
+            parts.append(raw)
+        else:
+            head["data"] = self._data(tensor)
+        return head
+
+    def _data(self, tensor: Tensor) -> Any:
+        what = f"output {shown(tensor.name)}"
+        if tensor.datatype is BF16:
+            raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
+        if tensor.datatype is not BYTES:
+            return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
+        try:
+            return [element.decode() for element in tensor.array.flat]
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{what} has bytes that are not UTF-8, no JSON string: ask for binary data") from None

@@ -1,0 +1,217 @@
+"""The Open Inference Protocol (KServe V2) over protobuf messages: its service, and all answers but inference.
+
+Sources: the OIP's open_inference_grpc.proto; Triton's extension documents for model repository, configuration and
+statistics, and its stream.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from core import operations as ops
+from core.dialects.v2 import http, rpc_infer, rpc_json
+from core.errors import Fault, InvalidInput, ServingError, shown
+from core.operations import ModelRef
+from core.rpc import Rpc, RpcMethod, methods
+from core.schema.open_inference import (
+    InferStatistics,
+    ModelConfig,
+    ModelConfigRequest,
+    ModelConfigResponse,
+    ModelInferResponse,
+    ModelInput,
+    ModelMetadataRequest,
+    ModelMetadataResponse,
+    ModelOutput,
+    ModelReadyRequest,
+    ModelReadyResponse,
+    ModelStatistics,
+    ModelStatisticsRequest,
+    ModelStatisticsResponse,
+    ModelStreamInferResponse,
+    ModelVersionPolicy,
+    RepositoryIndexRequest,
+    RepositoryIndexResponse,
+    RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse,
+    RepositoryModelUnloadRequest,
+    RepositoryModelUnloadResponse,
+    ServerLiveRequest,
+    ServerLiveResponse,
+    ServerMetadataRequest,
+    ServerMetadataResponse,
+    ServerReadyRequest,
+    ServerReadyResponse,
+    StatisticDuration,
+)
+from core.tensor import TensorSpec
+from core.wire import Waits
+
+SERVICE: Final = "inference.GRPCInferenceService"
+EXTENSIONS: Final = tuple(name for name in http.EXTENSIONS if name != "binary_tensor_data")
+"""Raw tensors are no extension here."""
+
+
+def _ref(message: ModelReadyRequest | ModelMetadataRequest | ModelConfigRequest | ModelStatisticsRequest) -> ModelRef:
+    return ModelRef(message.name, message.version or None)
+
+
+def _live(_: ServerLiveRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], ServerLiveResponse]]:
+    return ops.ServerLive(), lambda result: ServerLiveResponse(live=result.ready)
+
+
+def _ready(_: ServerReadyRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], ServerReadyResponse]]:
+    return ops.ServerReady(), lambda result: ServerReadyResponse(ready=result.ready)
+
+
+def _model_ready(message: ModelReadyRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], ModelReadyResponse]]:
+    return ops.ModelReady(_ref(message)), lambda result: ModelReadyResponse(ready=result.ready)
+
+
+def _not_ready(_: ModelReadyRequest | None, error: ServingError) -> ModelReadyResponse | None:
+    # As in Triton: clients ask again and again until a model is there, and take an error for the end of that.
+    return ModelReadyResponse(ready=False) if error.fault is Fault.NOT_FOUND else None
+
+
+def _server(_: ServerMetadataRequest) -> tuple[ops.Operation, Callable[[ops.ServerInfo], ServerMetadataResponse]]:
+    return ops.ServerMetadata(), lambda info: ServerMetadataResponse(
+        name=info.name, version=info.version, extensions=EXTENSIONS
+    )
+
+
+def _model(message: ModelMetadataRequest) -> tuple[ops.Operation, Callable[[ops.ModelInfo], ModelMetadataResponse]]:
+    def reply(info: ops.ModelInfo) -> ModelMetadataResponse:
+        spec = info.spec
+        return ModelMetadataResponse(
+            name=spec.name,
+            versions=info.versions,
+            platform=spec.platform,
+            inputs=[_tensor(tensor) for tensor in spec.inputs or ()],
+            outputs=[_tensor(tensor) for tensor in spec.outputs or ()],
+        )
+
+    return ops.ModelMetadata(_ref(message)), reply
+
+
+def _tensor(spec: TensorSpec) -> ModelMetadataResponse.TensorMetadata:
+    shape = (-1,) if spec.shape is None else spec.shape
+    return ModelMetadataResponse.TensorMetadata(name=spec.name, datatype=spec.datatype.name, shape=shape)
+
+
+def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.ModelInfo], ModelConfigResponse]]:
+    def reply(info: ops.ModelInfo) -> ModelConfigResponse:
+        spec = info.spec
+        versions = ModelVersionPolicy.Specific(versions=[int(version) for version in info.versions])
+        return ModelConfigResponse(
+            config=ModelConfig(
+                name=spec.name,
+                platform=spec.platform,
+                backend=spec.platform.partition("_")[0],
+                version_policy=ModelVersionPolicy(specific=versions),
+                max_batch_size=spec.max_batch_size,
+                input=[
+                    ModelInput(**_config_tensor(tensor, spec.max_batch_size), optional=tensor.optional)
+                    for tensor in spec.inputs or ()
+                ],
+                output=[ModelOutput(**_config_tensor(tensor, spec.max_batch_size)) for tensor in spec.outputs or ()],
+            )
+        )
+
+    return ops.ModelMetadata(_ref(message)), reply
+
+
+def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
+    dims = (-1,) if spec.shape is None else spec.shape
+    # With a batch size, Triton's dims leave the batch dimension out.
+    return {"name": spec.name, "data_type": spec.datatype.triton, "dims": dims[1:] if max_batch_size else dims}
+
+
+def _statistics(
+    message: ModelStatisticsRequest,
+) -> tuple[ops.Operation, Callable[[Sequence[ops.Statistics]], ModelStatisticsResponse]]:
+    if message.version and not message.name:
+        raise InvalidInput(f"'version' is {shown(message.version)} without a 'name'; expected both, or neither")
+
+    def reply(result: Sequence[ops.Statistics]) -> ModelStatisticsResponse:
+        return ModelStatisticsResponse(model_stats=[_model_statistics(stats) for stats in result])
+
+    return ops.ModelStatistics(_ref(message) if message.name else None), reply
+
+
+def _model_statistics(stats: ops.Statistics) -> ModelStatistics:
+    def counted(name: str) -> StatisticDuration:
+        count: ops.Count = getattr(stats, name)
+        return StatisticDuration(count=count.count, ns=count.ns)
+
+    return ModelStatistics(
+        name=stats.name,
+        version=stats.version,
+        last_inference=stats.last_inference_ms,
+        inference_count=stats.inference_count,
+        execution_count=stats.inference_count,
+        inference_stats=InferStatistics(**{name: counted(name) for name in http.COUNTED}),
+    )
+
+
+def _index(
+    message: RepositoryIndexRequest,
+) -> tuple[ops.Operation, Callable[[Sequence[ops.IndexEntry]], RepositoryIndexResponse]]:
+    def reply(entries: Sequence[ops.IndexEntry]) -> RepositoryIndexResponse:
+        return RepositoryIndexResponse(
+            models=[
+                RepositoryIndexResponse.ModelIndex(name=e.name, version=e.version, state=e.state.value, reason=e.reason)
+                for e in entries
+            ]
+        )
+
+    return ops.RepositoryIndex(message.ready), reply
+
+
+def _load(message: RepositoryModelLoadRequest) -> tuple[ops.Operation, Callable[[None], RepositoryModelLoadResponse]]:
+    http.refuse_foreign(message.parameters)
+    return ops.Load(message.model_name), lambda _: RepositoryModelLoadResponse()
+
+
+def _unload(
+    message: RepositoryModelUnloadRequest,
+) -> tuple[ops.Operation, Callable[[None], RepositoryModelUnloadResponse]]:
+    http.refuse_foreign(message.parameters)
+    return ops.Unload(message.model_name), lambda _: RepositoryModelUnloadResponse()
+
+
+def _told(request: rpc_infer.Request | rpc_json.Request | None, error: ServingError) -> ModelStreamInferResponse:
+    named = ModelInferResponse(id="" if request is None else request.message.id)
+    return ModelStreamInferResponse(error_message=error.message, infer_response=named)
+
+
+V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
+    SERVICE,
+    Rpc("ServerLive", _live, Waits.NOTHING),
+    Rpc("ServerReady", _ready),
+    Rpc("ModelReady", _model_ready, instead=_not_ready),
+    Rpc("ServerMetadata", _server),
+    Rpc("ModelMetadata", _model),
+    Rpc(
+        "ModelInfer",
+        rpc_infer.decode,
+        Waits.MODEL,
+        rpc_infer.read,
+        rpc_infer.ref,
+        read_json=rpc_json.read,
+        decode_json=rpc_json.decode,
+    ),
+    Rpc(
+        "ModelStreamInfer",
+        rpc_infer.decode_streamed,
+        Waits.MODEL,
+        rpc_infer.read,
+        rpc_infer.ref,
+        _told,
+        read_json=rpc_json.read,
+        decode_json=rpc_json.decode_streamed,
+    ),
+    Rpc("ModelConfig", _config),
+    Rpc("ModelStatistics", _statistics),
+    Rpc("RepositoryIndex", _index),
+    Rpc("RepositoryModelLoad", _load),
+    Rpc("RepositoryModelUnload", _unload),
+)

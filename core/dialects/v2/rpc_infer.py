@@ -1,0 +1,205 @@
+"""The Open Inference Protocol's inference over protobuf messages, with the classification extension.
+
+A tensor's elements are in its own `contents`, in the field of its datatype, or those of all tensors are raw bytes
+beside them. An answer comes as its request came; FP16 and BF16, which have no field, make all of it raw.
+Source: the OIP's open_inference_grpc.proto.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dialects.v2.infer import REQUEST, What, classes_of, datatype_of, flag_of, refuse_shared_memory
+from core.dtype import DATATYPES, DataType
+from core.encoding.values import from_values
+from core.errors import InvalidInput, shown
+from core.operations import Infer, InferResult, ModelRef, RequestedOutput, Stream
+from core.schema import fields
+from core.schema.fields import Part
+from core.schema.open_inference import (
+    InferParameter,
+    InferTensorContents,
+    ModelInferRequest,
+    ModelInferResponse,
+    ModelStreamInferResponse,
+)
+from core.tensor import Tensor, checked_shape, from_raw, named, shaped, to_raw
+
+RAW_INPUT: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
+RAW_OUTPUT: Final = ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER
+INFER_RESPONSE: Final = ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER
+FINAL: Final = "triton_final_response"
+"""What Triton says of every answer in a stream: whether it is the last one to its request."""
+EMPTY_FINAL: Final = "triton_enable_empty_final_response"
+"""The request's parameter by which a client asks to be told of the end even where no answer is left to say it in."""
+WORTH_SPLITTING: Final = 32 * 1024
+"""Bytes from which on two copies of them take longer than finding the tensors between the other fields."""
+ELEMENTS: Final = {
+    "bool_contents": np.dtype(np.bool_),
+    "int_contents": np.dtype(np.int32),
+    "int64_contents": np.dtype(np.int64),
+    "uint_contents": np.dtype(np.uint32),
+    "uint64_contents": np.dtype(np.uint64),
+    "fp32_contents": np.dtype(np.float32),
+    "fp64_contents": np.dtype(np.float64),
+}
+"""The elements of a field, of which a datatype may have less."""
+
+
+class Request(NamedTuple):
+    """`raw`: raw_input_contents, which `message` then may lack."""
+
+    message: ModelInferRequest
+    raw: Sequence[Part]
+
+
+def read(body: bytes) -> Request:
+    """Raises DecodeError."""
+    split = fields.split(body, RAW_INPUT) if len(body) >= WORTH_SPLITTING else None
+    if split is None:
+        message = ModelInferRequest.FromString(body)
+        return Request(message, message.raw_input_contents)
+    rest, raw = split
+    return Request(ModelInferRequest.FromString(rest), raw)
+
+
+def ref(request: Request) -> ModelRef:
+    message = request.message
+    return ModelRef(message.model_name, message.model_version or None)
+
+
+def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
+    """Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
+    return operation, lambda result: b"".join(phrase(result))
+
+
+def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
+    wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
+
+    def framed(results: Iterable[InferResult]) -> Iterator[bytes]:
+        only = isinstance(results, tuple)
+        for result in results:
+            yield _framed(phrase(result, {FINAL: InferParameter(bool_param=only)}))
+        if wants_end and not only:
+            last = ModelInferResponse(
+                model_name=request.message.model_name,
+                id=request.message.id,
+                parameters={FINAL: InferParameter(bool_param=True)},
+            )
+            yield _framed([last.SerializeToString()])
+
+    return Stream(operation), framed
+
+
+def _framed(parts: Sequence[Part]) -> bytes:
+    return b"".join((fields.head(INFER_RESPONSE, sum(map(len, parts))), *parts))
+
+
+def _decode(request: Request) -> tuple[Infer, Callable[..., list[Part]]]:
+    message, contents = request
+    parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
+    members = message.inputs
+    # Without an input nothing tells which of the two is meant; raw is the one that every client reads.
+    raw = len(contents) > 0 or not members
+    inputs = _raw_inputs(members, contents) if raw else tuple([_typed_input(tensor) for tensor in members])
+    outputs = tuple([_requested(output) for output in message.outputs])
+    wants_raw = bool(flag_of(parameters, "binary_data_output", REQUEST)) or raw
+
+    def phrase(result: InferResult, told: Mapping[str, InferParameter] | None = None) -> list[Part]:
+        response = ModelInferResponse(
+            model_name=result.model_name, model_version=result.model_version, id=message.id, parameters=told
+        )
+        if wants_raw or not all(output.datatype.contents for output in result.outputs):
+            return _raw_answer(response, result.outputs)
+        for tensor in result.outputs:
+            _fill(_head(response, tensor).contents, tensor)
+        return [response.SerializeToString()]
+
+    return Infer(ref(request), inputs, outputs, parameters), phrase
+
+
+def _parameters(given: Mapping[str, InferParameter], what: What) -> dict[str, Any]:
+    parameters = {name: _value(name, parameter, what) for name, parameter in given.items()}
+    refuse_shared_memory(parameters, what)
+    return parameters
+
+
+def _value(name: str, parameter: InferParameter, what: What) -> Any:
+    kind = parameter.WhichOneof("parameter_choice")
+    if kind is None:
+        raise InvalidInput(f"parameter {shown(name)} of {what} has no value of a kind that is known here")
+    return getattr(parameter, kind)
+
+
+def _requested(output: ModelInferRequest.InferRequestedOutputTensor) -> RequestedOutput:
+    what = What("output", output.name)
+    return RequestedOutput(output.name, classes_of(_parameters(output.parameters, what), what))
+
+
+def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataType, tuple[int, ...]]:
+    name = tensor.name
+    if tensor.parameters:
+        _parameters(tensor.parameters, What("input", name))
+    datatype = DATATYPES.get(tensor.datatype) or datatype_of(tensor.datatype, What("input", name))
+    return name, datatype, checked_shape(list(tensor.shape), name)
+
+
+def _raw_inputs(members: Sequence[ModelInferRequest.InferInputTensor], contents: Sequence[Part]) -> tuple[Tensor, ...]:
+    if len(contents) != len(members):
+        raise _wrong_count(members, len(contents))
+    tensors = []
+    for tensor, raw in zip(members, contents, strict=True):
+        if tensor.HasField("contents") and tensor.contents.ByteSize():
+            what = What("input", tensor.name)
+            raise InvalidInput(f"{what} has 'contents' beside 'raw_input_contents': only one of them is possible")
+        tensors.append(from_raw(*_described(tensor), raw))
+    return tuple(tensors)
+
+
+def _wrong_count(members: Sequence[ModelInferRequest.InferInputTensor], count: int) -> InvalidInput:
+    if count > len(members):
+        return InvalidInput(f"'raw_input_contents' has {count} entries for {len(members)} inputs")
+    what = What("input", members[count].name)
+    return InvalidInput(f"{what} has no entry in 'raw_input_contents': there are {count} for {len(members)} inputs")
+
+
+def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:
+    name, datatype, shape = _described(tensor)
+    field = datatype.contents
+    if not field:
+        raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")
+    for other, _ in tensor.contents.ListFields():
+        if other.name != field:
+            raise InvalidInput(f"{named(name)} is {datatype.name} and has '{other.name}'; expected '{field}'")
+    values = getattr(tensor.contents, field)
+    if datatype.is_bytes:
+        return Tensor(name, datatype, shaped(_objects(values), shape, name))
+    return from_values(name, datatype, shape, np.fromiter(values, ELEMENTS[field], len(values)))
+
+
+def _objects(values: Sequence[bytes]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _head(response: ModelInferResponse, tensor: Tensor) -> ModelInferResponse.InferOutputTensor:
+    return response.outputs.add(name=tensor.name, datatype=tensor.datatype.name, shape=tensor.array.shape)
+
+
+def _raw_answer(response: ModelInferResponse, outputs: Sequence[Tensor]) -> list[Part]:
+    raw: list[Part] = []
+    for tensor in outputs:
+        _head(response, tensor)
+        elements = to_raw(tensor)
+        raw += (fields.head(RAW_OUTPUT, len(elements)), elements)
+    return [response.SerializeToString(), *raw]
+
+
+def _fill(contents: InferTensorContents, tensor: Tensor) -> None:
+    getattr(contents, tensor.datatype.contents).extend(tensor.array.reshape(-1).tolist())

@@ -1,0 +1,256 @@
+"""The Open Inference Protocol's inference over proto3's JSON mapping of its messages, as Connect's clients send it.
+
+Tensors go past protobuf: their elements are read and written as REST's are, and the rest of a document, which is
+small, is a message without them. Field names are taken in both spellings and written in lowerCamel.
+Source: protobuf.dev/programming-guides/json; the OIP's open_inference_grpc.proto.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from core.dialects.v2 import rpc_infer
+from core.dialects.v2.infer import REQUEST, flag_of
+from core.dialects.v2.rpc_infer import EMPTY_FINAL, FINAL
+from core.dtype import DATATYPES, DataType
+from core.encoding import jsonio
+from core.encoding.jsonio import numbers
+from core.encoding.proto_json import from_bytes, integers, to_bytes
+from core.encoding.values import Inexact, from_values
+from core.errors import InvalidInput, shown
+from core.operations import Infer, InferResult, Stream
+from core.schema.open_inference import InferTensorContents, ModelInferRequest
+from core.tensor import Tensor, checked_shape, named, shaped, to_raw
+from core.wire import Part
+
+RAW: Final = ("rawInputContents", "raw_input_contents")
+FIELDS: Final = {
+    spelling: field.name
+    for field in InferTensorContents.DESCRIPTOR.fields
+    for spelling in (field.name, field.json_name)
+}
+LOWER_CAMEL: Final = {field.name: field.json_name for field in InferTensorContents.DESCRIPTOR.fields}
+ARRAYS: Final = frozenset(FIELDS)
+NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+QUOTED: Final = ("INT64", "UINT64")
+"""Doubles, which other languages read numbers into, do not hold them."""
+Phrase = Callable[..., dict[str, Any]]
+
+
+class Request(NamedTuple):
+    """`message` is without rawInputContents and every input's contents, which `raw` and `contents` are.
+
+    Both are empty once they are tensors: a request lives until it is answered.
+    """
+
+    body: bytes
+    message: ModelInferRequest
+    raw: list[Any]
+    contents: list[Any]
+
+
+def read(body: bytes) -> Request:
+    """Of a ModelInferRequest. Raises InvalidInput."""
+    return _from_document(jsonio.loads(body, ARRAYS), body)
+
+
+def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
+    """For a ModelInferResponse. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
+    return operation, lambda result: jsonio.dumps(phrase(result))
+
+
+def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    operation, phrase = _decode(request)
+    wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
+    message = request.message
+
+    def framed(results: Iterable[InferResult]) -> Iterator[bytes]:
+        only = isinstance(results, tuple)
+        for result in results:
+            yield jsonio.dumps({"inferResponse": phrase(result, {FINAL: {"boolParam": only}})})
+        if wants_end and not only:
+            last = {"modelName": message.model_name, "id": message.id, "parameters": {FINAL: {"boolParam": True}}}
+            yield jsonio.dumps({"inferResponse": last})
+
+    return Stream(operation), framed
+
+
+def _from_document(document: Any, body: bytes) -> Request:
+    if not isinstance(document, dict):
+        raise InvalidInput(f"the body is {shown(document)}; expected an object, a ModelInferRequest")
+    document = dict(document)
+    raw = [value for spelling in RAW if (value := document.pop(spelling, None)) is not None]
+    members = document.get("inputs")
+    contents: list[Any] = []
+    if isinstance(members, list):
+        document["inputs"] = [_without_contents(member, contents) for member in members]
+    return Request(body, _message(document), raw, contents)
+
+
+def _decode(request: Request) -> tuple[Infer, Phrase]:
+    try:
+        return _decoded(request)
+    except Inexact:
+        return _decoded(_from_document(jsonio.loads_exact(request.body), request.body))
+    finally:
+        request.raw.clear()
+        request.contents.clear()
+
+
+def _decoded(request: Request) -> tuple[Infer, Phrase]:
+    message, contents = request.message, request.contents
+    raw = _raw(request.raw)
+    parts = raw or [_part(tensor, own) for tensor, own in zip(message.inputs, contents, strict=True)]
+    if raw and any(contents):
+        name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
+        raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
+    operation, _ = rpc_infer.decode(rpc_infer.Request(message, parts))
+    wants_raw = bool(flag_of(operation.parameters, "binary_data_output", REQUEST)) or bool(raw) or not message.inputs
+
+    def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return _answer(result, message.id, told, wants_raw=wants_raw)
+
+    return operation, phrase
+
+
+def _message(document: dict[str, Any]) -> ModelInferRequest:
+    """The request without its tensors' elements."""
+    from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+
+    try:
+        return json_format.ParseDict(document, ModelInferRequest(), ignore_unknown_fields=True)
+    except (json_format.ParseError, RecursionError) as error:
+        raise InvalidInput(f"the body is no ModelInferRequest in JSON: {shown(str(error))}") from None
+
+
+def _raw(values: Sequence[Any]) -> list[Part]:
+    """`values`: one, unless it is in neither spelling or in both."""
+    if not values:
+        return []
+    if len(values) > 1 or not isinstance(values[0], list):
+        raise InvalidInput(f"'rawInputContents' is {shown(values[-1])}; expected one array of base64 texts")
+    return [_octets(value, "'rawInputContents'") for value in values[0]]
+
+
+def _octets(value: Any, where: str) -> bytes:
+    try:
+        if isinstance(value, str):
+            return to_bytes(value)
+    except ValueError:
+        pass
+    raise InvalidInput(f"{where} has {shown(value)}, which is no base64 text")
+
+
+def _without_contents(member: Any, contents: list[Any]) -> Any:
+    """The input for protobuf, and its elements at the end of `contents`."""
+    own = None
+    if isinstance(member, dict):
+        member = dict(member)
+        own = member.pop("contents", None)
+    contents.append(own)
+    return member
+
+
+def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
+    """The elements of an input as raw_input_contents would have them."""
+    datatype = DATATYPES.get(tensor.datatype)
+    if datatype is None:  # refused with all the rest
+        return b""
+    values = _values(contents, datatype, tensor.name)
+    shape = checked_shape(list(tensor.shape), tensor.name)
+    if not datatype.is_bytes:
+        return to_raw(from_values(tensor.name, datatype, shape, _plain(values, tensor.name)))
+    texts = values if isinstance(values, list) else values.tolist()
+    array = np.empty(len(texts), object)
+    array[:] = [_octets(text, named(tensor.name)) for text in texts]
+    return to_raw(Tensor(tensor.name, datatype, shaped(array, shape, tensor.name)))
+
+
+def _values(contents: Any, datatype: DataType, name: str) -> Any:
+    """The array in the datatype's field."""
+    if not datatype.contents:
+        raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")
+    if not isinstance(contents, dict | None):
+        raise InvalidInput(f"{named(name)} has 'contents' {shown(contents)}; expected an object")
+    given = [(FIELDS[key], value) for key, value in (contents or {}).items() if key in FIELDS and value is not None]
+    for field, value in given:
+        if not isinstance(value, list | np.ndarray):
+            raise InvalidInput(f"{named(name)} has {shown(value)} as '{LOWER_CAMEL[field]}'; expected an array")
+        if field != datatype.contents and len(value):
+            wanted = LOWER_CAMEL[datatype.contents]
+            raise InvalidInput(f"{named(name)} is {datatype.name} and has '{LOWER_CAMEL[field]}'; expected '{wanted}'")
+    own = [value for field, value in given if field == datatype.contents]
+    if len(own) > 1:
+        raise InvalidInput(f"{named(name)} has '{datatype.contents}' in two spellings")
+    return own[0] if own else []
+
+
+def _plain(values: Any, name: str) -> Any:
+    """The numbers without the quotes that proto3's JSON may put around them."""
+    if isinstance(values, np.ndarray):
+        return values
+    kinds = set(map(type, values))
+    if type(None) in kinds:
+        raise InvalidInput(f"{named(name)} has null among its elements")
+    if str not in kinds:
+        return values
+    found = _unquoted(values) if kinds == {str} else None
+    if found is not None:
+        return found
+    return [
+        jsonio.loads_exact(value.encode()) if isinstance(value, str) and NUMBER.fullmatch(value) else value
+        for value in values
+    ]
+
+
+def _unquoted(texts: list[str]) -> Any:
+    """All of them at once, as long as each is one number, which together they are if they are as many."""
+    joined = ",".join(texts)
+    if "[" in joined:
+        return None
+    try:
+        found = jsonio.loads(b'{"found":[%b]}' % joined.encode(), frozenset({"found"}))["found"]
+    except (InvalidInput, UnicodeEncodeError):
+        return None
+    if len(found) != len(texts):
+        return None
+    return found if isinstance(found, np.ndarray) or set(map(type, found)) <= {int, float} else None
+
+
+def _answer(result: InferResult, request_id: str, told: Mapping[str, Any] | None, *, wants_raw: bool) -> dict[str, Any]:
+    """As json_format has it: no field that is empty."""
+    answer: dict[str, Any] = {"modelName": result.model_name, "modelVersion": result.model_version}
+    if request_id:
+        answer["id"] = request_id
+    if told:
+        answer["parameters"] = told
+    outputs = [_head(tensor) for tensor in result.outputs]
+    if outputs:
+        answer["outputs"] = outputs
+    if wants_raw or not all(output.datatype.contents for output in result.outputs):
+        answer["rawOutputContents"] = [from_bytes(to_raw(tensor)) for tensor in result.outputs]
+        return answer
+    for head, tensor in zip(outputs, result.outputs, strict=True):
+        head["contents"] = _contents(tensor)
+    return answer
+
+
+def _head(tensor: Tensor) -> dict[str, Any]:
+    head: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype.name}
+    if tensor.array.shape:
+        head["shape"] = [str(size) for size in tensor.array.shape]
+    return head
+
+
+def _contents(tensor: Tensor) -> dict[str, Any]:
+    array = tensor.array.reshape(-1)
+    if not array.size:
+        return {}
+    field = LOWER_CAMEL[tensor.datatype.contents]
+    if tensor.datatype.is_bytes:
+        return {field: [from_bytes(element) for element in array]}
+    return {field: integers(array) if tensor.datatype.name in QUOTED else numbers(array)}

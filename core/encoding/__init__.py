@@ -1,0 +1,1 @@
+"""JSON, proto3 JSON and compression: how the elements of tensors are written."""

@@ -1,0 +1,164 @@
+"""Long JSON texts into numpy by simdjson: arrays of plain numbers, at a third of the time of lists of Python floats.
+
+Raises ValueError, TypeError or RuntimeError for every text that is unusual or wrong, which jsonio then reads by other
+means. Proxies are simdjson's objects; each belongs to the parser that made it, and dies with its next text.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+WORTH_SIMD: Final = 8192
+"""Bytes of text from which simdjson's proxies cost less than they save."""
+FEW_MEMBERS: Final = 16
+"""An object or array of more is read as a whole: a proxy for each costs more than its numbers could save."""
+KEPT_PARSER: Final = 16 * 1024 * 1024
+"""A parser that read more than this is dropped: its buffers are several times the text and never shrink."""
+THIN: Final = 32
+"""Bytes of text per array below which walking over simdjson's proxies costs more than Python's lists."""
+MOST_ELEMENTS: Final = 0xFFFFFF
+"""simdjson counts the elements of an array up to here and no further (its tape has 24 bits for the count).
+
+pysimdjson makes a list of that many elements and writes all of them into it, beyond its end.
+"""
+# Idle parsers. One belongs to one caller at a time; list.pop and list.append are atomic, so threads may share the list.
+_parsers: list[Any] = []
+
+
+@cache
+def _simd() -> Any:
+    """Returns the module, imported with the first long text; None where it is not installed."""
+    try:
+        import simdjson  # noqa: PLC0415 - 3 ms of cold start
+    except ImportError:
+        return None
+    return simdjson
+
+
+def suits(body: bytes | memoryview) -> bool:
+    """Decides whether a text is long enough to gain by simdjson, and short enough to be counted by it."""
+    return len(body) >= WORTH_SIMD and _simd() is not None and _is_countable(body)
+
+
+def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
+    """Returns the parsed text; lists under the keys `arrays` may come as flat int64, uint64 or double arrays."""
+    return _parsed(body, lambda document: _plain(document, arrays, ""))
+
+
+def loads_shaped(body: bytes | memoryview) -> Any:
+    """Returns the parsed text, with nested arrays of numbers as arrays of their own shape."""
+    brackets = _count(body, "[")
+    if brackets * THIN >= len(body):
+        raise ValueError("too many short arrays")
+    return _parsed(body, lambda document: _shaped(document, brackets))
+
+
+def _is_countable(body: bytes | memoryview) -> bool:
+    """Decides whether no array of the text, however deep it is nested, has more than MOST_ELEMENTS elements.
+
+    Each element but the last has a comma behind it, so a text of fewer than two bytes an element needs no look.
+    """
+    return len(body) < 2 * MOST_ELEMENTS or _count(body, ",") < MOST_ELEMENTS
+
+
+def _count(body: bytes | memoryview, character: str) -> int:
+    return int(np.count_nonzero(np.frombuffer(body, np.uint8) == ord(character)))
+
+
+def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
+    """What `read` makes of simdjson's proxy of the document, none of which it may keep."""
+    try:
+        parser = _parsers.pop()
+    except IndexError:
+        parser = _simd().Parser()
+    # Proxies must be gone before the parser reads again: they live in this expression alone. After an exception the
+    # traceback still holds some, so the parser is not put back.
+    value = read(parser.parse(body))
+    if len(body) <= KEPT_PARSER:
+        _parsers.append(parser)
+    return value
+
+
+def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
+    """A simdjson proxy as Python objects, and as one array where `key` says so and its elements allow it."""
+    if isinstance(value, _simd().Object):
+        return _members(value, lambda key, member: _plain(member, arrays, key))
+    if not isinstance(value, _simd().Array):
+        return value
+    if key in arrays:
+        return _elements(value)
+    return [_plain(member, arrays, "") for member in value] if len(value) <= FEW_MEMBERS else value.as_list()
+
+
+def _members(value: Any, read: Callable[[str, Any], Any]) -> Any:
+    # items() would make Python objects of everything below. Each look-up walks the members from the first, and takes a
+    # key for a C string, which ends at a NUL.
+    keys = list(value.keys())
+    if len(keys) > FEW_MEMBERS or any("\0" in key for key in keys):
+        return value.as_dict()
+    members = {key: read(key, value[key]) for key in keys}
+    if len(members) != len(keys):
+        raise ValueError("a look-up finds the first of two equal keys, the other readers keep the last")
+    return members
+
+
+def _elements(value: Any) -> Any:
+    """An array's numbers, as one flat array if they allow it."""
+    # An attempt that fails stops at the first element of another type, so three cost hardly more than one.
+    for of_type, dtype in (("i", np.int64), ("u", np.uint64), ("d", np.float64)):
+        try:
+            return np.frombuffer(value.as_buffer(of_type=of_type), dtype)
+        except (TypeError, ValueError):
+            continue
+    return value.as_list()
+
+
+def _shaped(document: Any, brackets: int) -> Any:
+    """Raises ValueError for what is better read as lists.
+
+    As a buffer, simdjson gives an array's numbers flat, whatever lies between them. If the arrays that were looked at
+    are as many as the text has brackets, nothing did.
+    """
+    shaper = _Shaper()
+    value = shaper.read("", document)
+    if shaper.arrays != brackets:
+        raise ValueError("an array stands between numbers, or a bracket in a string")
+    return value
+
+
+class _Shaper:
+    """`arrays`: how many have been looked at."""
+
+    def __init__(self) -> None:
+        self.arrays = 0
+
+    def read(self, _key: str, value: Any) -> Any:
+        if isinstance(value, _simd().Object):
+            return _members(value, self.read)
+        if not isinstance(value, _simd().Array):
+            return value
+        if len(value) and isinstance(value[0], _simd().Object):
+            return self._objects(value)
+        shape = self._shape(value)
+        elements = _elements(value)
+        if isinstance(elements, list):
+            raise ValueError("no array of numbers")  # noqa: TRY004 - of the text's value, not of an argument's type
+        return elements.reshape(shape)
+
+    def _objects(self, value: Any) -> Any:
+        if len(value) > FEW_MEMBERS:
+            raise ValueError("too many proxies")
+        self.arrays += 1
+        return [self.read("", member) for member in value]
+
+    def _shape(self, value: Any) -> tuple[int, ...]:
+        self.arrays += 1
+        size = len(value)
+        if not size or not isinstance(value[0], _simd().Array):
+            return (size,)
+        inner = {self._shape(member) for member in value}
+        if len(inner) > 1:
+            raise ValueError("ragged")
+        return (size, *inner.pop())

@@ -1,0 +1,209 @@
+"""One SavedModel into one ONNX model and its settings.
+
+Every tensor that a signature feeds gives way to a placeholder of our own; the rest is frozen, calls are inlined, then
+ParseExample's dense outputs give way in the same manner. Each signature must then depend on its own feeds alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from handler.commands.convert import bindings, features, onnx_model
+from handler.commands.convert.bindings import Settings
+from handler.commands.convert.features import Feature, Parser
+from handler.commands.convert.feeds import Feed, Feeds, Names
+from handler.commands.convert.graph import Nodes, rewire, tensor
+from handler.commands.convert.labels import CLASSES, class_labels
+from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model import SavedModel, Signature, opened
+from handler.commands.refused import Refused
+
+
+class Converted(NamedTuple):
+    model: bytes
+    settings: Settings
+
+
+def convert(folder: Path, chosen: Sequence[str] = ()) -> Converted:
+    """`chosen`: the signatures to publish, all where empty. Raises Refused."""
+    with opened(folder, chosen) as saved:
+        return _Conversion(saved).run()
+
+
+class _Conversion:
+    def __init__(self, saved: SavedModel) -> None:
+        self._saved = saved
+        self._signatures = saved.signatures
+        self._names = Names()
+        self._feeds = Feeds(self._names)
+        self._copies: dict[tuple[str, int], str] = {}
+        """Output tensor of the SavedModel -> the node of ours that copies it; one more for each further alias of it."""
+        self._parsed: dict[str, list[Parser]] = {}
+        self._features: dict[str, list[Feature]] = {}
+        """Signature -> those of its features that its outputs need."""
+        self._labels: dict[str, list[str]] = {}
+
+    def run(self) -> Converted:
+        graph = self._cut_at_inputs()
+        graph = self._cut_at_features(graph)
+        nodes = Nodes(graph)
+        for signature in self._signatures:
+            self._check(nodes, signature)
+            self._read_labels(nodes, signature)
+        names = self._output_names()
+        made = onnx_model.make(
+            self._saved,
+            tf.compat.v1.graph_util.extract_sub_graph(graph, list(names)),
+            self._feeds.all,
+            names,
+            [feed for feed in self._feeds.all if not all(feed in self._fed(each) for each in self._signatures)],
+        )
+        return Converted(made.model, self._settings(made, names))
+
+    def _cut_at_inputs(self) -> Any:
+        """The frozen graph with feeds in place of the signatures' inputs, copies of their outputs, and of what fed."""
+        graph = self._saved.graph()
+        nodes = Nodes(graph)
+        features.check_examples(self._signatures)
+        for signature in self._signatures:
+            self._feeds.add_inputs(nodes, signature)
+            for key in _keys(signature).values():
+                self._copy(graph, key)
+        rewire(graph, self._feeds.replacements())
+        origins = [_origin(graph, feed) for feed in self._feeds.all if not feed.free]
+        self._feeds.plant(graph)
+        _use_defaults(graph)
+        return self._saved.frozen(graph, [*self._copies.values(), *origins])
+
+    def _copy(self, graph: Any, key: tuple[str, int]) -> None:
+        if key not in self._copies:
+            self._copies[key] = f"dragoman_output_{len(self._copies)}"
+            source = self._saved.session.graph.get_tensor_by_name(key[0])
+            _identity(graph, self._copies[key], key[0], source.dtype.base_dtype.as_datatype_enum)
+
+    def _cut_at_features(self, graph: Any) -> Any:
+        nodes = Nodes(graph)
+        origins = {nodes.root(_origin_name(feed)): feed for feed in self._feeds.all if not feed.free}
+        self._signatures = [self._as_it_reads(nodes, signature) for signature in self._signatures]
+        for signature in self._signatures:
+            used = nodes.ancestors(self._outputs_of(signature))
+            parsed = [feature for parser in self._parsed[signature.name] for feature in parser.dense]
+            needed = [feature for feature in parsed if _needs(nodes, used, feature, origins.get(feature.tensor))]
+            features.check_lengths(signature, needed)
+            self._feeds.add_features(signature, needed, origins)
+            self._features[signature.name] = needed
+        rewire(graph, self._feeds.replacements())
+        self._feeds.plant(graph)
+        return graph
+
+    def _as_it_reads(self, nodes: Nodes, signature: Signature) -> Signature:
+        """A signature of plain text can have the aliases of one that takes examples: whether it parses them tells."""
+        self._parsed[signature.name] = parsed = features.parsers(nodes, signature)
+        if signature.examples is None or parsed or signature.declared in ("classify", "regress"):
+            return signature
+        predicts = signature._replace(method="predict")
+        self._feeds.add_inputs(nodes, predicts)
+        return predicts
+
+    def _outputs_of(self, signature: Signature) -> list[str]:
+        return [self._copies[key] for key in _keys(signature).values()]
+
+    def _fed(self, signature: Signature) -> list[Feed]:
+        if signature.examples is None:
+            tensors = [port.tensor for port in signature.inputs.values()]
+        else:
+            tensors = [feature.tensor for feature in self._features[signature.name]]
+        return [feed for name in tensors if (feed := self._feeds.of(tensor(name))) is not None]
+
+    def _check(self, nodes: Nodes, signature: Signature) -> None:
+        """Raises Refused where the outputs need more than the signature feeds."""
+        where = f"signature {signature.name!r}"
+        used = nodes.ancestors(self._outputs_of(signature))
+        features.check_cut(nodes, signature, self._parsed[signature.name], used)
+        own = {feed.node for feed in self._fed(signature)}
+        for feed in self._feeds.all:
+            if feed.node in used and feed.node not in own:
+                raise Refused(
+                    f"{where} computes {min(feed.tensors)!r}, which another signature feeds; "
+                    "convert them apart with --signature"
+                )
+        for name in sorted(used - own):
+            if nodes[name].op == "Placeholder":
+                raise Refused(f"{where} needs the placeholder {name!r}, which it does not feed")
+
+    def _read_labels(self, nodes: Nodes, signature: Signature) -> None:
+        if CLASSES in signature.outputs:
+            copy = self._copies[_keys(signature)[CLASSES]]
+            parsed = [feature for parser in self._parsed[signature.name] for feature in parser.dense]
+            labels = class_labels(self._saved, nodes, signature, copy, parsed)
+            if labels is not None:
+                self._labels[signature.name] = labels
+
+    def _published(self, signature: Signature) -> dict[str, str]:
+        """Alias -> our copy, of the outputs that stay tensors."""
+        return {
+            alias: self._copies[key]
+            for alias, key in _keys(signature).items()
+            if alias != CLASSES or signature.name not in self._labels
+        }
+
+    def _output_names(self) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for signature in self._signatures:
+            for alias, copy in self._published(signature).items():
+                if copy not in names:
+                    names[copy] = self._names.take(alias, signature.name, tensor(signature.outputs[alias].tensor))
+        return names
+
+    def _settings(self, made: onnx_model.Made, names: Mapping[str, str]) -> Settings:
+        settings: Settings = {}
+        for side, tensors in (("inputs", made.inputs), ("outputs", made.outputs)):
+            said = [bindings.override(each) for each in tensors if not each.shape]
+            settings |= {side: said} if said else {}
+        return settings | {"signatures": {each.name: self._signature(each, names) for each in self._signatures}}
+
+    def _signature(self, signature: Signature, names: Mapping[str, str]) -> Settings:
+        if signature.examples is None:
+            inputs = bindings.of_inputs(signature, self._feeds)
+        else:
+            inputs = bindings.of_features(self._features[signature.name], self._feeds)
+        outputs = {alias: names[copy] for alias, copy in self._published(signature).items()}
+        labels = self._labels.get(signature.name)
+        settings = {"method": signature.method, "inputs": inputs, "outputs": outputs}
+        return settings if labels is None else settings | {"class_labels": labels}
+
+
+def _keys(signature: Signature) -> dict[str, tuple[str, int]]:
+    """Alias -> its tensor, and how many earlier aliases of the signature have the same."""
+    names = [tensor(port.tensor) for port in signature.outputs.values()]
+    return {alias: (names[index], names[:index].count(names[index])) for index, alias in enumerate(signature.outputs)}
+
+
+def _identity(graph: Any, name: str, source: str, dtype: int) -> None:
+    graph.node.add(name=name, op="Identity", input=[source]).attr["T"].type = dtype
+
+
+def _origin(graph: Any, feed: Feed) -> str:
+    """Keep hold of what a feed takes the place of: it may be a copy of a feature."""
+    _identity(graph, _origin_name(feed), min(feed.tensors), feed.dtype)
+    return _origin_name(feed)
+
+
+def _origin_name(feed: Feed) -> str:
+    return f"{feed.node}_origin"
+
+
+def _use_defaults(graph: Any) -> None:
+    """Placeholders with a default that nobody feeds (a dropout's rate, is_training) are their default."""
+    for node in graph.node:
+        if node.op == "PlaceholderWithDefault":
+            node.op = "Identity"
+            node.attr["T"].type = node.attr["dtype"].type
+            del node.attr["dtype"], node.attr["shape"]
+
+
+def _needs(nodes: Nodes, used: set[str], feature: Feature, copied: Feed | None) -> bool:
+    """Whether `used` nodes read a feature, or the feed that a copy of it has given way to."""
+    if copied is not None and copied.node in used:
+        return True
+    return any(node.name in used for node in nodes.consumers(feature.tensor))

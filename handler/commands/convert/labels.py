@@ -1,0 +1,64 @@
+"""Classes that do not depend on what is classified: the settings' class_labels instead of a tensor.
+
+Exporters tile a vocabulary, often read from assets/ through a hash table, to the batch's size: string operations that
+ONNX lacks, for an answer that is known beforehand.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from handler.commands.convert.features import Feature
+from handler.commands.convert.graph import SIZES_ONLY, Nodes, node_of, tensor
+from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model import SavedModel, Signature
+
+CLASSES: Final = "classes"
+MATRIX: Final = 2
+
+
+def class_labels(
+    saved: SavedModel, nodes: Nodes, signature: Signature, copy: str, features: Iterable[Feature]
+) -> list[str] | None:
+    """The label of each score, where `copy`, the classes' node, depends on the batch's size at most."""
+    if signature.method != "classify" or set(signature.outputs) != {CLASSES, "scores"}:
+        return None
+    if any(nodes[name].op == "Placeholder" for name in _values_of(nodes, copy)):
+        return None
+    answer = saved.session.run(tensor(signature.outputs[CLASSES].tensor), _one_of_nothing(signature, features))
+    if answer.ndim != MATRIX or answer.shape[0] != 1 or answer.dtype != object:
+        return None
+    return [label.decode(errors="replace") for label in answer[0]]
+
+
+def _values_of(nodes: Nodes, copy: str) -> set[str]:
+    """The nodes whose values, and not only sizes, the classes come from."""
+    found = nodes.ancestors([copy], SIZES_ONLY)
+    return {name for name in found if name == node_of(copy) or nodes[name].op not in SIZES_ONLY}
+
+
+def _one_of_nothing(signature: Signature, features: Iterable[Feature]) -> dict[str, Any]:
+    """A feed of one example that is zeros throughout."""
+    if signature.examples is not None:
+        example = tf.train.Example()
+        for feature in features:
+            _zeros(example.features.feature[feature.name], feature.dtype, abs(int(np.prod(feature.shape))))
+        return {tensor(signature.examples.tensor): [example.SerializeToString()]}
+    return {
+        tensor(port.tensor): np.zeros(
+            [max(size, 1) for size in port.shape or (1,)], tf.as_dtype(port.dtype).as_numpy_dtype
+        )
+        for port in signature.inputs.values()
+    }
+
+
+def _zeros(feature: Any, dtype: int, count: int) -> None:
+    kind = tf.as_dtype(dtype)
+    values: Sequence[Any] = [0] * count
+    if kind == tf.string:
+        feature.bytes_list.value.extend([b""] * count)
+    elif kind.is_floating:
+        feature.float_list.value.extend(values)
+    else:
+        feature.int64_list.value.extend(values)

@@ -1,0 +1,194 @@
+"""The only module here that knows S3: a bucket's prefix as a publisher needs it, and what its refusals mean.
+
+Needs s3:ListBucket, GetObject and PutObject; DeleteObject where something is replaced or was left behind, and
+AbortMultipartUpload where an upload is given up.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple
+
+from core.errors import ModelNotLoadable, ServingError
+from handler.commands.publish.client import connect
+from handler.commands.publish.files import Section
+from handler.commands.refused import Refused
+from handler.settings import Settings
+from handler.stores.s3.errors import ABSENT, CURES, DENIED, unanswered
+from handler.stores.s3.location import locate
+from handler.stores.s3.session import NO_CREDENTIALS
+
+log = logging.getLogger(__name__)
+STREAMS: Final = 8
+"""Requests at a time. A body is read as it is sent: memory does not grow with files."""
+SHA256: Final = "sha256"
+"""Key of the objects' metadata (x-amz-meta-sha256): hexadecimal, of the whole content."""
+TAKEN: Final = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409", "NoSuchUpload"}
+DAMAGED: Final = "the store has received other bytes than were read: push again"
+TOLD: Final = {**CURES, **dict.fromkeys(("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"), DAMAGED)}
+PERMISSIONS: Final = {
+    "list_objects_v2": "s3:ListBucket",
+    "head_object": "s3:GetObject",
+    "delete_object": "s3:DeleteObject",
+    "abort_multipart_upload": "s3:AbortMultipartUpload",
+    "list_multipart_uploads": "s3:ListBucketMultipartUploads",
+}
+
+
+class Taken(Exception):
+    """Somebody else has written this object, or given up its upload, since it was looked at."""
+
+
+class Item(NamedTuple):
+    """`path`: relative to what was listed."""
+
+    path: str
+    size: int
+    modified: datetime
+
+
+class Head(NamedTuple):
+    size: int
+    sha256: str | None
+
+
+class Bucket:
+    """Keys are relative to the repository's prefix."""
+
+    def __init__(self, settings: Settings, uri: str) -> None:
+        self.uri = uri
+        self._place = locate(uri, os.environ)
+        try:
+            self._client = connect(
+                settings._replace(repository=uri),
+                self._place,
+                read_timeout=60,
+                max_pool_connections=STREAMS,
+                retries={"mode": "standard", "max_attempts": 5},
+            )
+        except ValueError as error:  # an endpoint that is no URL
+            raise self._unanswered(error) from None
+        self._conditional = True
+        self.now = datetime.now(UTC)
+        """The store's clock, at its last answer to a listing."""
+        # Signing reads a body, too, where it is not sent over TLS.
+        self._client.meta.events.register_first("request-created.s3", _signing)
+        self._client.meta.events.register_last("request-created.s3", _sending)
+
+    def items(self, prefix: str) -> Iterator[Item]:
+        """`prefix`: empty, or a folder with its slash."""
+        begin = self._place.prefix + prefix
+        token: dict[str, str] = {}
+        while True:
+            page = self._call("list_objects_v2", Prefix=begin, **token)
+            if date := page["ResponseMetadata"]["HTTPHeaders"].get("date"):
+                self.now = parsedate_to_datetime(date)
+            for found in page.get("Contents", ()):
+                yield Item(found["Key"][len(begin) :], found["Size"], found["LastModified"])
+            if not page.get("IsTruncated"):
+                return
+            token = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def head(self, key: str) -> Head | None:
+        """None where there is no such object."""
+        try:
+            found = self._call("head_object", key)
+        except _Absent:
+            return None
+        return Head(found["ContentLength"], found.get("Metadata", {}).get(SHA256))
+
+    def put(self, key: str, body: Any, md5: str, sha256: str, *, new: bool) -> None:
+        """A small object; `new`: raise Taken if it is there already, where the store can tell."""
+        self._write("put_object", key, new=new, Body=body, ContentMD5=md5, Metadata={SHA256: sha256})
+
+    def begin(self, key: str, sha256: str) -> str:
+        """A multipart upload's id. Nothing shows before it is completed."""
+        return str(self._call("create_multipart_upload", key, Metadata={SHA256: sha256})["UploadId"])
+
+    def part(self, key: str, upload: str, number: int, body: Section, md5: str) -> str:
+        """The part's ETag. Numbers begin with 1."""
+        answer = self._call("upload_part", key, UploadId=upload, PartNumber=number, Body=body, ContentMD5=md5)
+        return str(answer["ETag"])
+
+    def complete(self, key: str, upload: str, etags: Sequence[str], *, new: bool) -> None:
+        """The object appears, whole. Raises Taken like `put`."""
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
+        self._write("complete_multipart_upload", key, new=new, UploadId=upload, MultipartUpload={"Parts": parts})
+
+    def abort(self, key: str, upload: str) -> None:
+        self._call("abort_multipart_upload", key, UploadId=upload)
+
+    def uploads(self, prefix: str) -> list[tuple[str, str]]:
+        """Keys and ids of what has been begun and neither completed nor aborted."""
+        page = self._call("list_multipart_uploads", Prefix=self._place.prefix + prefix)
+        own = len(self._place.prefix)
+        return [(found["Key"][own:], found["UploadId"]) for found in page.get("Uploads", ())]
+
+    def delete(self, key: str) -> None:
+        self._call("delete_object", key)
+
+    def _write(self, method: str, key: str, *, new: bool, **arguments: Any) -> None:
+        if new and self._conditional:
+            try:
+                self._call(method, key, IfNoneMatch="*", **arguments)
+            except _Unsupported:
+                self._conditional = False
+            else:
+                return
+        self._call(method, key, **arguments)
+
+    def _call(self, method: str, key: str | None = None, **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - imported with the client
+
+        if key is not None:
+            arguments["Key"] = self._place.prefix + key
+        try:
+            return getattr(self._client, method)(Bucket=self._place.bucket, **arguments)
+        except ClientError as error:
+            log.info("%s on %s: %s", method, self.uri, error)
+            raise self._refusal(method, error) from error
+        except BotoCoreError as error:
+            log.info("%s on %s: %s", method, self.uri, error)
+            raise self._unanswered(error) from error
+
+    def _refusal(self, method: str, error: Any) -> Exception:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code in TAKEN:
+            return Taken()
+        if method == "head_object" and code in ABSENT:
+            return _Absent()
+        if code == "NotImplemented":
+            return _Unsupported(f"the store has no {method}")
+        return Refused(self._told(method, code, status))
+
+    def _told(self, method: str, code: str, status: int) -> str:
+        if code in TOLD:
+            return TOLD[code].format(bucket=self._place.bucket)
+        if code in DENIED:
+            return f"{self.uri}: access denied: grant {PERMISSIONS.get(method, 's3:PutObject')}"
+        return f"the store answered {status} {code} for {self.uri}: check AWS_ENDPOINT_URL_S3"
+
+    def _unanswered(self, error: Exception) -> ServingError:
+        kind = type(error).__name__
+        return ModelNotLoadable(NO_CREDENTIALS) if "Credential" in kind else unanswered(self._place, kind)
+
+
+class _Absent(Exception):
+    """No such object."""
+
+
+class _Unsupported(Refused):
+    """The store does not know this, or not with these headers."""
+
+
+def _signing(request: Any, **_: Any) -> None:
+    if isinstance(request.body, Section):
+        request.body.counting = False
+
+
+def _sending(request: Any, **_: Any) -> None:
+    if isinstance(request.body, Section):
+        request.body.counting = True

@@ -1,0 +1,76 @@
+"""What would not be served is refused before anything is sent, for the reason that a server would give."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from core.errors import ServingError
+from handler import backends
+from handler.backends import Source
+from handler.commands.publish import external
+from handler.commands.publish.versions import Job, Version, missing
+from handler.commands.refused import Refused
+from handler.settings import Settings, model
+from handler.settings.model import FILE
+
+ONNX = backends.BACKENDS["onnx"].marker
+PYTHON = backends.BACKENDS["python"].marker
+
+
+def check(job: Job, model_settings_text: bytes | None, settings: Settings, *, load: bool) -> bool:
+    """`load`: try to. Returns whether it was loaded. Raises Refused."""
+    name, version = job.model, job.version
+    own = version.source(FILE)
+    try:
+        said = model.parse(name, model_settings_text, None if own is None else own.read_bytes())
+        loader = backends.choose(name, {file.path for file in version.files}, said)
+        if version.last == ONNX:
+            _check_weights(version)
+            if load and find_spec("onnxruntime") is not None:
+                with _as_folder(version) as folder:
+                    loader(Source(name, str(job.number), folder, said), settings)
+                return True
+        if version.last == PYTHON:
+            _compile(version)
+    except ServingError as error:
+        raise Refused(error.message) from None
+    except OSError as error:
+        raise Refused(f"{FILE} cannot be read: {error.strerror}") from None
+    return False
+
+
+def _check_weights(version: Version) -> None:
+    path = version.source(ONNX)
+    assert path is not None  # noqa: S101 - the version's last file
+    if absent := missing(version, external.locations(path)):
+        raise Refused(f"{path} keeps weights in {', '.join(absent)}, which is missing beside it")
+
+
+@contextmanager
+def _as_folder(version: Version) -> Iterator[Path]:
+    """The version's files under their names: a single file is linked under the one that it will have."""
+    if version.folder is not None:
+        yield version.folder
+        return
+    with TemporaryDirectory(prefix="push-") as made:
+        for file in version.files:
+            target = Path(made) / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(file.source.resolve())
+        yield Path(made)
+
+
+def _compile(version: Version) -> None:
+    """Its syntax; running it is for whoever allows that."""
+    path = version.source(PYTHON)
+    assert path is not None  # noqa: S101 - the version's last file
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(path.read_bytes(), PYTHON, "exec")
+    except (SyntaxError, ValueError) as error:  # ValueError: a null byte, in some versions of Python
+        line = getattr(error, "lineno", None)
+        raise Refused(f"{path}{f', line {line}' if line else ''}: {getattr(error, 'msg', error)}") from None

@@ -1,0 +1,41 @@
+"""The commands' one way in: from arguments to an exit code, with every refusal in one line."""
+
+import logging
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.errors import ServingError
+from handler.commands.publish import listing, pull, push
+from handler.commands.refused import Refused
+from handler.settings import Settings
+
+COMMANDS = {"push": push.run, "pull": pull.run, "list": listing.run}
+INTERRUPTED = 130
+"""What shells say of a command that Ctrl-C has ended."""
+
+
+def run(options: Namespace, settings: Settings) -> int:
+    try:
+        with _without_warnings():
+            COMMANDS[options.command](options, settings)
+    except (Refused, ServingError) as refusal:
+        told = refusal.message if isinstance(refusal, ServingError) else str(refusal)
+        # A server's message names its setting; here the place stands in the command.
+        print(f"dragoman: {told.replace('DRAGOMAN_REPOSITORY', 'its name')}", file=sys.stderr)  # noqa: T201 - a command's error line
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """What the stores log beside their errors is for servers; here the error itself is what is read."""
+    logger, nowhere = logging.getLogger("handler"), logging.NullHandler()
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)

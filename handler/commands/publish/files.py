@@ -1,0 +1,129 @@
+"""Files on this machine on their way into a repository, and what identifies their content."""
+
+import hashlib
+import io
+import os
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from handler.commands.publish.meter import Meter
+from handler.commands.refused import Refused
+
+CHUNK: Final = 1024 * 1024
+
+
+class LocalFile(NamedTuple):
+    """`path`: in the version's folder, with slashes; `source`: where it is; `size` in bytes when it was looked at."""
+
+    path: str
+    source: Path
+    size: int
+
+
+class Content(NamedTuple):
+    """`sha256` of it all; `md5s`: base64, of each of the parts of `part_size` bytes; `stamp`: changes with the file."""
+
+    sha256: str
+    md5s: tuple[str, ...]
+    part_size: int
+    stamp: tuple[int, int]
+
+
+def local_file(path: str, source: Path) -> LocalFile:
+    """Raises Refused."""
+    try:
+        return LocalFile(path, source, source.stat().st_size)
+    except OSError as error:
+        raise Refused(f"{source} cannot be read: {error.strerror}") from None
+
+
+def stamp(source: Path) -> tuple[int, int]:
+    found = source.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def content(source: Path, part_size: int, meter: Meter) -> Content:
+    """One pass over the file. Raises Refused."""
+    whole, md5s = hashlib.sha256(), []
+    try:
+        before = stamp(source)
+        with source.open("rb") as file:
+            for part in _parts(file, part_size):
+                md5 = hashlib.md5(usedforsecurity=False)
+                for chunk in part:
+                    whole.update(chunk)
+                    md5.update(chunk)
+                    meter.add(len(chunk))
+                md5s.append(b64encode(md5.digest()).decode())
+    except OSError as error:
+        raise Refused(f"{source} cannot be read: {error.strerror}") from None
+    return Content(whole.hexdigest(), tuple(md5s), part_size, before)
+
+
+def _parts(file: io.BufferedReader, part_size: int) -> Iterator[Iterator[bytes]]:
+    """At least one, which may be empty."""
+    size = os.fstat(file.fileno()).st_size
+    for start in range(0, max(size, 1), part_size):
+        yield _chunks(file, min(part_size, size - start))
+
+
+def _chunks(file: io.BufferedReader, left: int) -> Iterator[bytes]:
+    while left and (chunk := file.read(min(CHUNK, left))):
+        left -= len(chunk)
+        yield chunk
+
+
+class Stopped(BaseException):
+    """The command ends: no botocore retries this, as it would an Exception."""
+
+
+class Section(io.RawIOBase):
+    """`size` bytes of a file from `start` on, as the body of a request. What is sent is told to the meter.
+
+    `counting`: whether what is read now goes to the store; signing reads it, too.
+    """
+
+    def __init__(self, source: Path, start: int, size: int, meter: Meter, stop: threading.Event) -> None:
+        super().__init__()
+        self._file = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        self._start, self._size = start, size
+        self._at = self._told = 0
+        self._meter, self._stop = meter, stop
+        self.counting = False
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._file)
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """A body that begins again has not been sent."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        if self._at < self._told:
+            self._meter.add(self._at - self._told)
+            self._told = self._at
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        if self._stop.is_set():
+            raise Stopped
+        view = memoryview(buffer)[: max(0, self._size - self._at)]
+        read = os.preadv(self._file, [view], self._start + self._at)
+        self._at += read
+        if self.counting and self._at > self._told:
+            self._meter.add(self._at - self._told)
+            self._told = self._at
+        return read

@@ -1,0 +1,42 @@
+"""One version into a repository on this machine: copied beside it under a hidden name, then there by one rename."""
+
+import os
+from pathlib import Path
+
+from handler.commands.publish.files import CHUNK, LocalFile, local_file
+from handler.commands.publish.meter import Meter
+from handler.commands.publish.versions import MARKERS, Job
+from handler.commands.staging import appear, of_number, staged, sync
+from handler.settings.model import FILE
+
+
+def publish(repository: Path, job: Job, meter: Meter) -> None:
+    """Raises Refused."""
+    model, version, settings = repository / job.model, job.version, job.settings
+    meter.begin(f"{job.model}/{job.number}", version.size)
+    with staged(model.parent, ".push-") as stage:
+        new = stage / "new"
+        for file in version.files:
+            _copy(file, new / file.path, meter)
+        if settings is not None:
+            _copy(local_file(FILE, settings), stage / FILE, meter)
+        old = of_number(model, job.number)
+        if not job.force and any((each / marker).exists() for each in old for marker in MARKERS):
+            raise job.refusal
+        model.mkdir(exist_ok=True)
+        appear(new, model / str(job.number), old, stage)
+        if settings is not None:  # they may name the version
+            (stage / FILE).replace(model / FILE)
+            sync(model)
+
+
+def _copy(file: LocalFile, target: Path, meter: Meter) -> None:
+    """Onto the disk: a version that is there after a power failure is there with its content."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with file.source.open("rb") as source, target.open("xb") as copy:
+        while chunk := source.read(CHUNK):
+            copy.write(chunk)
+            meter.add(len(chunk))
+        copy.flush()
+        os.fsync(copy.fileno())
+    sync(target.parent)

@@ -1,0 +1,143 @@
+"""`dragoman list`: what a repository has, and what servers make of it. One listing, and the settings files."""
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from core.errors import ModelNotLoadable
+from handler.commands.publish import shelf, targets
+from handler.commands.publish.bucket import Item
+from handler.commands.publish.meter import human
+from handler.commands.publish.versions import MARKERS
+from handler.lifecycle.repository import NAME, VERSION, Listing, Repository, Version, folders_of
+from handler.settings import Settings
+from handler.settings import model as model_settings
+from handler.settings.model import FILE
+from handler.stores import File, open_store
+
+SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
+COLUMNS: Final = ("MODEL", "VERSION", "FILES", "SIZE", "MODIFIED", "STATE")
+RIGHT: Final = (2, 3)
+"""Columns of numbers."""
+
+
+class Row(NamedTuple):
+    """A version, or a model without one (`version` empty). `modified`: of its newest file."""
+
+    model: str
+    version: str
+    files: int
+    size: int
+    modified: datetime
+    state: str
+    reason: str
+
+
+def run(options: Namespace, settings: Settings) -> None:
+    """Raises Refused, ServingError."""
+    text = options.target or settings.repository
+    repository, models = _models(settings, text)
+    store = shelf.Listed(open_store(settings._replace(repository=repository)), models)
+    rows = [row for name in store.models() for row in _rows(store, name, models[name])]
+    if options.json:
+        print(json.dumps([_json(row) for row in rows], indent=2, ensure_ascii=False))  # noqa: T201 - the result
+    else:
+        print(_table(rows) if rows else f"there is no model at {text}")  # noqa: T201 - the result
+
+
+def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[Item]]]:
+    """The repository's URI, and its models' files by name; only one's where `text` names a model."""
+    whole = targets.repository(text)
+    found = shelf.items(settings, whole, "")
+    if any(_is_of_model(item.path) for item in found):
+        target = targets.model(text)
+        return target.repository, {target.name: found}
+    models: dict[str, list[Item]] = {}
+    for item in found:
+        name, separator, path = item.path.partition("/")
+        if separator and NAME.fullmatch(name):
+            models.setdefault(name, []).append(item._replace(path=path))
+    return whole, models
+
+
+def _is_of_model(path: str) -> bool:
+    """Whether this lies in a model's folder, not in a repository's: 1/model.onnx is a version of a model."""
+    folder, _, name = path.partition("/")
+    return path == FILE or bool(VERSION.fullmatch(folder) and name in MARKERS)
+
+
+def _rows(store: shelf.Listed, name: str, items: Sequence[Item]) -> Iterator[Row]:
+    judge = _Judge(store, name)
+    folders = sorted(folders_of(File(item.path, item.size) for item in items))
+    for folder in folders:
+        own = [item for item in items if item.path.startswith(f"{folder.folder}/")]
+        yield _row(name, folder.folder, own, *judge.state(folder))
+    if not folders:
+        yield _row(name, "", items, INCOMPLETE, "no numbered folder with a model")
+
+
+def _row(model: str, version: str, items: Sequence[Item], state: str, reason: str) -> Row:
+    newest = max(item.modified for item in items)
+    return Row(model, version, len(items), sum(item.size for item in items), newest, state, reason)
+
+
+class _Judge:
+    """What a server makes of a model's versions. Raises ServingError where the store does not answer."""
+
+    def __init__(self, store: shelf.Listed, name: str) -> None:
+        self._repository = Repository(store)
+        self._name = name
+        self._text = store.read(name, FILE) if any(file.path == FILE for file in store.files(name)) else None
+        self._said, self._wrong = model_settings.ModelSettings(), ""
+        self._served: tuple[Version, ...] = ()
+        try:
+            self._said = model_settings.parse(name, self._text)
+        except ModelNotLoadable as error:
+            self._wrong = error.message
+        with suppress(ModelNotLoadable):  # no version, or none that the policy serves
+            self._served = self._repository.look(name, None).versions
+
+    def state(self, folder: Version) -> tuple[str, str]:
+        if not self._repository.is_complete(self._name, folder, self._said):
+            return INCOMPLETE, f"no {' or '.join(MARKERS)} yet"
+        if wrong := self._wrong or self._own(folder):
+            return BROKEN, wrong
+        for served in self._served:
+            if served.number == folder.number:
+                return (SERVED, "") if served.folder == folder.folder else (NOT_SERVED, f"{served.folder} is")
+        return NOT_SERVED, "by the version policy"
+
+    def _own(self, folder: Version) -> str:
+        """What is wrong with the version's own settings."""
+        try:
+            self._repository.settings(Listing(self._name, (folder,), self._text), folder)
+        except ModelNotLoadable as error:
+            return error.message
+        return ""
+
+
+def _json(row: Row) -> dict[str, Any]:
+    return row._asdict() | {"modified": f"{row.modified:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def _table(rows: Sequence[Row]) -> str:
+    cells = [COLUMNS, *map(_cells, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(COLUMNS))]
+    return "\n".join(_line(row, widths) for row in cells)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    state = f"{row.state}: {row.reason}" if row.reason else row.state
+    modified = f"{row.modified:%Y-%m-%d %H:%M:%S}"
+    return row.model, row.version or "-", str(row.files), human(row.size), modified, state
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if column in RIGHT else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,119 @@
+"""`dragoman pull`: versions of a model out of a bucket, as a server fetches them, into a model's folder."""
+
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from handler.commands.publish import shelf, targets, versions
+from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.meter import Meter, human
+from handler.commands.refused import Refused
+from handler.commands.staging import appear, of_number, staged
+from handler.lifecycle.repository import Version
+from handler.settings import Settings
+from handler.settings.model import FILE
+from handler.stores import File, open_store
+from handler.stores.progress import Progress
+
+
+def run(options: Namespace, settings: Settings) -> None:
+    """Raises Refused, ServingError."""
+    source = targets.model(options.source)
+    if not targets.is_s3(source.repository):
+        raise Refused(f"{options.source!r} is on this machine already; expected s3://bucket/prefix/NAME")
+    there = shelf.model(settings, source)
+    wanted = _wanted(there, source, versions.number(options.version), every=options.all)
+    target = Path(options.folder or source.name)
+    if not options.force:
+        _check_free(target, wanted)
+    meter = Meter(quiet=options.quiet)
+    for version in wanted:
+        meter.say(f"fetching {source}/{version.folder}: {human(_size(version))}")
+        came = _pull(source, version, there.settings, target, settings)
+        print(f"{target / str(version.number)}: {human(_size(came))}")  # noqa: T201 - the result
+    if there.settings is not None:
+        _write_settings(target / FILE, there.settings, meter, force=options.force)
+
+
+def _wanted(there: shelf.Model, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
+    """Ascending; of 1 and 001 the plain one."""
+    found = {
+        folder.number: folder
+        for folder in sorted(there.folders, key=lambda each: len(each.folder), reverse=True)
+        if folder.number in there.complete
+    }
+    if not found:
+        raise Refused(f"there is no version of a model at {source}")
+    if every:
+        return [found[each] for each in sorted(found)]
+    number = max(found) if number is None else number
+    if number not in found:
+        raise Refused(f"{source} has no version {number}; it has {', '.join(map(str, sorted(found)))}")
+    return [found[number]]
+
+
+def _check_free(target: Path, wanted: Sequence[Version]) -> None:
+    for version in wanted:
+        for present in of_number(target, version.number):
+            raise Refused(f"{present} is there already: --force replaces it")
+
+
+def _size(version: Version) -> int:
+    return sum(file.size or 0 for file in version.files)
+
+
+def _pull(source: targets.Target, version: Version, text: bytes | None, target: Path, settings: Settings) -> Version:
+    """The version as it came, which is a later one than was listed if it has been replaced since."""
+    with staged(target.parent, ".pull-") as stage:
+        # The store's own cache, on the target's file system: what was fetched is moved, not copied. No server's cap.
+        here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
+        store, new = open_store(here), stage / "new"
+        fetched = store.fetch(source.name, version.folder, version.files, Progress())
+        fetched.path.rename(new)
+        came = version._replace(files=tuple(_files(new, version.folder)))
+        if not shelf.is_complete(store, source.name, came, text):
+            raise Refused(f"{source}/{version.folder} is being replaced: pull it when it is complete")
+        _verify(source, came, new, settings)
+        target.mkdir(exist_ok=True)
+        appear(new, target / str(version.number), of_number(target, version.number), stage)
+    return came
+
+
+def _files(new: Path, folder: str) -> Iterator[File]:
+    """What has come, as a listing would have it. Each file gets the mode of files here: in a cache they are private."""
+    mode = new.stat().st_mode & 0o666
+    for path in sorted(new.rglob("*")):
+        if path.is_file():
+            path.chmod(mode)
+            yield File(f"{folder}/{path.relative_to(new).as_posix()}", path.stat().st_size)
+
+
+def _verify(source: targets.Target, version: Version, folder: Path, settings: Settings) -> None:
+    """What `push` has written beside each object, against the file that has come."""
+    bucket = Bucket(settings, source.repository)
+    for file in version.files:
+        head = bucket.head(f"{source.name}/{file.path}")
+        if head is None or head.sha256 is None:
+            continue
+        with (folder / file.path.partition("/")[2]).open("rb") as content:
+            found = hashlib.file_digest(content, "sha256").hexdigest()
+        if found != head.sha256:
+            raise Refused(f"{source}/{file.path} has another content than its publisher's: sha256 {found}")
+
+
+def _write_settings(path: Path, text: bytes, meter: Meter, *, force: bool) -> None:
+    if not path.exists() or force:
+        with staged(path.parent, ".pull-") as stage:
+            (stage / FILE).write_bytes(text)
+            (stage / FILE).replace(path)
+    elif not _same(path.read_bytes(), text):
+        meter.say(f"{path} says something else than the bucket's, and is kept: --force replaces it")
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return one == other

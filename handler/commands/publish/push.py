@@ -1,0 +1,64 @@
+"""`dragoman push`: look at what there is here and there, check it, send it."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from handler.commands.publish import checks, folder, shelf, targets, upload, versions
+from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.meter import Meter, human
+from handler.commands.publish.versions import Found, Job
+from handler.commands.refused import Refused
+from handler.settings import Settings
+from handler.settings.model import parse
+
+NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
+
+
+def run(options: Namespace, settings: Settings) -> None:
+    """Raises Refused, ServingError."""
+    target = targets.model(options.target)
+    wanted = versions.number(options.version)
+    found = versions.find(Path(options.model), wanted)
+    there = shelf.model(settings, target)
+    jobs = _jobs(found, target, max(there.complete, default=0) + 1 if wanted is None else wanted, force=options.force)
+    if not options.force:
+        _check_free(jobs, there, target)
+    text = there.settings if found.settings is None else found.settings.read_bytes()
+    meter = Meter(quiet=options.quiet)
+    for job in jobs:
+        loaded = checks.check(job, text, settings, load=options.check)
+        if options.check and job.version.last == checks.ONNX and not loaded:
+            meter.say(NOT_TRIED)
+    served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
+    for job in jobs:
+        _send(job, target, settings, meter)
+        state = "served" if job.number in served else "not served by the version policy"
+        files = "1 file" if len(job.version.files) == 1 else f"{len(job.version.files)} files"
+        print(f"{target}/{job.number}: {files}, {human(job.version.size)}; {state}")  # noqa: T201 - the result
+
+
+def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[Job]:
+    """`number`: of a version whose folder has none. The last version brings the model's settings."""
+    jobs = [
+        Job(target.name, number if version.number is None else version.number, version, None, force)
+        for version in found.versions
+    ]
+    return [*jobs[:-1], jobs[-1]._replace(settings=found.settings)]
+
+
+def _check_free(jobs: Sequence[Job], there: shelf.Model, target: targets.Target) -> None:
+    for job in jobs:
+        if job.number in there.complete:
+            other = "" if len(jobs) == 1 else "; --version pushes another one alone"
+            raise Refused(f"{target}/{job.number} is there already: --force replaces it{other}")
+
+
+def _send(job: Job, target: targets.Target, settings: Settings, meter: Meter) -> None:
+    try:
+        if targets.is_s3(target.repository):
+            upload.publish(Bucket(settings, target.repository), job, meter)
+        else:
+            folder.publish(Path(target.repository).expanduser(), job, meter)
+    finally:
+        meter.end()

@@ -1,0 +1,97 @@
+"""A repository as a publisher looks at it: what servers would make of its files, and which are in the way."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core.errors import ModelNotLoadable
+from handler.commands.publish import targets
+from handler.commands.publish.bucket import Bucket, Item
+from handler.commands.refused import Refused
+from handler.lifecycle.repository import Repository, Version, folders_of
+from handler.settings import Settings
+from handler.settings.model import FILE, ModelSettings, parse
+from handler.stores import File, Folder, Forbidden, Store, open_store
+from handler.stores.progress import Progress
+
+
+class Listed:
+    """A store whose files have been listed, all at once; what is read of it is read once."""
+
+    def __init__(self, store: Store, models: dict[str, list[Item]]) -> None:
+        self.uri = store.uri
+        self._store = store
+        self._models = models
+        self._read: dict[tuple[str, str], bytes | None] = {}
+
+    def check(self, progress: Progress | None = None) -> None:
+        self._store.check(progress)
+
+    def models(self, _: Progress | None = None) -> Sequence[str]:
+        return sorted(self._models)
+
+    def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
+        return [File(item.path, item.size) for item in self._models[model]]
+
+    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
+        key = model, path
+        if key not in self._read:
+            self._read[key] = self._store.read(model, path, progress)
+        return self._read[key]
+
+    def fetch(self, *asked: Any) -> Folder:
+        return self._store.fetch(*asked)
+
+
+class Model(NamedTuple):
+    """What a repository has of a model. `settings`: its own file."""
+
+    folders: Sequence[Version]
+    complete: frozenset[int]
+    settings: bytes | None
+
+
+def model(settings: Settings, target: targets.Target) -> Model:
+    """Raises Refused, ServingError."""
+    store = open_store(settings._replace(repository=target.repository))
+    try:
+        files = _files(store, target)
+    except Forbidden:
+        raise Refused(f"{target.repository} may not be listed: grant s3:ListBucket") from None
+    text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
+    folders = folders_of(files)
+    complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
+    return Model(folders, frozenset(complete), text)
+
+
+def is_complete(store: Store, name: str, version: Version, text: bytes | None) -> bool:
+    """Whether a server would take these files for a version. `text`: the model's own settings."""
+    try:
+        said = parse(name, text)
+    except ModelNotLoadable:
+        said = ModelSettings()  # whoever needs them says what is wrong
+    return Repository(store).is_complete(name, version, said)
+
+
+def _files(store: Store, target: targets.Target) -> Sequence[File]:
+    if not targets.is_s3(target.repository) and not Path(target.repository).expanduser().exists():
+        return ()  # a first push makes the repository
+    return store.files(target.name)
+
+
+def items(settings: Settings, repository: str, prefix: str) -> list[Item]:
+    """Every file below a folder of the repository, with paths relative to it; hidden ones apart."""
+    if targets.is_s3(repository):
+        return [item for item in Bucket(settings, repository).items(prefix) if not item.path.endswith("/")]
+    root = Path(repository).expanduser() / prefix
+    if not root.is_dir():
+        raise Refused(f"there is no folder {root}")
+    return list(_walk(settings, root))
+
+
+def _walk(settings: Settings, root: Path) -> Iterator[Item]:
+    store = open_store(settings._replace(repository=str(root.absolute().parent)))
+    for file in store.files(root.absolute().name):
+        modified = (root / file.path).stat().st_mtime
+        yield Item(file.path, file.size or 0, datetime.fromtimestamp(modified, UTC))

@@ -1,0 +1,134 @@
+"""What there is to push: a version's files, or a model's folder of numbered versions."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from handler.backends import BACKENDS
+from handler.commands.publish import external
+from handler.commands.publish.files import LocalFile, local_file
+from handler.commands.refused import Refused
+from handler.lifecycle.repository import VERSION
+from handler.settings.model import FILE
+
+MARKERS: Final = tuple(backend.marker for backend in BACKENDS.values())
+BY_SUFFIX: Final = {Path(marker).suffix: marker for marker in MARKERS}
+SKIPPED: Final = "__pycache__"
+
+
+class Version(NamedTuple):
+    """`number`: its folder's, None where that has none. `folder`: where its files are, None for a single file."""
+
+    number: int | None
+    files: tuple[LocalFile, ...]
+    folder: Path | None
+
+    @property
+    def last(self) -> str:
+        """The file that makes the rest a version. A third party's runtime has none: then the settings that name it."""
+        paths = [file.path for file in self.files]
+        return next((path for path in (*MARKERS, FILE) if path in paths), paths[-1])
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def source(self, path: str) -> Path | None:
+        return next((file.source for file in self.files if file.path == path), None)
+
+
+class Job(NamedTuple):
+    """A version on its way. `settings`: the model's own, where this version brings them."""
+
+    model: str
+    number: int
+    version: Version
+    settings: Path | None
+    force: bool
+
+    def has(self, path: str) -> bool:
+        """Whether a path in the model's folder is a file of this version, however its folder is written."""
+        folder, _, name = path.partition("/")
+        return bool(VERSION.fullmatch(folder)) and int(folder) == self.number and name[-1:] not in ("", "/")
+
+    @property
+    def refusal(self) -> Refused:
+        """For who comes second."""
+        what = f"version {self.number} of {self.model!r}"
+        return Refused(f"{what} is being pushed by somebody else, or has been meanwhile; this push stops")
+
+
+class Found(NamedTuple):
+    """`settings`: the model's own, beside its versions."""
+
+    versions: tuple[Version, ...]
+    settings: Path | None
+
+
+def find(path: Path, wanted: int | None) -> Found:
+    """`wanted`: --version. Raises Refused."""
+    if path.is_file():
+        return Found((Version(None, _single(path), None),), None)
+    if not path.is_dir():
+        raise Refused(f"there is no file or folder {path}")
+    numbered = _numbered(path)
+    if not numbered or any((path / marker).is_file() for marker in MARKERS):
+        return Found((Version(None, _files(path), path),), None)
+    if wanted is not None:
+        numbered = [each for each in numbered if each.number == wanted]
+        if not numbered:
+            raise Refused(f"{path} has no version {wanted}")
+    settings = path / FILE
+    return Found(tuple(numbered), settings if settings.is_file() else None)
+
+
+def number(text: str | None) -> int | None:
+    """--version. Raises Refused."""
+    if text is None:
+        return None
+    if not VERSION.fullmatch(text):
+        raise Refused(f"--version is {text!r}; expected a whole number of at most 18 digits")
+    return int(text)
+
+
+def _numbered(path: Path) -> list[Version]:
+    """Ascending; of 1 and 001 the plain one, as servers have it."""
+    folders = [entry for entry in path.iterdir() if VERSION.fullmatch(entry.name) and entry.is_dir()]
+    chosen = {int(folder.name): folder for folder in sorted(folders, key=lambda each: len(each.name), reverse=True)}
+    return [Version(each, _files(chosen[each]), chosen[each]) for each in sorted(chosen)]
+
+
+def _single(path: Path) -> tuple[LocalFile, ...]:
+    marker = BY_SUFFIX.get(path.suffix)
+    if marker is None:
+        raise Refused(f"{path} is no model file; expected {' or '.join('*' + suffix for suffix in BY_SUFFIX)}")
+    beside = external.locations(path) if marker.endswith(".onnx") else ()
+    return (local_file(marker, path), *(local_file(each, path.parent / each) for each in beside))
+
+
+def _files(folder: Path) -> tuple[LocalFile, ...]:
+    files = tuple(local_file(each, folder / each) for each in _paths(folder))
+    if not files:
+        raise Refused(f"{folder} is empty")
+    return files
+
+
+def _paths(folder: Path) -> Iterator[str]:
+    """Of everything below but hidden files and compiled Python. Links to files are followed."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith(".") and each != SKIPPED)
+        for name in sorted(names):
+            if not name.startswith("."):
+                yield _plain((Path(parent) / name).relative_to(folder).as_posix())
+
+
+def _plain(path: str) -> str:
+    if "\\" in path or not path.isprintable():
+        raise Refused(f"{path!r} has a backslash or a control character in its name, which servers do not fetch")
+    return path
+
+
+def missing(version: Version, paths: Sequence[str]) -> list[str]:
+    present = {file.path for file in version.files}
+    return [path for path in paths if path not in present]

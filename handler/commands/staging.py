@@ -1,0 +1,61 @@
+"""A folder becomes a version of a local repository by one rename: complete, or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from errno import EEXIST, ENOTEMPTY
+from pathlib import Path
+
+from handler.commands.refused import Refused
+from handler.lifecycle.repository import VERSION
+
+
+def of_number(model: Path, number: int) -> list[Path]:
+    """A model's folders of that number, however they are written."""
+    if not model.is_dir():
+        return []
+    return [entry for entry in model.iterdir() if VERSION.fullmatch(entry.name) and int(entry.name) == number]
+
+
+@contextmanager
+def staged(parent: Path, prefix: str) -> Iterator[Path]:
+    """A folder on the target's own file system; servers skip names with a leading dot. Raises Refused."""
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    except OSError as error:
+        raise Refused(f"{parent} cannot be written: {error.strerror}") from None
+    try:
+        yield stage
+    except OSError as error:
+        raise Refused(f"{parent} cannot be written: {error.strerror}") from None
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
+    """`new` at `target`, where what is `old` has been. Raises Refused if something else is there by now."""
+    aside = {stage / f"old-{index}": each for index, each in enumerate(old)}
+    try:
+        for place, each in aside.items():
+            each.rename(place)
+        new.rename(target)
+    except BaseException as error:
+        for place, each in aside.items():
+            with suppress(OSError):
+                place.rename(each)
+        if isinstance(error, OSError) and error.errno in (EEXIST, ENOTEMPTY):
+            raise Refused(f"{target} has been written by somebody else meanwhile") from None
+        raise
+    sync(target.parent)
+
+
+def sync(folder: Path) -> None:
+    """The names in it onto the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

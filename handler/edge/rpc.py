@@ -1,0 +1,193 @@
+"""The gRPC edge: the tables of remote calls on grpc.aio, in the event loop and over the models of the ASGI application.
+
+Messages come and go as bytes: what they mean is the tables' business, and what they must not be is not left to grpc,
+which would tell a client nothing but "Exception deserializing request!".
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from core.dialects.grpc import reflection
+from core.dialects.rpcs import RPCS
+from core.errors import Fault, ServingError
+from core.rpc import Form, RpcMethod
+from core.wire import headers_of
+from handler.edge.app import App, Send
+from handler.edge.bodies import Receive
+from handler.edge.protocols import Scope
+from handler.edge.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
+from handler.edge.streams import GRACE_SECONDS
+from handler.edge.timing import HEADER
+
+Context = aio.ServicerContext[bytes, bytes]
+SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection.SERVICES[0])
+CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
+SERVER_TIMING: Final = HEADER.decode()
+LONGEST_DETAILS: Final = 1300
+"""Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
+Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
+
+
+class RpcServer:
+    """One gRPC server of an application's models."""
+
+    def __init__(self, app: App, address: str) -> None:
+        """In the event loop that it is to run in."""
+        self.address = address
+        self._app = app
+        self._ending = asyncio.Event()
+        options = [
+            ("grpc.max_receive_message_length", app.settings.max_body_bytes),  # inflated, too
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # else a second server takes half of the calls, and nobody is told
+        ]
+        self._server = aio.server(options=options)
+        self._server.add_generic_rpc_handlers(self._handlers())
+
+    async def start(self) -> None:
+        """Raises RuntimeError where the address cannot be had."""
+        try:
+            self._server.add_insecure_port(self.address)
+        except RuntimeError:
+            await self._server.stop(None)
+            raise
+        await self._server.start()
+
+    async def stop(self) -> None:
+        self._ending.set()
+        await self._server.stop(GRACE_SECONDS)
+
+    def _handlers(self) -> tuple[Any, ...]:
+        services: dict[str, dict[str, Any]] = {}
+        for method in RPCS:
+            services.setdefault(method.service, {})[method.rpc.name] = self._handler(method)
+        for service in reflection.SERVICES:
+            services[service] = {reflection.METHOD: grpc.stream_stream_rpc_method_handler(self._reflect)}
+        return tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
+
+    def _handler(self, method: RpcMethod) -> Any:
+        """Without serializers: grpc then gives and takes bytes."""
+        forms: dict[Form, tuple[Callable[..., Any], Callable[..., Any]]] = {
+            Form.UNARY: (grpc.unary_unary_rpc_method_handler, self._unary),
+            Form.STREAM: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._each)),
+            Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, self._exchange),
+            Form.WATCH: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._watch)),
+        }
+        make, behaviour = forms[method.form]
+        return make(partial(behaviour, method))
+
+    async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
+        answer = self._answer(RpcJob(self._app.registry, method, body), method, context)
+        del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
+        return await _or_abort(answer, context)
+
+    async def _many(self, many: Many, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        answers = many(method, body, context)
+        del body  # as above
+        async with aclosing(answers):
+            while (answer := await _or_abort(anext(answers, None), context)) is not None:
+                yield answer
+
+    async def _exchange(
+        self, method: RpcMethod, bodies: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[bytes]:
+        async for body in bodies:
+            async with aclosing(self._many(self._each, method, body, context)) as answers:
+                del body  # as above
+                async for answer in answers:
+                    yield answer
+
+    async def _each(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        """Raises ServingError."""
+        job = RpcJob(self._app.registry, method, body)
+        answers = await self._answer(job, method, context)
+        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
+            while (answer := await guarded(anext(each, None), job, method.rpc.name)) is not None:
+                yield answer
+
+    async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
+        """Raises ServingError."""
+        told = None
+        while not self._ending.is_set():
+            answer = await self._answer(RpcJob(self._app.registry, method, body), method, context)
+            if answer != told:
+                yield answer
+            told = answer
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._ending.wait(), WATCH_SECONDS)
+        except TimeoutError:
+            return
+
+    async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
+        """Bytes, or what gives many. Raises ServingError."""
+        waited = self._app.answer(job, method.rpc.waits, job.timing, context.time_remaining)
+        try:
+            return await guarded(waited, job, method.rpc.name)
+        finally:
+            if timing := self._app.timed(job.timing):
+                context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
+
+    async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        async for body in bodies:
+            answer = _reflected(body)
+            del body  # as above
+            yield await _or_abort(answer, context)
+
+
+async def _reflected(body: bytes) -> bytes:
+    """Raises InvalidInput."""
+    return reflection.answer(body, SERVICES)
+
+
+async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
+    """What the work gives; its error ends the call."""
+    try:
+        return await work
+    except ServingError as error:
+        code, details, metadata = _refusal(error)
+    await context.abort(code, details, (*context.trailing_metadata(), *metadata))
+    raise AssertionError(details)
+
+
+def _refusal(error: ServingError) -> Refusal:
+    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
+    metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
+    return CODES[error.fault], details, metadata
+
+
+class Beside:
+    """An ASGI application, and a gRPC server that starts and ends with it."""
+
+    def __init__(self, app: App, address: str) -> None:
+        self._app = app
+        self._address = address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        server: RpcServer | None = None
+
+        async def announce(message: Any) -> None:
+            nonlocal server
+            if message["type"] == "lifespan.startup.complete":
+                try:
+                    server = RpcServer(self._app, self._address)
+                    await server.start()
+                except RuntimeError as error:
+                    message = {"type": "lifespan.startup.failed", "message": f"no gRPC on {self._address}: {error}"}
+            elif server is not None:
+                await server.stop()
+            await send(message)
+
+        await self._app(scope, receive, announce)

@@ -1,0 +1,1 @@
+"""Models in this process: listed, loaded, used, replaced, evicted."""

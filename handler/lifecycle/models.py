@@ -1,0 +1,177 @@
+"""A model as its files were last listed: the versions that it serves, and which of them a request gets."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from random import random
+from typing import Final, NamedTuple
+
+from core.operations import IndexEntry, ModelRef, State, Statistics
+from handler.lifecycle.repository import Listing, Version
+from handler.lifecycle.versions import Slot
+from handler.settings import model
+from handler.settings.model import ModelSettings
+
+draw: Callable[[], float] = random
+"""Which request a canary gets: uniform in [0, 1)."""
+NOT_THERE: Final = "a canary in its settings, which the repository does not have"
+
+
+class Split(NamedTuple):
+    """Who answers requests that name no version. `canaries`: each with its share and those before it added up."""
+
+    stable: Slot
+    canaries: tuple[tuple[float, Slot], ...]
+
+    @property
+    def name(self) -> str:
+        return self.stable.name
+
+    def pick(self, drawn: float) -> Slot:
+        """The version for one request; the stable one instead of a canary that could not be loaded."""
+        for upto, slot in self.canaries:
+            if drawn < upto:
+                return self.stable if slot.is_failing else slot
+        return self.stable
+
+    def is_quick(self, size: int) -> bool:
+        """Whether each version that `pick` may give is; see Slot.is_quick."""
+        slots = (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
+        return all(slot.is_quick(size) for slot in slots)
+
+
+Target = Slot | Split
+
+
+class Entry(NamedTuple):
+    """`versions`: by number, ascending; never empty. `coming`: what a later look found, where that has yet to load.
+
+    `look`: the number of the look that this is from. `trouble`: why a later one found nothing.
+    """
+
+    listing: Listing
+    versions: dict[int, Slot]
+    look: int
+    coming: "Entry | None" = None
+    trouble: str = ""
+
+    @classmethod
+    def of(cls, listing: Listing, known: "Entry | None", look: int, due: float) -> "Entry":
+        """Versions that are as they were keep what is known of them. `due`: when others are to be looked at again."""
+        slots = {}
+        for version in listing.versions:
+            slot = known.same(listing, version) if known is not None else None
+            if slot is None:
+                before = known.versions.get(version.number) if known is not None else None
+                numbers = Statistics(listing.name, str(version.number)) if before is None else before.statistics
+                slot = Slot(listing, version, numbers, due)
+            slot.listing = listing
+            slots[version.number] = slot
+        if listing.partial and known is not None:
+            used = (slot for slot in known.versions.values() if slot.serves or slot.state is State.LOADING)
+            there = {slot.version.number: slot for slot in used}
+            slots = dict(sorted((there | slots).items()))
+        return cls(listing, slots, look)
+
+    def same(self, listing: Listing, version: Version) -> Slot | None:
+        """The slot of a version whose files and settings have not changed."""
+        for slots in (self.versions, self.coming.versions if self.coming is not None else {}):
+            slot = slots.get(version.number)
+            if (
+                slot is not None
+                and slot.version == version
+                and model.loads_alike(slot.listing.settings, listing.settings)
+            ):
+                return slot
+        return None
+
+    def is_like(self, other: "Entry") -> bool:
+        return self.versions == other.versions and self.listing.settings == other.listing.settings
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Of what serves, and of what is coming."""
+        return tuple(dict.fromkeys((*self.versions.values(), *(self.coming.slots if self.coming is not None else ()))))
+
+    @property
+    def said(self) -> ModelSettings:
+        return self.listing.said
+
+    @property
+    def serves(self) -> bool:
+        return any(slot.serves for slot in self.versions.values())
+
+    @property
+    def stable(self) -> Slot:
+        """The newest version that is no canary."""
+        others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
+        return others[-1] if others else next(reversed(self.versions.values()))
+
+    @property
+    def canaries(self) -> tuple[Slot, ...]:
+        return tuple(slot for number, slot in self.versions.items() if number in self.said.canary)
+
+    @property
+    def target(self) -> Target:
+        """Of requests that name neither a version nor a label."""
+        canaries = self.canaries
+        if not canaries:
+            return self.stable
+        shares = accumulate(self.said.canary[slot.version.number] for slot in canaries)
+        return Split(self.stable, tuple(zip(shares, canaries, strict=True)))
+
+    def find(self, version: str) -> Slot | None:
+        """A version by the text of its number."""
+        return self.versions.get(int(version)) if version.isascii() and version.isdecimal() else None
+
+    def labelled(self) -> Iterator[tuple[str, Slot]]:
+        for label, number in self.said.version_labels.items():
+            slot = self.versions.get(number)
+            if slot is not None:
+                yield label, slot
+
+    @property
+    def targets(self) -> tuple[Slot, ...]:
+        """Those that requests without a version or label may get, the stable one first."""
+        return tuple(dict.fromkeys((self.stable, *self.canaries)))
+
+    def served(self) -> dict[ModelRef, Target]:
+        """What serves, in all words that need no other look."""
+        name = self.listing.name
+        served: dict[ModelRef, Target] = {
+            ModelRef(name, str(number)): slot for number, slot in self.versions.items() if slot.serves
+        }
+        served |= {ModelRef(name, None, label): slot for label, slot in self.labelled() if slot.serves}
+        if self.stable.serves:
+            served[ModelRef(name)] = self.target
+        if self.versions.get(0, self.stable).serves:
+            served[ModelRef(name, "0", zero_is_newest=True)] = self.versions.get(0, self.target)
+        return served
+
+    def successors(self, after: "Entry") -> list[Slot]:
+        """Those of a later entry that have to be in memory before it takes over: they stand in for what serves."""
+        labels = dict(after.labelled())
+        pairs = [(self.stable, after.stable)]
+        pairs += [(slot, after.versions[number]) for number, slot in self.versions.items() if number in after.versions]
+        pairs += [(slot, labels[label]) for label, slot in self.labelled() if label in labels]
+        canaries = after.canaries
+        wanted = dict.fromkeys(new for old, new in pairs if old.serves)
+        return [slot for slot in wanted if slot is after.stable or slot not in canaries]
+
+    def overview(self) -> Iterator[IndexEntry]:
+        """Every version with its state: what serves, then what has yet to take over."""
+        coming = self.coming.versions if self.coming is not None else {}
+        for number, slot in self.versions.items():
+            entry, after = slot.entry, coming.get(number)
+            if after is not None and after is not slot and after.failure is not None:
+                entry = entry._replace(reason=after.reason)
+            elif entry.state is State.READY:
+                entry = entry._replace(reason=self.trouble)
+            yield entry
+        yield from (slot.entry for number, slot in coming.items() if number not in self.versions)
+        yield from self._missing(coming)
+
+    def _missing(self, coming: Iterable[int]) -> Iterator[IndexEntry]:
+        said = (self.coming or self).said
+        for number in said.canary:
+            if number not in self.versions and number not in coming:
+                yield IndexEntry(self.listing.name, str(number), State.UNAVAILABLE, NOT_THERE)

@@ -1,0 +1,159 @@
+"""What a store's files mean: models, their versions, their settings.
+
+<model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
+A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
+is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
+from handler.backends import BACKENDS, found
+from handler.settings import model as model_settings
+from handler.settings.model import ModelSettings
+from handler.stores import File, Folder, Forbidden, Store
+from handler.stores.progress import Progress
+
+NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
+"""No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
+VERSION: Final = model_settings.VERSION
+
+
+class Version(NamedTuple):
+    """One version that the policy serves; `folder` is its directory's name as written."""
+
+    number: int
+    folder: str
+    files: tuple[File, ...]
+
+    @property
+    def paths(self) -> set[str]:
+        """Its files, relative to its folder."""
+        return {file.path.partition("/")[2] for file in self.files}
+
+
+class Listing(NamedTuple):
+    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its settings, read.
+
+    `partial`: the store may not be listed, and there may be other versions.
+    """
+
+    name: str
+    versions: tuple[Version, ...]
+    settings: bytes | None
+    said: ModelSettings = ModelSettings()
+    partial: bool = False
+
+
+class Repository:
+    """`until`: when, on time.monotonic, a look that begins now has to end; None: never."""
+
+    def __init__(self, store: Store, until: Callable[[], float | None] = lambda: None) -> None:
+        self._store = store
+        self._until = until
+
+    def check(self) -> None:
+        self._store.check(self._progress())
+
+    def _progress(self) -> Progress:
+        return Progress(self._until())
+
+    def models(self) -> Sequence[str]:
+        return [name for name in self._store.models(self._progress()) if NAME.fullmatch(name)]
+
+    def look(self, name: str, wanted: int | None) -> Listing:
+        """What the store has of a model. `wanted`: a version to try where the store may not be listed.
+
+        Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
+        """
+        if not NAME.fullmatch(name):
+            raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
+        try:
+            files = self._store.files(name, self._progress())
+        except Forbidden:
+            return self._look_blind(name, wanted)
+        if not files:
+            raise ModelNotFound(f"there is no model {shown(name)} in the repository")
+        text = self._read_settings(name, "", files)
+        said = model_settings.parse(name, text)
+        folders = folders_of(files)
+        versions = _versions(version for version in folders if self.is_complete(name, version, said))
+        if not versions:
+            raise ModelNotLoadable(_no_version(name, folders))
+        # Canaries are served beside what the policy says of the others.
+        stable = said.version_policy.choose(sorted(versions.keys() - said.canary.keys()))
+        served = sorted({*stable, *(said.canary.keys() & versions.keys())})
+        if not served:
+            raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
+        return Listing(name, tuple(versions[number] for number in served), text, said)
+
+    def _look_blind(self, name: str, wanted: int | None) -> Listing:
+        """Without permission to list: versions that the settings or the request name, as ONNX models."""
+        text = self._store.read(name, model_settings.FILE, self._progress())
+        said = model_settings.parse(name, text)
+        numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
+        if not numbers:
+            raise ModelUnavailable(
+                f"model {name!r} is missing or forbidden: the store may not be listed. Grant s3:ListBucket, "
+                "name a version in the request, or set version_policy.specific in its settings"
+            )
+        marker = next(iter(BACKENDS.values())).marker
+        versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
+        return Listing(name, versions, text, said, partial=True)
+
+    def is_complete(self, name: str, version: Version, said: ModelSettings) -> bool:
+        """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""
+        paths = version.paths
+        if found(paths, said.implementation):
+            return True
+        if model_settings.FILE not in paths:
+            return False
+        own = self._read_settings(name, f"{version.folder}/", version.files)
+        try:
+            return found(paths, model_settings.parse(name, own).implementation)
+        except ModelNotLoadable:
+            return False
+
+    def settings(self, listing: Listing, version: Version) -> ModelSettings:
+        """The model's settings with the version's own keys over them."""
+        own = self._read_settings(listing.name, f"{version.folder}/", version.files)
+        return model_settings.parse(listing.name, listing.settings, own)
+
+    def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
+        return self._store.fetch(listing.name, version.folder, version.files, progress)
+
+    def disconnect(self) -> None:
+        """End what the store keeps open to the world; it is opened again when it is needed."""
+        getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
+
+    def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
+        path = prefix + model_settings.FILE
+        if any(file.path == path for file in files):
+            return self._store.read(name, path, self._progress())
+        return None
+
+
+def folders_of(files: Iterable[File]) -> list[Version]:
+    """A model's numbered folders, complete or not."""
+    folders: dict[str, list[File]] = {}
+    for file in files:
+        folder, separator, _ = file.path.partition("/")
+        if separator and VERSION.fullmatch(folder):
+            folders.setdefault(folder, []).append(file)
+    return [Version(int(folder), folder, tuple(members)) for folder, members in folders.items()]
+
+
+def _versions(folders: Iterable[Version]) -> dict[int, Version]:
+    # Of 1 and 001 the plain one wins: it comes last.
+    return {version.number: version for version in sorted(folders, key=lambda each: len(each.folder), reverse=True)}
+
+
+def _no_version(name: str, folders: Sequence[Version]) -> str:
+    if not folders:
+        return f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx"
+    expected = " or ".join(backend.marker for backend in BACKENDS.values())
+    last = max(folders)
+    files = ", ".join(sorted(last.paths))[:256]
+    return f"model {name!r} has no version: {name}/{last.folder} has no {expected}; its files: {files}"

@@ -1,0 +1,90 @@
+"""The requests that a model answers before it is ready, so that its first client does not pay for what they bring."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dialects.v2 import infer as v2_infer
+from core.dtype import BF16, DataType
+from core.engine import ask
+from core.errors import InvalidInput, ModelNotLoadable, ServingError, shown
+from core.operations import Infer, ModelRef, Stream
+from core.ports import Model
+from core.tensor import Tensor, TensorSpec
+from core.wire import Call, HttpRequest
+from handler.settings.warmup import WarmUp
+
+
+def warm(model: Model, requests: Iterable[WarmUp], folder: Path) -> None:
+    """Raises ModelNotLoadable with the reason if one of them fails."""
+    spec = model.spec
+    try:
+        for request in requests:
+            for infer in _inferences(request, model, folder):
+                for _ in ask(Stream(infer), model):
+                    pass
+    except ServingError as error:
+        raise ModelNotLoadable(
+            f"model {spec.name!r} version {spec.version} failed its warm-up: {error.message}"
+        ) from error
+
+
+def _inferences(request: WarmUp, model: Model, folder: Path) -> Iterator[Infer]:
+    if request.file is not None:
+        infer = _read(request.file, model, folder)
+        yield from (infer for _ in range(request.times))
+        return
+    random = np.random.default_rng(0)
+    for _ in range(request.times):
+        yield _random(request, model, random)
+
+
+def _read(file: str, model: Model, folder: Path) -> Infer:
+    name = model.spec.name
+    try:
+        body = (folder / file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{shown(file)} cannot be read: {error.strerror}") from error
+    infer, _ = v2_infer.decode(Call(HttpRequest("POST", "", {}, body), {"model": name}))
+    return infer
+
+
+def _random(request: WarmUp, model: Model, random: np.random.Generator) -> Infer:
+    spec = model.spec
+    if spec.inputs is None:
+        raise InvalidInput('it does not say its inputs: name them in its settings, or use a "file"')
+    for name in request.shapes:
+        if name not in {tensor.name for tensor in spec.inputs}:
+            raise InvalidInput(f"warmup.shapes names the input {shown(name)}, which it does not have")
+    tensors = tuple(
+        Tensor(tensor.name, tensor.datatype, _values(tensor.datatype, _shape(tensor, request), random))
+        for tensor in spec.inputs
+    )
+    return Infer(ModelRef(spec.name), tensors)
+
+
+def _shape(tensor: TensorSpec, request: WarmUp) -> tuple[int, ...]:
+    shape = request.shapes.get(tensor.name)
+    if shape is not None:
+        return shape
+    if tensor.shape is None:
+        raise InvalidInput(f"input {shown(tensor.name)} may have any rank: say its shape in warmup.shapes")
+    return tuple(1 if size == -1 else size for size in tensor.shape)
+
+
+def _values(datatype: DataType, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
+    """Floating-point numbers from 0 to 1, whole ones of 0 and 1, which most indices may be, texts "0" and "1"."""
+    if datatype is BF16:  # the upper half of a 32-bit number
+        bits = np.asarray(random.random(shape, np.float32)).view(np.uint32)
+        return np.asarray(bits >> 16, datatype.numpy)
+    if datatype.is_float:
+        return np.asarray(random.random(shape), datatype.numpy)
+    bits = np.asarray(random.integers(0, 2, shape))
+    if not datatype.is_bytes:
+        return bits.astype(datatype.numpy)
+    texts = np.empty(shape, object)
+    texts.reshape(-1)[:] = [b"%d" % bit for bit in bits.flat]
+    return texts

@@ -1,0 +1,251 @@
+"""The key "explainer" of model-settings.json: what Shapley values of a model's answers are calculated against.
+
+    "explainer": {
+        "background": [[5.1, 3.5, 1.4, 0.2], [6.3, 2.9, 5.6, 1.8]],
+        "budget": 2048,
+        "seed": 0,
+        "output": "probabilities",
+        "target": 1,
+        "feature_names": ["sepal length", "sepal width", "petal length", "petal width"]
+    }
+
+background      Required. Typical examples, at most 1,000: "absent" means for a feature to have these values instead of
+                the explained example's. Either of
+                - rows: an array of examples, each nested as the model's only input is without its leading axis;
+                - {"input": rows, ...}: for a model of several inputs, by name, as many rows of each;
+                - {"file": "background.json"}: a file beside the model's own in the version's folder, of the same two
+                  forms: .json; .npy, an array [rows, ...]; .npz, such arrays by the names of the inputs.
+budget          How many coalitions of features to evaluate for an example at most, from 4 to 65536; 2048 if left out.
+                With up to 2048 all coalitions of 11 features are, and scores are exact; beyond they are estimated
+                (KernelSHAP), which takes at least 2 x features + 2. One explanation costs rows x coalitions
+                predictions, which are at most 4,194,304.
+seed            Of the estimate: a whole number from 0 up; 0 if left out. The same seed gives the same scores.
+output          The output to explain. Left out: the only one of numbers, else the first that has class labels or is
+                called "probabilities" or "scores", else the first of floats, else the first of numbers.
+target          The index of the class to explain. Left out: each example's class of the highest score.
+feature_names   Names to send along: one per element of an example, row by row; or {"input": names, ...}.
+
+Every numeric input is explained; a model with an input of BYTES has no such explanation. The model has to say its
+inputs. Other keys are refused.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BF16, DATATYPES
+from core.encoding.values import from_values
+from core.errors import InvalidInput, shown
+from core.explanation import MOST_ROWS, explained
+from core.float16 import bf16_from_float
+from core.operations import Explainer, ModelSpec
+from core.shapley import least_budget
+from core.tensor import TensorSpec
+from handler.settings.checked import Wrong, an_object, only, texts
+
+MOST_BACKGROUND: Final = 1000
+"""Rows."""
+MOST_BUDGET: Final = 65536
+MOST_NUMBER: Final = 2**63 - 1
+MOST_CELLS: Final = 2**23
+"""Features x coalitions: the matrices of the method take 8 bytes for each."""
+FILES: Final = (".json", ".npy", ".npz")
+SAID: Final = 'a row per example, an object of such rows by input, or {"file": name}'
+WIDE: Final = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
+"""Kind of a file's elements -> a type that holds them all."""
+
+
+class ExplainerSettings(NamedTuple):
+    """As written; `file`: its name instead of `background`."""
+
+    background: Any
+    file: str | None
+    budget: int
+    seed: int
+    output: str | None
+    target: int | None
+    feature_names: Any
+
+
+def parse(value: Any) -> ExplainerSettings | None:
+    """What the settings say; None for None. Raises Wrong."""
+    if value is None:
+        return None
+    known = ("background", "budget", "seed", "output", "target", "feature_names")
+    members = only(an_object(value, "explainer"), "explainer", *known)
+    background, output = members.get("background"), members.get("output")
+    if not isinstance(background, list | dict) or not background:
+        raise _wrong(".background", background, SAID)
+    if output is not None and not isinstance(output, str):
+        raise _wrong(".output", output, "the name of an output")
+    return ExplainerSettings(
+        background,
+        _file(background),
+        _number(members, "budget", 2048, 4, MOST_BUDGET),
+        _number(members, "seed", 0, 0, MOST_NUMBER),
+        output,
+        None if members.get("target") is None else _number(members, "target", 0, 0, MOST_NUMBER),
+        _parsed_names(members.get("feature_names")),
+    )
+
+
+def build(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> Explainer:
+    """The explainer of a model that says so much of itself; `folder` is its version's. Raises Wrong."""
+    background = _background(said, folder, spec)
+    names = _names(said.feature_names, background)
+    explainer = Explainer(background, said.budget, said.seed, said.output, said.target, names)
+    _check_budget(explainer)
+    _check_output(explainer, spec)
+    return explainer
+
+
+def _wrong(path: str, value: Any, expected: str) -> Wrong:
+    return Wrong(f"explainer{path}", value, expected)
+
+
+def _file(background: Any) -> str | None:
+    """The name, if background is one. A list under "file" is the rows of an input of that name."""
+    name = background.get("file") if isinstance(background, dict) else None
+    if name is None or isinstance(name, list):
+        return None
+    beside = f"the name of a file in the version's folder that ends in {', '.join(FILES)}"
+    if not isinstance(name, str) or "\\" in name or "\0" in name or PurePath(name).name != name:
+        raise _wrong(".background.file", name, beside)
+    if PurePath(name).suffix not in FILES:
+        raise _wrong(".background.file", name, beside)
+    if len(background) > 1:
+        raise _wrong(".background", background, 'nothing beside "file"')
+    return name
+
+
+def _number(members: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
+    value = members.get(key)
+    if value is None:
+        return default
+    if type(value) is not int or not least <= value <= most:
+        raise _wrong(f".{key}", value, f"a whole number from {least} to {most}")
+    return value
+
+
+def _parsed_names(value: Any) -> Any:
+    """As `texts` by input, or for the only one."""
+    if isinstance(value, dict):
+        return {name: texts(names, f"explainer.feature_names.{name}") for name, names in value.items()}
+    return None if value is None else texts(value, "explainer.feature_names")
+
+
+def _background(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> dict[str, NDArray[Any]]:
+    path = ".background" if said.file is None else f".background.file {said.file!r}"
+    rows = said.background if said.file is None else _read(folder / said.file, path)
+    if spec.inputs is None:
+        raise _wrong("", "given", 'nothing for a model that does not say its inputs: add "inputs" to these settings')
+    by_name = _by_input(rows, path, [tensor.name for tensor in spec.inputs], SAID)
+    background = {tensor.name: _rows(by_name[tensor.name], tensor, path) for tensor in spec.inputs}
+    counts = {name: len(array) for name, array in background.items()}
+    if len(set(counts.values())) != 1 or not 0 < max(counts.values()) <= MOST_BACKGROUND:
+        raise _wrong(path, counts, f"from 1 to {MOST_BACKGROUND} rows, and as many of every input")
+    return background
+
+
+def _by_input(value: Any, path: str, inputs: list[str], expected: str) -> Mapping[str, Any]:
+    """What is said of each input, of exactly the model's."""
+    if not isinstance(value, Mapping):
+        if len(inputs) != 1:
+            raise _wrong(path, value, f"an object by input, of which the model has {shown(inputs)}")
+        return {inputs[0]: value}
+    if set(value) != set(inputs):
+        raise _wrong(path, list(value), f"the model's inputs {shown(inputs)}: {expected}")
+    return value
+
+
+def _read(path: Path, where: str) -> Any:
+    """A file's rows. Whatever is in it, it runs no code."""
+    try:
+        if path.suffix == ".json":
+            return json.loads(path.read_bytes())
+        if path.suffix == ".npy":
+            # A header can claim any size, for which numpy would first find memory if the file was not mapped.
+            return np.lib.format.open_memmap(path, mode="r")
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except OSError as error:
+        raise _wrong(where, error.strerror, "a file that can be read") from None
+    except Exception as error:  # numpy's and zipfile's own, and MemoryError, have no common base below this
+        raise _wrong(where, str(error).replace(str(path), ""), "a file of numbers") from error
+
+
+def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
+    """[rows, ...] in the input's type, its elements exact or rounded as a request's are."""
+    path = f"{path}.{tensor.name}"
+    if tensor.datatype.is_bytes:
+        raise _wrong(path, "BYTES", "a model of numbers")
+    shape = _shape(value, path)
+    expected = tensor.shape
+    if expected is not None and (
+        len(shape) != len(expected) or any(e not in (-1, s) for s, e in zip(shape[1:], expected[1:], strict=True))
+    ):
+        raise _wrong(path, list(shape), f"rows of the input's shape {list(expected)}, the first apart")
+    datatype = DATATYPES["FP32"] if tensor.datatype is BF16 else tensor.datatype
+    try:
+        array = from_values(tensor.name, datatype, shape, _wide(value, path)).array
+    except InvalidInput as error:
+        raise _wrong(path, error.message, "numbers of the input's type") from None
+    return bf16_from_float(array) if tensor.datatype is BF16 else array
+
+
+def _wide(value: Any, path: str) -> Any:
+    """An array in memory of one of the types that parsers make; lists as they are."""
+    if isinstance(value, list):
+        return value
+    if value.dtype.kind not in WIDE:
+        raise _wrong(path, str(value.dtype), "an array of numbers")
+    return np.array(value, WIDE[value.dtype.kind])
+
+
+def _shape(value: Any, path: str) -> tuple[int, ...]:
+    try:
+        shape: tuple[int, ...] = np.shape(value)
+    except ValueError:
+        raise _wrong(path, value, "rows that are all of one shape") from None
+    if not shape or not isinstance(value, list | np.ndarray):
+        raise _wrong(path, value, "an array of rows")
+    return shape
+
+
+def _names(said: Any, background: Mapping[str, NDArray[Any]]) -> dict[str, tuple[str, ...]]:
+    if said is None:
+        return {}
+    names = _by_input(said, ".feature_names", list(background), "an array of text for each")
+    for name, array in background.items():
+        if len(names[name]) != math.prod(array.shape[1:]):
+            expected = f"{math.prod(array.shape[1:])} names, one for each element of an example's input {name!r}"
+            raise _wrong(".feature_names", names[name], expected)
+    return {name: tuple(names[name]) for name in background}
+
+
+def _check_budget(explainer: Explainer) -> None:
+    features = sum(math.prod(array.shape[1:]) for array in explainer.background.values())
+    count, budget = len(next(iter(explainer.background.values()))), explainer.budget
+    if budget < min(least_budget(features), 2**features) or budget * features > MOST_CELLS:
+        most = f"for {features} features at least {least_budget(features)}, at most {MOST_CELLS // max(1, features)}"
+        raise _wrong(".budget", budget, most)
+    if min(budget, 2**features) * count > MOST_ROWS:
+        expected = f"at most {MOST_ROWS // count} with a background of {count} rows"
+        raise _wrong(".budget", budget, expected)
+
+
+def _check_output(explainer: Explainer, spec: ModelSpec) -> None:
+    if spec.outputs is None:
+        return
+    output = explained(spec.outputs, explainer.output)
+    if output is None:
+        numeric = [output.name for output in spec.outputs if not output.datatype.is_bytes]
+        raise _wrong(".output", explainer.output, f"one of the model's outputs of numbers, {shown(numeric)}")
+    classes = output.shape[-1] if output.shape and len(output.shape) > 1 else -1
+    if explainer.target is not None and 1 < classes <= explainer.target:
+        raise _wrong(".target", explainer.target, f"a class of output {output.name!r}, which has {classes}")

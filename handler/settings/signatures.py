@@ -1,0 +1,189 @@
+"""The "signatures" of model-settings.json: read with the file, bound to the model's tensors when it is loaded.
+
+    "signatures": {name: {"method": "predict" | "classify" | "regress",
+                          "inputs": {alias: tensor | binding}, "outputs": {alias: tensor | binding},
+                          "class_labels": [...], "description": text}}
+    binding: {"tensor": name, "shape": [...], "default": ..., "encoding": "bytes"}
+
+`inputs` left out: every input of the model under its own name. Of classify and regress, the inputs are features, and
+the outputs have fixed aliases: "classes" and "scores", or "outputs".
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from core.dialects.v1.values import elements, to_tensor
+from core.errors import InvalidInput
+from core.signature import Binding, Method, Signature, Signatures
+from core.tensor import Tensor, TensorSpec
+from handler.settings.checked import Wrong, an_object, is_shape, only, texts
+
+FIXED: Final = {
+    Method.CLASSIFY: ({"scores"}, {"classes"}, {"scores", "classes"}),
+    Method.REGRESS: ({"outputs"},),
+}
+"""The output aliases that TF Serving knows a method by."""
+
+
+class SaidBinding(NamedTuple):
+    """As written; `default` is JSON, None where there is none."""
+
+    tensor: str
+    shape: tuple[int, ...] | None = None
+    default: Any = None
+    encoded: bool = False
+
+
+class SaidSignature(NamedTuple):
+    """As written. `inputs` None: all."""
+
+    method: Method
+    inputs: Mapping[str, SaidBinding] | None
+    outputs: Mapping[str, SaidBinding]
+    class_labels: tuple[str, ...]
+
+
+SaidSignatures = Mapping[str, SaidSignature]
+
+
+def parse(value: Any) -> dict[str, SaidSignature]:
+    """Raises Wrong."""
+    return {
+        name: _signature(an_object(member, f"signatures.{name}"), f"signatures.{name}")
+        for name, member in an_object(value, "signatures").items()
+    }
+
+
+def _signature(members: dict[str, Any], path: str) -> SaidSignature:
+    only(members, path, "method", "inputs", "outputs", "class_labels", "description")
+    method = members.get("method", Method.PREDICT)
+    if method not in list(Method):
+        raise Wrong(f"{path}.method", method, f"one of {', '.join(Method)}")
+    said = members.get("class_labels")
+    labels = () if said is None else texts(said, f"{path}.class_labels")
+    inputs = members.get("inputs")
+    outputs = _bindings(members.get("outputs"), f"{path}.outputs")
+    _check_aliases(Method(method), outputs, f"{path}.outputs")
+    if said is not None and "scores" not in outputs:
+        raise Wrong(f"{path}.outputs.scores", None, "the name of the output that the labels are of")
+    return SaidSignature(
+        Method(method),
+        None if inputs is None else _bindings(inputs, f"{path}.inputs"),
+        outputs,
+        labels,
+    )
+
+
+def _check_aliases(method: Method, outputs: Mapping[str, SaidBinding], path: str) -> None:
+    known = FIXED.get(method)
+    if known is not None and set(outputs) not in known:
+        expected = " or ".join(" and ".join(sorted(names)) for names in known)
+        raise Wrong(path, sorted(outputs), f"{expected}, as a {method} signature has")
+
+
+def _bindings(value: Any, path: str) -> dict[str, SaidBinding]:
+    members = an_object(value, path)
+    if not members:
+        raise Wrong(path, value, "at least one alias")
+    return {alias: _binding(member, f"{path}.{alias}") for alias, member in members.items()}
+
+
+def _binding(value: Any, path: str) -> SaidBinding:
+    if isinstance(value, str):
+        return SaidBinding(value)
+    members = only(an_object(value, path), path, "tensor", "shape", "default", "encoding")
+    tensor, shape, encoding = members.get("tensor"), members.get("shape"), members.get("encoding")
+    if not isinstance(tensor, str):
+        raise Wrong(f"{path}.tensor", tensor, "the name of a tensor of the model")
+    if shape is not None and not is_shape(shape):
+        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up")
+    if encoding not in (None, "bytes"):
+        raise Wrong(f"{path}.encoding", encoding, "bytes")
+    return SaidBinding(tensor, None if shape is None else tuple(shape), members.get("default"), encoding == "bytes")
+
+
+# -- binding ------------------------------------------------------------------------------------------------------
+
+
+def bind(
+    said: SaidSignatures, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
+) -> Signatures:
+    """The signatures of a model with these inputs and outputs. Raises Wrong."""
+    if outputs is None:
+        raise Wrong("signatures", list(said), "nothing, for a model that does not say its outputs")
+    return {
+        name: Signature(
+            signature.method,
+            _inputs(signature, inputs, f"signatures.{name}.inputs"),
+            {
+                alias: _tensor(output, outputs, f"signatures.{name}.outputs.{alias}")
+                for alias, output in signature.outputs.items()
+            },
+            signature.class_labels,
+        )
+        for name, signature in said.items()
+    }
+
+
+def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:
+    if inputs is None:
+        if said.inputs is not None or said.method is not Method.PREDICT:
+            raise Wrong(path, list(said.inputs or ()), f"a model that says its inputs, for {said.method}")
+        return None
+    features = said.inputs or {spec.name: SaidBinding(spec.name) for spec in inputs}
+    to_default = _whole if said.method is Method.PREDICT else _flat
+    bindings = {alias: _tensor(b, inputs, f"{path}.{alias}", to_default) for alias, b in features.items()}
+    fed = [binding.tensor for binding in features.values()]
+    twice = next((name for name in fed if fed.count(name) > 1), None)
+    if twice is not None:
+        raise Wrong(path, twice, "each of the model's inputs under one alias")
+    unfed = next((spec.name for spec in inputs if spec.name not in fed and not spec.optional), None)
+    if unfed is not None:
+        raise Wrong(path, list(features), f"an alias for the model's input {unfed!r}, too")
+    if said.method is not Method.PREDICT:
+        for alias, binding in bindings.items():
+            _check_feature(binding, f"{path}.{alias}")
+    return bindings
+
+
+def _check_feature(binding: Binding, path: str) -> None:
+    """One example's elements must tell its shape, and a default be as many as it needs."""
+    shape = binding.feature_shape
+    if shape.count(-1) > 1 or (-1 in shape and 0 in shape):
+        raise Wrong(f"{path}.shape", list(shape), "one variable axis at most, beside axes above 0")
+    if binding.encoded and binding.default is not None:
+        raise Wrong(f"{path}.default", "a value", "none, for a feature with an encoding")
+    expected = math.prod(size for size in shape if size != -1)
+    count = 0 if binding.default is None else binding.default.array.size
+    if count % expected if -1 in shape else binding.default is not None and count != expected:
+        raise Wrong(f"{path}.default", f"{count} elements", f"as many as the shape {list(shape)} needs")
+
+
+def _flat(spec: TensorSpec, value: Any) -> Tensor:
+    values = value if isinstance(value, list) else [value]
+    return Tensor(spec.name, spec.datatype, elements(values, spec.datatype))
+
+
+def _whole(spec: TensorSpec, value: Any) -> Tensor:
+    return to_tensor(spec.name, spec.datatype, value)
+
+
+def _tensor(
+    said: SaidBinding,
+    specs: tuple[TensorSpec, ...],
+    path: str,
+    to_default: Callable[[TensorSpec, Any], Tensor] = _whole,
+) -> Binding:
+    spec = next((spec for spec in specs if spec.name == said.tensor), None)
+    if spec is None:
+        raise Wrong(path, said.tensor, f"one of the model's tensors: {', '.join(spec.name for spec in specs)}")
+    if said.encoded and (spec.datatype.name != "UINT8" or spec.shape == ()):
+        raise Wrong(f"{path}.encoding", "bytes", f"a tensor of UINT8 with an axis, not {spec.datatype.name}")
+    default = None
+    if said.default is not None:
+        try:
+            default = to_default(spec, said.default)
+        except InvalidInput as error:
+            raise Wrong(f"{path}.default", said.default, f"{spec.datatype.name} ({error.message})") from None
+    return Binding(spec, said.shape, default, said.encoded)

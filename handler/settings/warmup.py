@@ -1,0 +1,59 @@
+"""`warmup` in model-settings.json: requests that a version answers before it is ready.
+
+    "warmup": [{"random": true, "count": 2, "shapes": {"x": [8, 4]}}, {"file": "warmup.json"}]
+
+`random`: tensors of the shapes that the model declares, 1 for what it leaves open, or of `shapes`. `file`: a request as
+the body of /v2/models/NAME/infer, in JSON, beside the model. `count`: how often; 1 if it is left out.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from handler.settings.checked import Wrong, an_object, is_shape, number, only
+
+MOST: Final = 1000
+
+
+class WarmUp(NamedTuple):
+    """`file` None: random tensors."""
+
+    file: str | None = None
+    times: int = 1
+    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
+
+def parse(value: Any) -> tuple[WarmUp, ...]:
+    """Raises Wrong."""
+    if not isinstance(value, list):
+        raise Wrong("warmup", value, "an array of requests")
+    return tuple(_request(member, f"warmup[{index}]") for index, member in enumerate(value))
+
+
+def _request(value: Any, path: str) -> WarmUp:
+    members = only(an_object(value, path), path, "random", "file", "count", "shapes")
+    file = members.get("file")
+    if (members.get("random") is True) == (file is not None):
+        raise Wrong(path, value, 'either "random": true or a "file"')
+    if file is not None and not _is_below(file):
+        raise Wrong(f"{path}.file", file, "a path in the version's folder")
+    count = number(members.get("count", 1), f"{path}.count", 1)
+    if count > MOST:
+        raise Wrong(f"{path}.count", count, f"{MOST} at most")
+    return WarmUp(file, count, _shapes(members.get("shapes", {}), f"{path}.shapes"))
+
+
+def _is_below(file: Any) -> bool:
+    return (
+        isinstance(file, str) and file != "" and "\0" not in file and not {"..", "/"} & set(PurePosixPath(file).parts)
+    )
+
+
+def _shapes(value: Any, path: str) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for name, shape in an_object(value, path).items():
+        if not is_shape(shape) or -1 in shape:
+            raise Wrong(f"{path}.{name}", shape, "an array of whole numbers from 0 up")
+        shapes[name] = tuple(shape)
+    return shapes

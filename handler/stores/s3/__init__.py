@@ -1,0 +1,1 @@
+"""Models from S3 and compatible stores."""

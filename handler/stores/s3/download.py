@@ -1,0 +1,298 @@
+"""One fetch: objects of a bucket into the files of a version, by as many streams as they are worth.
+
+What breaks off goes on at its last good byte, from the same content (If-Match), after a pause that doubles, with full
+jitter. A stream that is told to slow down leaves its work to the others, if there are any.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from handler.stores import checksums
+from handler.stores.checksums import Checksum
+from handler.stores.journal import Identity, Part, gaps
+from handler.stores.progress import Progress
+from handler.stores.s3 import ranges
+from handler.stores.s3.answers import Answer, Broken, Refused
+from handler.stores.s3.http import Bucket
+from handler.stores.s3.lines import Line
+from handler.stores.s3.objects import Item, fitting, missing
+from handler.stores.s3.ranges import Region
+from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, Stopped, Tries
+
+SAVE: Final = 8 * 1024 * 1024
+"""Bytes after which the journal is told: what a killed process may have to fetch again, per stream."""
+READ: Final = 1024 * 1024
+LOOK: Final = 0.005
+"""Seconds after which it is seen how fast one stream alone is, again and again."""
+FAST: Final = 150e6
+"""Bytes per second from which on others would take turns with it on the processor: S3 gives a connection 85e6."""
+CHANGED: Final = {412, 416}
+
+
+class Download:
+    """Runs once. Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials."""
+
+    def __init__(self, bucket: Bucket, items: Sequence[Item], most: int, progress: Progress) -> None:
+        self._bucket = bucket
+        self._progress = progress
+        self._items = {item.work: item for item in items if not item.part.complete}
+        self._changed = threading.Condition()
+        self._lines: set[Line] = set()
+        self._active = 0  # streams that will ask for work again
+        self._alone = False  # one is, and is fast
+        self._failure: BaseException | None = None
+        self._most = most
+        for item in self._items.values():
+            self._resume(item)
+        self._streams = min(most, max(1, sum(ranges.worth(missing(item)) for item in self._items.values())))
+        progress.total = sum(item.file.size for item in items)
+        progress.done = progress.total - sum(map(missing, self._items.values()))
+
+    def _resume(self, item: Item) -> None:
+        """Where the journal tells of the same object, its parts count."""
+        part, file = item.part, item.file
+        if part.ranges:
+            part.resume()
+            item.work.resume(gaps(part.ranges, file.size), self._most)
+        elif file.etag and file.first is None and ranges.worth(file.size) > 1:
+            # All streams begin at once; a GET of it all would go on sending what others fetch.
+            part.begin(Identity(file.size, file.etag, None))
+            item.work.resume([(0, file.size)], self._most)
+
+    def run(self) -> None:
+        """One stream is the caller's own thread."""
+        self._active = 1
+        self._beside([self._help] if self._streams > 1 else [])
+        for item in self._items.values():
+            item.part.close()
+        if self._failure is not None:
+            raise self._failure
+        if not all(item.part.complete for item in self._items.values()):
+            raise RuntimeError("a fetch ended before everything was there")
+
+    def _beside(self, helpers: Sequence[Callable[[], None]]) -> None:
+        threads = [threading.Thread(target=helper, daemon=True) for helper in helpers]
+        for thread in threads:
+            thread.start()
+        self._stream()
+        for thread in threads:
+            thread.join()
+
+    def _help(self) -> None:
+        """The other streams, once one alone is slow."""
+        begun, before = time.monotonic(), self._progress.done
+        with self._changed:
+            while not (is_over := self._changed.wait_for(self._is_over, LOOK)):
+                self._alone = self._progress.done - before >= FAST * (time.monotonic() - begun)
+                if not self._alone:
+                    break
+            if is_over:
+                return
+            self._active += self._streams - 1
+        self._beside([self._stream] * (self._streams - 2))
+
+    def _is_over(self) -> bool:
+        return self._failure is not None or all(work.finished for work in self._items)
+
+    def _stream(self) -> None:
+        try:
+            while (task := self._claim()) is not None:
+                self._fetch(self._items[task.work], task.region)
+        except Stopped:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised again by run, in the caller's thread
+            self._fail(error)
+
+    def _fail(self, failure: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+            for line in self._lines:
+                line.cut()
+
+    def _claim(self) -> ranges.Task | None:
+        """The next task of a stream; it counts as active from here until it asks again."""
+        with self._changed:
+            self._active -= 1
+            while True:
+                self._check()
+                if task := ranges.claim(list(self._items), alone=self._alone):
+                    self._active += 1
+                    return task
+                if not any(work.opening for work in self._items):
+                    return None
+                self._changed.wait(min(1.0, max(0.0, self._progress.left)))
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise Stopped
+        if self._progress.left <= 0:
+            raise OutOfTime
+
+    def _fetch(self, item: Item, region: Region) -> None:
+        """A region to its end, or to where others go on."""
+        try:
+            if region.rest > 0 or not item.work.opened:
+                self._persist(item, region, self._receive)
+        finally:
+            last = self._release(item, region)
+        if last:
+            self._persist(item, region, self._learn)
+            self._verify(item)
+
+    def _persist(self, item: Item, region: Region, attempt: Callable[[Item, Region], None]) -> None:
+        """Again and again, as long as it gets on."""
+        tries = Tries()
+        while True:
+            before = region.start
+            try:
+                return attempt(item, region)
+            except Broken as broken:
+                if broken.crowded:
+                    self._leave(item, region)
+                pause = tries.pause(moved=region.start > before)
+                if pause is None:
+                    raise Failed(item.file.path, broken) from broken
+            self._wait(pause)
+
+    def _leave(self, item: Item, region: Region) -> None:
+        """End this stream, unless it is the last one: those that are active will look for work again."""
+        with self._changed:
+            if self._active > 1 and item.work.release(region):
+                self._active -= 1
+                self._changed.notify_all()
+                raise Stopped
+
+    def _wait(self, seconds: float) -> None:
+        with self._changed:
+            self._check()
+            self._changed.wait(min(seconds, max(0.0, self._progress.left)))
+            self._check()
+
+    def _release(self, item: Item, region: Region) -> bool:
+        """Whether everything of this object has come."""
+        with self._changed:
+            self._changed.notify_all()
+            return item.work.release(region) and item.work.finished
+
+    def _receive(self, item: Item, region: Region) -> None:
+        """As much of the region as one answer brings."""
+        with self._answer(item, region) as answer:
+            skip = region.start - answer.start
+            if skip:  # a store without ranges begins at the beginning: one stream is enough
+                self._leave(item, region)
+            while region.rest > 0:
+                chunk = answer.body.read(self._progress.left)
+                self._check()
+                if not chunk:
+                    raise Broken("the answer was too short", started=True)
+                skip, chunk = max(0, skip - len(chunk)), chunk[skip:]
+                self._land(item, region, chunk)
+
+    @contextmanager
+    def _answer(self, item: Item, region: Region) -> Iterator[Answer]:
+        first, item.first = item.first, None
+        with self._line(first) as line:
+            answer = self._asked(item, region, first, line)
+            try:
+                yield answer
+            finally:
+                answer.body.close()
+                self._save(item, region)
+
+    @contextmanager
+    def _line(self, first: Answer | None = None) -> Iterator[Line]:
+        """What a failure cuts, from before the store is asked: it may be silent for long."""
+        line = Line() if first is None else first.body.line
+        with self._changed:
+            self._check()
+            self._lines.add(line)
+        try:
+            yield line
+        finally:
+            with self._changed:
+                self._lines.discard(line)
+
+    def _asked(self, item: Item, region: Region, first: Answer | None, line: Line) -> Answer:
+        identity = item.part.identity
+        if identity is None or not item.work.opened:
+            return self._opened(item, first or self._get(item, line))
+        start, end = region.start, region.end  # it may be cut while the answer comes
+        headers = {"Range": f"bytes={start}-{end - 1}"}
+        headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
+        answer = fitting(self._get(item, line, headers), start, end, identity)
+        if identity.checksum is None and (checksum := checksums.of_answer(answer.headers)):
+            item.part.learn(checksum)
+        return answer
+
+    def _get(self, item: Item, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True) -> Answer:
+        try:
+            return self._bucket.get(item.file.key, self._progress.left, headers, body=body, line=line)
+        except Refused as refusal:
+            if refusal.status in CHANGED:
+                raise Replaced from refusal
+            raise Failed(item.file.path, refusal) from refusal
+
+    def _opened(self, item: Item, answer: Answer) -> Answer:
+        """The first answer tells what the object is; from then on other streams may help."""
+        if (answer.size, answer.etag) != (item.file.size, item.file.etag):
+            answer.body.close()
+            raise Replaced
+        item.part.begin(Identity(answer.size, answer.etag, checksums.of_answer(answer.headers)))
+        with self._changed:
+            item.work.divide(self._streams)
+            self._changed.notify_all()
+        return answer
+
+    def _land(self, item: Item, region: Region, chunk: bytes) -> None:
+        data = memoryview(chunk)[: region.rest]
+        item.part.write(data, region.start)
+        region.start += len(data)
+        self._progress.add(len(data))
+        if region.start - region.saved >= SAVE:
+            self._save(item, region)
+
+    def _save(self, item: Item, region: Region) -> None:
+        if region.start > region.saved:
+            item.part.save(region.saved, region.start)
+            region.saved = region.start
+
+    def _learn(self, item: Item, _: Region) -> None:
+        """The checksum, which S3 tells of a whole object and not of ranges, where the listing says there is one."""
+        identity = item.part.identity
+        if item.file.checked and identity is not None and identity.checksum is None:
+            with self._line() as line:
+                answer = self._get(item, line, body=False)
+                answer.body.close()
+            if answer.etag != identity.etag:
+                raise Replaced
+            if checksum := checksums.of_answer(answer.headers):
+                item.part.learn(checksum)
+
+    def _verify(self, item: Item) -> None:
+        """Under its final name if it is right; from the beginning, once, if it is not."""
+        part, identity = item.part, item.part.identity
+        wanted = None if identity is None else identity.checksum
+        if wanted is None or self._computed(part, wanted, item.work.size) in (wanted.value, None):
+            part.finish()
+            return
+        if item.damaged:
+            part.forget()
+            raise Damaged(item.file.path, wanted.algorithm)
+        item.damaged = True
+        self._progress.add(-item.work.size)
+        with self._changed:
+            item.work.restart()
+            self._changed.notify_all()
+
+    def _computed(self, part: Part, checksum: Checksum, size: int) -> str | None:
+        computed = checksums.begin(checksum)
+        if computed is None:
+            return None
+        for position in range(0, size, READ):
+            self._check()
+            computed.update(part.read(READ, position))
+        return computed.hexdigest()

@@ -1,0 +1,192 @@
+"""GET requests to one bucket over HTTP/1.1, on connections that are kept.
+
+botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off; this takes
+a sixth, and what went wrong is told as Broken or Refused, for the caller to try again or not.
+"""
+
+import re
+import ssl
+import threading
+import time
+import weakref
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+
+from handler.stores.s3.answers import Answer, Body, Broken, Refused, limit, whole
+from handler.stores.s3.lines import Line
+
+CONNECT: Final = 3.0
+KEPT: Final = 4.0
+"""Seconds that an idle connection may be used again: S3 closes them after 5, and a frozen function does not notice."""
+MOST_IDLE: Final = 32
+TRANSIENT: Final = {408, 429}
+TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "ThrottlingException"}
+EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+CLOSED: Final = ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError
+"""What a connection says that the store had closed while it was idle."""
+
+
+class Signer(Protocol):
+    def sign(self, method: str, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers of a request without a body, signed. Raises ServingError where there are no credentials."""
+        ...
+
+    def renew(self) -> None:
+        """Look for credentials anew: the store says that these have expired."""
+        ...
+
+
+class Request(NamedTuple):
+    method: str
+    target: str
+    headers: dict[str, str]
+
+
+class Bucket:
+    """`base`: URL of the bucket, whose objects are at `base/key`."""
+
+    def __init__(
+        self, base: str, region: str, signer: Signer, tls: ssl.SSLContext | None = None, proxy: str | None = None
+    ) -> None:
+        self.region = region
+        self._base = base
+        self._url = urlsplit(base)
+        self._signer = signer
+        self._tls = tls
+        self._proxy = urlsplit(proxy) if proxy else None
+        self._idle: list[tuple[float, HTTPConnection]] = []
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close, self._idle)
+
+    def get(
+        self,
+        key: str,
+        seconds: float,
+        ranged: Mapping[str, str] | None = None,
+        *,
+        body: bool = True,
+        line: Line | None = None,
+    ) -> Answer:
+        """The object with its checksum, or what the headers of `ranged` ask for. Raises Broken, Refused."""
+        until = time.monotonic() + seconds
+        url = f"{self._base}/{quote(key, safe='/~')}"
+        if ranged is not None:
+            request = self._request("GET", url, {}, ranged)
+        else:
+            request = self._request("GET" if body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
+        answered = self._ask(request, until, line or Line())
+        try:
+            return Answer(answered)
+        except Broken:
+            answered.close()
+            raise
+
+    def list(self, parameters: Mapping[str, str], seconds: float) -> bytes:
+        """ListObjectsV2's document. Raises Broken, Refused."""
+        until = time.monotonic() + seconds
+        query = urlencode(
+            sorted({"list-type": "2", "encoding-type": "url", **parameters}.items()), quote_via=quote, safe="~"
+        )
+        url = f"{self._base}?{query}" if self._url.path else f"{self._base}/?{query}"
+        answered = self._ask(self._request("GET", url, {}, {}), until, Line())
+        return whole(answered, until - time.monotonic())
+
+    def _give_back(self, connection: HTTPConnection, reusable: bool) -> None:  # noqa: FBT001 - of `partial`
+        with self._lock:
+            if reusable and len(self._idle) < MOST_IDLE:
+                self._idle.append((time.time(), connection))
+                return
+        connection.close()
+
+    def _request(self, method: str, url: str, signed: Mapping[str, str], unsigned: Mapping[str, str]) -> Request:
+        headers = {**self._signer.sign(method, url, signed), **unsigned, "User-Agent": "dragoman"}
+        parts = urlsplit(url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        if self._proxy is not None and self._tls is None:
+            target = url
+            headers |= _authorization(self._proxy)
+        return Request(method, target, headers)
+
+    def _ask(self, request: Request, until: float, line: Line) -> Body:
+        """`until`: of time.monotonic(), when the answer must have begun."""
+        try:
+            connection = self._kept()
+            if connection is not None:
+                with suppress(*CLOSED):  # that says nothing about the request
+                    return self._answer(connection, request, until, line)
+            connection = self._connection(min(CONNECT, limit(until - time.monotonic())))
+            return self._answer(connection, request, until, line)
+        except (OSError, HTTPException) as error:
+            raise Broken.of(error) from error
+
+    def _answer(self, connection: HTTPConnection, request: Request, until: float, line: Line) -> Body:
+        try:
+            if connection.sock is None:
+                connection.connect()
+            its_socket = connection.sock
+            line.hold(its_socket)
+            its_socket.settimeout(limit(until - time.monotonic()))
+            connection.request(request.method, request.target, headers=request.headers)
+            response = connection.getresponse()
+            if response.status not in (200, 206):
+                self._refused(response)
+            return Body(response, its_socket, line, partial(self._give_back, connection))
+        except BaseException:
+            line.hold(None)
+            connection.close()
+            raise
+
+    def _refused(self, response: HTTPResponse) -> None:
+        try:
+            with response:
+                found = re.search(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>", response.read(65536))
+        except (OSError, HTTPException):
+            found = None
+        status = response.status
+        code = found[1].decode() if found else str(status)
+        if code in EXPIRED:
+            self._signer.renew()
+        elif not (status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES):  # noqa: PLR2004 - server errors
+            raise Refused(status, code, response.headers.get("x-amz-bucket-region", ""))
+        raise Broken(f"{status} {code}", status, code)
+
+    def _kept(self) -> HTTPConnection | None:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                since, connection = self._idle.pop()
+            if 0 <= time.time() - since < KEPT:
+                return connection
+            connection.close()
+
+    def _connection(self, timeout: float) -> HTTPConnection:
+        to = self._proxy or self._url
+        made = _connection(to, timeout, self._tls)
+        if self._proxy is not None and self._tls is not None:
+            made.set_tunnel(str(self._url.hostname), self._url.port or 443, _authorization(self._proxy))
+        return made
+
+
+def _connection(to: SplitResult, timeout: float, tls: ssl.SSLContext | None) -> HTTPConnection:
+    host = to.hostname or ""
+    if tls is not None:
+        return HTTPSConnection(host, to.port, timeout=timeout, context=tls)
+    return HTTPConnection(host, to.port, timeout=timeout)
+
+
+def _close(idle: list[tuple[float, HTTPConnection]]) -> None:
+    for _, connection in idle:
+        connection.close()
+
+
+def _authorization(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": f"Basic {b64encode(login.encode()).decode()}"}

@@ -1,0 +1,159 @@
+"""A bucket's server, the commands as they are typed, and models to publish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import onnx
+import pytest
+
+from core.errors import ModelNotLoadable
+from core.operations import ModelRef
+from core.tensor import Tensor
+from handler.cli import main
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.repository import Repository, Version
+from handler.settings import Settings
+from handler.stores import open_store
+from tests import zoo
+from tests.e2e import s3 as servers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_aws(no_aws: None) -> None:
+    """Publishing reads the same configuration."""
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[servers.Store]:
+    """A real S3 server, empty."""
+    with servers.running() as running:
+        yield running
+
+
+class Bucket(NamedTuple):
+    """A bucket of a test's own."""
+
+    name: str
+    client: Any
+    variables: dict[str, str]
+
+    @property
+    def uri(self) -> str:
+        """The repository."""
+        return f"s3://{self.name}/models"
+
+    def keys(self) -> list[str]:
+        """What is there, below the repository."""
+        found = self.client.list_objects_v2(Bucket=self.name, Prefix="models/").get("Contents", ())
+        return [each["Key"].removeprefix("models/") for each in found]
+
+    def uploads(self) -> list[str]:
+        """Keys of multipart uploads under way."""
+        return [each["Key"] for each in self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", ())]
+
+    def put(self, path: str, content: bytes = b"") -> None:
+        """An object below the repository."""
+        self.client.put_object(Bucket=self.name, Key=f"models/{path}", Body=content)
+
+    def get(self, path: str) -> bytes:
+        """Its content."""
+        content: bytes = self.client.get_object(Bucket=self.name, Key=f"models/{path}")["Body"].read()
+        return content
+
+    def settings(self) -> Settings:
+        """Of a server on this repository."""
+        own = {name: value for name, value in self.variables.items() if name.startswith("DRAGOMAN_")}
+        return Settings.from_env(own | {"DRAGOMAN_REPOSITORY": self.uri})
+
+    def registry(self) -> Registry:
+        """A server's models."""
+        return Registry(self.settings())
+
+    def served(self, name: str) -> list[Version]:
+        """What a server that looks now would serve of a model."""
+        return served(self.settings(), name)
+
+
+@pytest.fixture
+def bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
+    """With the environment that the commands read."""
+    name = f"b-{uuid4()}"
+    server.client.create_bucket(Bucket=name)
+    variables = server.variables(name) | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
+    del variables["DRAGOMAN_REPOSITORY"]
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    return Bucket(name, server.client, variables)
+
+
+@pytest.fixture
+def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third party's runtime of that name is installed."""
+
+    class Entry:
+        def load(self) -> Any:
+            return lambda source, settings: (source, settings)
+
+    found = {("dragoman.backends", "theirs"): [Entry()]}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get((group, name), []))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, output, errors of `dragoman` with these arguments."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        code = main([*map(str, arguments)])
+        return (code, *capsys.readouterr())
+
+    return command
+
+
+def adds(number: int, folder: Path, name: str = "model.onnx") -> Path:
+    """One ONNX file: with x = 0 it answers its number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_bytes(zoo.adds(number).SerializeToString())
+    return path
+
+
+def large(number: int, folder: Path, megabytes: int = 30) -> Path:
+    """The same with so many megabytes of weights in a file beside it; `number` is in them, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = np.full(megabytes * 125_000, number, np.int64)
+    nodes = [
+        onnx.helper.make_node("Gather", ["weights", "x"], ["picked"]),
+        onnx.helper.make_node("Add", ["picked", "number"], ["sum"]),
+        onnx.helper.make_node("Sub", ["sum", "number"], ["y"]),
+    ]
+    constants = {"weights": weights, "number": np.array([number])}
+    model = zoo.graph("large", nodes, [("x", "INT64", [None])], [("y", "INT64", [None])], constants)
+    onnx.save_model(
+        model, folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=1024
+    )
+    return folder
+
+
+def served(settings: Settings, name: str) -> list[Version]:
+    """What a server that looks now would serve of a model; none where it has no complete version yet."""
+    try:
+        return list(Repository(open_store(settings)).look(name, None).versions)
+    except ModelNotLoadable as error:
+        assert "has no version" in error.message  # noqa: PT017 - the one failure that is an answer
+        return []
+
+
+def answer(models: Registry, name: str, version: int | None = None) -> int:
+    """What a server says to x = 0."""
+    ref = ModelRef(name, None if version is None else str(version))
+    model = models.get(ref)
+    assert model.spec.inputs is not None
+    x = Tensor("x", model.spec.inputs[0].datatype, np.zeros(1, np.int64))
+    return int(model.predict({"x": x}, ["y"], {})[0].array[0])

@@ -1,0 +1,353 @@
+"""`dragoman push` into a folder, and what is refused before anything is sent anywhere."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import pytest
+
+from handler.commands.publish import folder as folder_module
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+from tests.handler.commands.publish import conftest
+from tests.handler.commands.publish.conftest import adds, answer, large
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def served(repository: Path) -> Registry:
+    """A server's models."""
+    return Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}))
+
+
+def below(folder: Path) -> list[str]:
+    """Every file, hidden ones too."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_versions_are_numbered_on_and_served(run: Any, tmp_path: Path) -> None:
+    """In a repository that the first one makes; what is hidden or compiled stays here."""
+    source = adds(1, tmp_path / "m").parent
+    for name in (".git/x", ".hidden", "__pycache__/x.pyc", "sub/words.txt"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(b"x")
+    target = tmp_path / "repository" / "m"
+    assert run("push", source, target) == (0, f"{target}/1: 2 files, 97 B; served\n", "")
+    assert below(target.parent) == ["m/1/model.onnx", "m/1/sub/words.txt"]
+    adds(2, source)
+    assert run("push", source, target)[1] == f"{target}/2: 2 files, 97 B; served\n"
+    assert answer(served(target.parent), "m") == 2
+    assert run("push", source, target, "--version", "007")[1] == f"{target}/7: 2 files, 97 B; served\n"
+    assert run("push", source, f"file://{target}")[1] == f"{target}/8: 2 files, 97 B; served\n"
+
+
+def test_the_target_may_be_a_name_in_the_folder_where_one_is(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a slash."""
+    adds(1, tmp_path / "m")
+    monkeypatch.chdir(tmp_path)
+    assert run("push", "m/model.onnx", "n") == (0, "./n/1: 1 file, 96 B; served\n", "")
+    assert below(tmp_path) == ["m/model.onnx", "n/1/model.onnx"]
+    monkeypatch.chdir(tmp_path / "n")
+    assert run("push", "1", ".")[1] == f"{tmp_path}/n/2: 1 file, 96 B; served\n"
+
+
+def test_a_models_folder_brings_all_its_versions_and_settings(run: Any, tmp_path: Path) -> None:
+    """Under their own numbers; of 1 and 001 the plain one."""
+    for name, number in (("1", 1), ("001", 9), ("0012", 12)):
+        adds(number, tmp_path / "m" / name)
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    target = tmp_path / "r" / "m"
+    assert run("push", tmp_path / "m", target)[:2] == (
+        0,
+        f"{target}/1: 1 file, 96 B; served\n{target}/12: 1 file, 96 B; served\n",
+    )
+    models = served(target.parent)
+    assert [answer(models, "m", version) for version in (1, 12)] == [1, 12]
+    assert "has no version 5" in run("push", tmp_path / "m", target, "--version", "5")[2]
+
+
+def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, tmp_path: Path) -> None:
+    """Only when it is asked for."""
+    target = tmp_path / "r" / "m"
+    adds(1, target / "003")
+    (target / "003" / "old.txt").touch()
+    source = adds(2, tmp_path / "m")
+    told = run("push", source, target, "--version", "3")
+    assert told == (1, "", f"dragoman: {target}/3 is there already: --force replaces it\n")
+    assert run("push", source, target, "--version", "3", "--force")[0] == 0
+    assert below(target) == ["3/model.onnx"]
+
+
+def test_what_a_push_that_died_has_left_is_no_version(run: Any, tmp_path: Path) -> None:
+    """Neither in its number nor in its place."""
+    target = tmp_path / "r" / "m"
+    (target / "1").mkdir(parents=True)
+    (target / "1" / "weights.bin").touch()
+    assert run("push", adds(1, tmp_path / "m"), target)[0] == 0
+    assert below(target) == ["1/model.onnx"]
+
+
+def test_of_two_at_the_same_time_the_second_is_refused(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it looks before or after the first one's rename."""
+    target = tmp_path / "r" / "m"
+    copy, of_number = folder_module._copy, folder_module.of_number
+
+    def before(*arguments: Any) -> None:
+        adds(9, target / "1")
+        copy(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module, "_copy", before)
+        code, _, err = run("push", adds(1, tmp_path / "m"), target)
+    assert (code, err.partition(" is being")[0]) == (1, "dragoman: version 1 of 'm'")
+    shutil.rmtree(target)
+
+    def after(*arguments: Any) -> Any:
+        found = of_number(*arguments)
+        adds(9, target / "1")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_module, "of_number", after)
+        code, _, err = run("push", tmp_path / "m", target)
+    assert (code, err) == (1, f"dragoman: {target}/1 has been written by somebody else meanwhile\n")
+    assert answer(served(target.parent), "m") == 9
+    assert list(target.parent.glob(".*")) == []
+
+
+def test_a_models_settings_come_after_the_last_version_that_they_may_name(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that looks between any two steps serves one."""
+    target, seen = tmp_path / "r" / "m", []
+    adds(1, target / "1")
+    for number in (2, 3):
+        adds(number, tmp_path / "m" / str(number))
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [2]}}}')
+    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": str(target.parent)})
+    appear = folder_module.appear
+
+    def look() -> None:
+        seen.append([version.number for version in conftest.served(settings, "m")])
+
+    def watched(*arguments: Any) -> None:
+        look()
+        appear(*arguments)
+        look()
+
+    monkeypatch.setattr(folder_module, "appear", watched)
+    assert run("push", tmp_path / "m", target)[0] == 0
+    look()
+    assert seen == [[1], [2], [2], [3], [2]]
+
+
+def test_a_push_that_is_refused_leaves_the_models_settings(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though somebody else was first only after it had looked."""
+    target, appear = tmp_path / "r" / "m", folder_module.appear
+    target.mkdir(parents=True)
+    (target / "model-settings.json").write_text("{}")
+    adds(1, tmp_path / "m" / "1")
+    (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+
+    def overtaken(*arguments: Any) -> None:
+        adds(9, target / "1")
+        appear(*arguments)
+
+    monkeypatch.setattr(folder_module, "appear", overtaken)
+    code, _, err = run("push", tmp_path / "m", target)
+    assert (code, err) == (1, f"dragoman: {target}/1 has been written by somebody else meanwhile\n")
+    assert (target / "model-settings.json").read_text() == "{}"
+    assert below(target.parent) == ["m/1/model.onnx", "m/model-settings.json"]
+
+
+@pytest.mark.parametrize(("failure", "code"), [(OSError(errno.ENOSPC, "No space left"), 1), (KeyboardInterrupt(), 130)])
+def test_a_push_that_fails_leaves_what_was_there(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int
+) -> None:
+    """Even if the old version was out of its place already."""
+    target = tmp_path / "r" / "m"
+    adds(1, target / "1")
+    rename = type(tmp_path).rename
+
+    def fails(self: Path, to: Path) -> Any:
+        if to == target / "1" and self.name == "new":
+            raise failure
+        return rename(self, to)
+
+    monkeypatch.setattr(type(tmp_path), "rename", fails)
+    told = run("push", adds(2, tmp_path / "m"), target, "--version", "1", "--force")
+    assert told[0] == code
+    assert told[2] in (f"dragoman: {target.parent} cannot be written: No space left\n", "")
+    assert below(target.parent) == ["m/1/model.onnx"]
+    assert answer(served(target.parent), "m") == 1
+
+
+def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path) -> None:
+    """By its name."""
+    (tmp_path / "file").touch()
+    code, _, err = run("push", adds(1, tmp_path / "m"), tmp_path / "file" / "r" / "m")
+    assert (code, err) == (1, f"dragoman: {tmp_path}/file/r cannot be written: Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "m is empty"),
+        ({"words.txt": b""}, "model 'm' has no model.onnx or model.py; its files: words.txt"),
+        ({"model.onnx": b""}, "model.onnx: the file is empty"),
+        ({"model.onnx": b"\x08\x08 cut"}, "model.onnx: the file is cut short"),
+        ({"model.onnx": b"\x0a"}, "model.onnx: the file is no ONNX model, or cut short"),
+        ({"model.onnx": b"\x08\x08"}, "cannot be loaded: model.onnx: the file holds no graph"),
+        ({"model.onnx": b"", "model-settings.json": b"{"}, "model-settings.json of model 'm': the file is '{'"),
+        ({"model.onnx": b"", "model-settings.json": b'{"name": "n"}'}, "name is 'n'; expected the folder's name 'm'"),
+        ({"model.py": b"def predict(:\n"}, "model.py, line 1: invalid syntax"),
+        ({"model.py": b"\0"}, "cannot contain null bytes"),
+        ({"model.onnx": b"", "a\\b": b""}, "has a backslash or a control character in its name"),
+    ],
+)
+def test_what_no_server_could_load_is_refused(run: Any, tmp_path: Path, files: Any, message: str) -> None:
+    """In one line, and nothing is written."""
+    (tmp_path / "m").mkdir()
+    for name, content in files.items():
+        (tmp_path / "m" / name).write_bytes(content)
+    code, out, err = run("push", tmp_path / "m", tmp_path / "r" / "m")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert message in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_settings_that_do_not_fit_the_model_are_refused(run: Any, tmp_path: Path) -> None:
+    """The target's, where none are brought; what is brought comes first. `--no-check` is for who knows better."""
+    target = tmp_path / "r" / "m"
+    target.mkdir(parents=True)
+    (target / "model-settings.json").write_text('{"inputs": [{"name": "q", "datatype": "FP32", "shape": [1]}]}')
+    source = adds(1, tmp_path / "m" / "1")
+    code, _, err = run("push", source, target)
+    assert (code, err.partition(": the settings")[2]) == (1, " describe input 'q', which is not in model.onnx\n")
+    assert run("push", source, target, "--no-check")[0] == 0
+    (tmp_path / "m" / "model-settings.json").write_text("{}")
+    assert run("push", tmp_path / "m", target, "--force")[0] == 0
+    assert (target / "model-settings.json").read_text() == "{}"
+
+
+def test_without_onnx_runtime_a_model_is_not_tried(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that is said, unless nothing is to be tried."""
+    monkeypatch.setattr("handler.commands.publish.checks.find_spec", lambda _: None)
+    source = adds(1, tmp_path / "m")
+    assert "ONNX Runtime is not installed" in run("push", source, tmp_path / "r" / "m")[2]
+    assert run("push", source, tmp_path / "r" / "m", "--no-check")[2] == ""
+
+
+def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> None:
+    """As exporters write them beside it."""
+    large(3, tmp_path / "m", 1)
+    (tmp_path / "m" / "model.onnx").rename(tmp_path / "m" / "wine.onnx")
+    (tmp_path / "m" / "other.txt").touch()
+    target = tmp_path / "r" / "m"
+    assert run("push", tmp_path / "m" / "wine.onnx", target)[0] == 0
+    assert below(target) == ["1/model.onnx", "1/weights.bin"]
+    assert answer(served(target.parent), "m") == 3
+    (tmp_path / "double.py").write_text("def predict(inputs, parameters): return inputs\n")
+    assert run("push", tmp_path / "double.py", tmp_path / "r" / "double")[0] == 0
+    assert below(tmp_path / "r" / "double") == ["1/model.py"]
+    assert "no model file; expected *.onnx or *.py" in run("push", tmp_path / "m" / "other.txt", target)[2]
+
+
+@pytest.mark.parametrize("command", [("push", "nothing"), ("push", "nothing.onnx")])
+def test_what_does_not_exist_is_refused(run: Any, tmp_path: Path, command: tuple[str, str]) -> None:
+    """By its name."""
+    told = run(command[0], tmp_path / command[1], tmp_path / "r" / "m")
+    assert told == (1, "", f"dragoman: there is no file or folder {tmp_path / command[1]}\n")
+
+
+def external(location: str, *, inside: str) -> bytes:
+    """A model with weights in another file, at a place in its graph where such may be."""
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    tensor.external_data.add(key="offset", value="0")
+    model = onnx.ModelProto()
+    if inside == "initializer":
+        model.graph.initializer.append(tensor)
+    elif inside == "sparse":
+        model.graph.sparse_initializer.add().values.CopyFrom(tensor)
+    elif inside == "constant":
+        model.graph.node.add(op_type="Constant").attribute.add(name="value").t.CopyFrom(tensor)
+    elif inside == "branch":
+        model.graph.node.add(op_type="If").attribute.add(name="then").g.initializer.append(tensor)
+    else:
+        model.functions.add().node.add(op_type="Constant").attribute.add(name="value").t.CopyFrom(tensor)
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("inside", ["initializer", "sparse", "constant", "branch", "function"])
+def test_weights_that_are_missing_beside_the_model_are_named(run: Any, tmp_path: Path, inside: str) -> None:
+    """Wherever in the graph they belong."""
+    (tmp_path / "m").mkdir()
+    path = tmp_path / "m" / "model.onnx"
+    path.write_bytes(external("weights.bin", inside=inside))
+    code, _, err = run("push", tmp_path / "m", tmp_path / "r" / "m")
+    assert (code, err) == (1, f"dragoman: {path} keeps weights in weights.bin, which is missing beside it\n")
+    assert "weights.bin cannot be read: No such file" in run("push", path, tmp_path / "r" / "m")[2]
+
+
+@pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/../../w"])
+def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path, location: str) -> None:
+    """No server would have them."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.onnx").write_bytes(external(location, inside="initializer"))
+    told = run("push", tmp_path / "m", tmp_path / "r" / "m")[2]
+    assert told.endswith(f"model.onnx keeps weights in {location!r}, outside its folder\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("s3://bucket", "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
+        ("s3://h:9000/bucket", "names a bucket and no model"),
+        ("s3://", "'s3://' names no bucket"),
+        ("s3://b/.m", "does not end in a model's name"),
+        ("/", "does not end in a model's name"),
+        ("gs://b/m", "'gs://b/m' is neither a folder nor in S3"),
+    ],
+)
+def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
+    """Before anything is looked at."""
+    code, _, err = run("push", tmp_path, target)
+    assert code == 1
+    assert message in err
+
+
+def test_a_wrong_use_ends_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As argparse has it."""
+    for arguments in (("push",), ("push", "m"), ("pull",), ("pull", "s3://b/m", "--all", "--version", "1")):
+        with pytest.raises(SystemExit) as ended:
+            run(*arguments)
+        assert ended.value.code == 2
+    assert run("push", "m", "r/m", "--version", "x")[0] == 1
+
+
+def test_a_file_that_cannot_be_read_is_refused(run: Any, tmp_path: Path) -> None:
+    """By its name."""
+    adds(1, tmp_path / "m")
+    (tmp_path / "m" / "words.txt").symlink_to("nowhere")
+    told = f"dragoman: {tmp_path}/m/words.txt cannot be read: No such file or directory\n"
+    assert run("push", tmp_path / "m", tmp_path / "r" / "m") == (1, "", told)
+
+
+def test_no_server_imports_what_publishes(tmp_path: Path) -> None:
+    """The function's artifact does not have it."""
+    code = "import sys, handler.aws, handler.asgi, handler.cli; print([m for m in sys.modules if 'publish' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,176 @@
+"""`dragoman list`: what there is, and what a server makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handler.commands.publish.bucket import Bucket as Publishing
+from handler.stores.s3.store import S3Store
+from tests.handler.commands.publish.conftest import adds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.handler.commands.publish.conftest import Bucket
+
+MODEL = b"\x08\x08"
+FILES = {
+    "a/1/model.onnx": MODEL,
+    "a/2/model.onnx": MODEL,
+    "a/2/vocabulary.txt": b"a b c",
+    "a/10/weights.bin": b"unfinished",
+    "broken/1/model.onnx": MODEL,
+    "broken/model-settings.json": b"{",
+    "own/1/model.onnx": MODEL,
+    "own/2/model.onnx": MODEL,
+    "own/2/model-settings.json": b"[]",
+    "own/model-settings.json": b'{"version_policy": {"all": {}}}',
+    "padded/1/model.onnx": MODEL,
+    "padded/001/model.onnx": MODEL,
+    "none/1/model.onnx": MODEL,
+    "none/model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}',
+    "notes/readme.txt": b"no model",
+    "readme.txt": b"at the top",
+}
+STATES = [
+    ("a", "1", "not served", "by the version policy"),
+    ("a", "2", "served", ""),
+    ("a", "10", "incomplete", "no model.onnx or model.py yet"),
+    ("broken", "1", "broken", "model-settings.json of model 'broken': the file is '{'; expected JSON"),
+    ("none", "1", "not served", "by the version policy"),
+    ("notes", "", "incomplete", "no numbered folder with a model"),
+    ("own", "1", "served", ""),
+    ("own", "2", "broken", "model-settings.json of model 'own': the file is []; expected an object"),
+    ("padded", "001", "not served", "1 is"),
+    ("padded", "1", "served", ""),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A repository of everything that may be in one; files of a known time."""
+    for path, content in FILES.items():
+        file = tmp_path / "repository" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    (tmp_path / "repository" / ".push-x").mkdir()
+    return tmp_path / "repository"
+
+
+def states(text: str) -> list[tuple[str, ...]]:
+    """Model, version, state and the beginning of the reason."""
+    return [(row["model"], row["version"], row["state"], row["reason"].partition(" (")[0]) for row in json.loads(text)]
+
+
+def test_a_folder_is_listed_with_what_a_server_makes_of_it(run: Any, folder: Path) -> None:
+    """Every version, served or not, and why not."""
+    code, out, err = run("list", folder, "--json")
+    assert (code, err) == (0, "")
+    assert states(out) == STATES
+
+
+def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
+    run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many models there are."""
+    for path, content in FILES.items():
+        bucket.put(path, content)
+    bucket.put("a/1/")
+    asked: list[tuple[str, str | None]] = []
+
+    def recorded(call: Callable[..., Any]) -> Any:
+        def record(self: Any, method: str, *key: str, **arguments: Any) -> Any:
+            asked.append((method, arguments.get("Key")))
+            return call(self, method, *key, **arguments)
+
+        return record
+
+    read, page = S3Store.read, S3Store._page
+
+    def read_one(self: S3Store, model: str, path: str, *more: Any) -> Any:
+        asked.append(("get_object", f"models/{model}/{path}"))
+        return read(self, model, path, *more)
+
+    def list_one(self: S3Store, *query: Any) -> Any:
+        asked.append(("list_objects_v2", None))
+        return page(self, *query)
+
+    monkeypatch.setattr(Publishing, "_call", recorded(Publishing._call))
+    monkeypatch.setattr(S3Store, "read", read_one)
+    monkeypatch.setattr(S3Store, "_page", list_one)
+    code, out, err = run("list", bucket.uri, "--json")
+    assert (code, err) == (0, "")
+    assert states(out) == STATES
+    settings = {("get_object", f"models/{path}") for path in FILES if path.endswith("model-settings.json")}
+    assert sorted(asked, key=str) == sorted([("list_objects_v2", None), *settings], key=str)
+
+
+def test_the_table_is_for_people(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one model, or of the repository that the environment names."""
+    code, out, _ = run("list", folder / "a")
+    assert code == 0
+    assert out == (
+        "MODEL  VERSION  FILES  SIZE  MODIFIED             STATE\n"
+        "a      1            1   2 B  2023-11-14 22:13:20  not served: by the version policy\n"
+        "a      2            2   7 B  2023-11-14 22:13:20  served\n"
+        "a      10           1  10 B  2023-11-14 22:13:20  incomplete: no model.onnx or model.py yet\n"
+    )
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(folder))
+    lines = run("list")[1].splitlines()
+    assert len(lines) == 1 + len(STATES)
+    assert lines[6].startswith("notes   -            1   8 B  2023-11-14 22:13:20  incomplete: no numbered folder")
+
+
+def test_one_model_of_a_bucket_is_listed_alone(run: Any, bucket: Bucket) -> None:
+    """By its settings or by a version."""
+    for path, content in FILES.items():
+        bucket.put(path, content)
+    for name in ("own", "a", "padded"):
+        assert states(run("list", f"{bucket.uri}/{name}/", "--json")[1]) == [row for row in STATES if row[0] == name]
+
+
+def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: Path) -> None:
+    """A prefix without objects is empty; a folder that does not exist is a typing error."""
+    assert run("list", bucket.uri) == (0, f"there is no model at {bucket.uri}\n", "")
+    assert run("list", bucket.uri, "--json") == (0, "[]\n", "")
+    assert run("list", tmp_path / "x") == (1, "", f"dragoman: there is no folder {tmp_path / 'x'}\n")
+    assert run("list", "gs://b")[2].startswith("dragoman: 'gs://b' is neither a folder nor in S3")
+    assert run("list", "s3://") == (1, "", "dragoman: 's3://' names no bucket; expected s3://bucket/prefix\n")
+
+
+def test_a_bucket_is_also_named_as_triton_does(run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the endpoint in it."""
+    bucket.put("a/1/model.onnx")
+    place = bucket.variables["AWS_ENDPOINT_URL_S3"].removeprefix("http://")
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
+    for uri in (f"s3://{place}/{bucket.name}/models", f"s3://http://{place}/{bucket.name}/models/a"):
+        assert states(run("list", uri, "--json")[1]) == [("a", "1", "served", "")]
+
+
+def test_a_repository_of_many_pages_is_listed_to_its_end(
+    run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand keys are one page."""
+    for number in range(7):
+        bucket.put(f"m/{number}/model.onnx")
+    call = Publishing._call
+
+    def small(self: Any, method: str, *key: str, **arguments: Any) -> Any:
+        return call(self, method, *key, **arguments, **({"MaxKeys": 3} if method == "list_objects_v2" else {}))
+
+    monkeypatch.setattr(Publishing, "_call", small)
+    assert len(json.loads(run("list", bucket.uri, "--json")[1])) == 7
+
+
+def test_a_wrong_setting_is_a_wrong_use(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Exit code 2, as of `dragoman serve`."""
+    monkeypatch.setenv("DRAGOMAN_S3_ADDRESSING", "x")
+    code, _, err = run("push", adds(1, tmp_path), tmp_path / "r" / "m")
+    assert code == 2
+    assert err.startswith("dragoman: DRAGOMAN_S3_ADDRESSING is 'x'")

@@ -1,0 +1,85 @@
+"""handler.commands.publish.meter, and what bodies tell it."""
+
+from __future__ import annotations
+
+import io
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from handler.commands.publish.files import Section, Stopped
+from handler.commands.publish.meter import Meter, human
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        """It is."""
+        return True
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_499, "999.5 kB"), (999_500, "1.0 MB"), (5e15, "5000.0 TB")],
+)
+def test_sizes_are_told_in_the_unit_that_fits(size: float, text: str) -> None:
+    """Decimal ones, as disks and S3's prices have them."""
+    assert human(size) == text
+
+
+def test_on_a_terminal_one_line_moves_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of how many, and how fast; at most ten times a second."""
+    now = [100.0]
+    monkeypatch.setattr("handler.commands.publish.meter.time.monotonic", lambda: now[0])
+    stream = Terminal()
+    meter = Meter(quiet=False, stream=stream)
+    meter.begin("m/1", 4_000_000)
+    now[0] += 1
+    meter.add(1_000_000)
+    meter.add(5)
+    assert stream.getvalue() == "\r\x1b[Km/1  1.0 MB of 4.0 MB  25%  1.0 MB/s"
+    now[0] += 1
+    meter.add(2_999_995)
+    meter.done("sent m/1")
+    meter.say("a word")
+    meter.end()
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert shown[2:] == ["m/1  4.0 MB of 4.0 MB  100%  2.0 MB/s", "a word\n", ""]
+
+
+def test_elsewhere_there_are_plain_lines_or_none() -> None:
+    """A log has no use for a line that moves."""
+    plain, quiet = io.StringIO(), Terminal()
+    for meter in (Meter(quiet=False, stream=plain), Meter(quiet=True, stream=quiet)):
+        meter.begin("m/1", 10)
+        meter.add(10)
+        meter.done("sent model.onnx")
+        meter.say("a word")
+        meter.end()
+    assert plain.getvalue() == "sent model.onnx\na word\n"
+    assert quiet.getvalue() == ""
+
+
+def test_a_body_counts_what_is_sent_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what is read to be signed, and not twice what is sent again; it ends when the command ends."""
+    (tmp_path / "f").write_bytes(bytes(range(10)))
+    stop, added = threading.Event(), []
+    meter = Meter(quiet=True)
+    monkeypatch.setattr(meter, "add", added.append)
+    with Section(tmp_path / "f", 2, 6, meter, stop) as body:
+        assert (body.readable(), body.seekable()) == (True, True)
+        assert body.read() == bytes(range(2, 8))
+        assert (body.seek(0, 2), body.tell(), body.seek(-6, 1)) == (6, 6, 0)
+        body.counting = True
+        assert body.read(4) == bytes(range(2, 6))
+        body.seek(0)
+        assert body.read(100) == bytes(range(2, 8))
+        assert added == [4, -4, 6]
+        stop.set()
+        with pytest.raises(Stopped):
+            body.read(1)

@@ -1,0 +1,193 @@
+"""`dragoman pull`: what comes out of a bucket, and what is never left half done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handler.cli import main
+from handler.stores import Forbidden
+from handler.stores.s3.store import S3Store
+from tests.handler.commands.publish.conftest import adds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.handler.commands.publish.conftest import Bucket
+
+SETTINGS = b'{"version_policy": {"all": {}}}'
+
+
+@pytest.fixture
+def published(run: Any, bucket: Bucket, tmp_path: Path) -> str:
+    """Versions 1 and 2 of a model with settings, and a third that is not complete."""
+    for number in (1, 2):
+        adds(number, tmp_path / "m" / str(number))
+        (tmp_path / "m" / str(number) / "sub").mkdir()
+        (tmp_path / "m" / str(number) / "sub" / "x.txt").write_text(f"{number}")
+    (tmp_path / "m" / "model-settings.json").write_bytes(SETTINGS)
+    assert run("push", tmp_path / "m", f"{bucket.uri}/m")[0] == 0
+    bucket.put("m/3/weights.bin", b"w")
+    return f"{bucket.uri}/m"
+
+
+def files(folder: Path) -> list[str]:
+    """Every file below, hidden ones too."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_newest_complete_version_comes_with_the_models_settings(run: Any, published: str, tmp_path: Path) -> None:
+    """As a model's folder, whose files and folders have the modes that others would have."""
+    code, out, err = run("pull", published, tmp_path / "out" / "m")
+    assert (code, out, err) == (0, f"{tmp_path}/out/m/2: 97 B\n", f"fetching {published}/2: 97 B\n")
+    assert files(tmp_path / "out") == ["m/2/model.onnx", "m/2/sub/x.txt", "m/model-settings.json"]
+    assert (tmp_path / "out/m/2/sub/x.txt").read_text() == "2"
+    (tmp_path / "reference").mkdir()
+    assert (tmp_path / "out/m/2").stat().st_mode == (tmp_path / "reference").stat().st_mode
+    assert (tmp_path / "out/m/2/model.onnx").stat().st_mode == (tmp_path / "m/2/model.onnx").stat().st_mode
+
+
+def test_a_version_or_all_of_them_come_when_they_are_asked_for(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a folder of the model's name, if none is given."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").rename(tmp_path / "pushed")
+    assert run("pull", published, "--version", "1", "--quiet") == (0, "m/1: 97 B\n", "")
+    assert files(tmp_path / "m") == ["1/model.onnx", "1/sub/x.txt", "model-settings.json"]
+    assert run("pull", published, "--all") == (1, "", "dragoman: m/1 is there already: --force replaces it\n")
+    assert run("pull", published, "--all", "--force", "--quiet")[1] == "m/1: 97 B\nm/2: 97 B\n"
+    for name in files(tmp_path / "pushed"):
+        assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "pushed" / name).read_bytes()
+
+
+def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, published: str, tmp_path: Path) -> None:
+    """With a word about it; other spaces are no change."""
+    own = tmp_path / "out" / "model-settings.json"
+    own.parent.mkdir()
+    own.write_bytes(SETTINGS.replace(b" ", b"\n"))
+    assert "kept" not in run("pull", published, tmp_path / "out", "--version", "1")[2]
+    for mine in ("{}", "{"):
+        own.write_text(mine)
+        code, _, err = run("pull", published, tmp_path / "out", "--version", "2", "--force")[:3]
+        assert (code, own.read_bytes()) == (0, SETTINGS)
+        own.write_text(mine)
+        (tmp_path / "out" / "2").rename(tmp_path / f"was-{mine}")
+        code, _, err = run("pull", published, tmp_path / "out", "--version", "2")
+        assert (code, own.read_text()) == (0, mine)
+        assert err.endswith(f"{own} says something else than the bucket's, and is kept: --force replaces it\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("{uri}/m", ("--version", "3"), "{uri}/m has no version 3; it has 1, 2"),
+        ("{uri}/m", ("--version", "v1"), "--version is 'v1'; expected a whole number of at most 18 digits"),
+        ("{uri}/q", (), "there is no version of a model at {uri}/q"),
+        ("here/m", (), "'here/m' is on this machine already; expected s3://bucket/prefix/NAME"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    run: Any, published: str, tmp_path: Path, source: str, options: tuple[str, ...], message: str
+) -> None:
+    """In one line, before anything is made."""
+    uri = published.rpartition("/")[0]
+    told = run("pull", source.format(uri=uri), tmp_path / "out", *options)
+    assert told == (1, "", f"dragoman: {message.format(uri=uri)}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_bytes_than_the_publishers_are_refused(run: Any, published: str, bucket: Bucket, tmp_path: Path) -> None:
+    """An object that has kept its metadata and not its content; nothing is left here."""
+    sha256 = bucket.client.head_object(Bucket=bucket.name, Key="models/m/2/sub/x.txt")["Metadata"]
+    bucket.client.put_object(Bucket=bucket.name, Key="models/m/2/sub/x.txt", Body=b"3", Metadata=sha256)
+    code, _, err = run("pull", published, tmp_path / "out", "--quiet")
+    assert code == 1
+    assert err.startswith(f"dragoman: {published}/2/sub/x.txt has another content than its publisher's: sha256 4e07")
+    assert list(tmp_path.glob("out/*")) == []
+    assert list(tmp_path.glob(".pull-*")) == []
+
+
+def test_what_somebody_else_has_uploaded_is_pulled_too(run: Any, bucket: Bucket, tmp_path: Path) -> None:
+    """Without a checksum, by any name of its folder."""
+    bucket.put("m/007/model.onnx", b"model")
+    assert run("pull", f"{bucket.uri}/m", tmp_path / "out", "--quiet")[0] == 0
+    assert files(tmp_path / "out") == ["7/model.onnx"]
+
+
+def test_a_version_that_is_replaced_before_it_is_fetched_comes_as_it_is_now(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it and nothing else, whatever was listed before; its size is told."""
+    other = adds(9, tmp_path / "other").parent
+    for name, text in (("sub/x.txt", "9"), ("words.txt", "new")):
+        (other / name).parent.mkdir(exist_ok=True)
+        (other / name).write_text(text)
+    fetch = S3Store.fetch
+
+    def replaced(self: Any, *asked: Any) -> Any:
+        monkeypatch.setattr(S3Store, "fetch", fetch)
+        assert main(["push", str(other), published, "--version", "2", "--force", "--quiet"]) == 0
+        return fetch(self, *asked)
+
+    monkeypatch.setattr(S3Store, "fetch", replaced)
+    code, out, _ = run("pull", published, tmp_path / "out", "--quiet")
+    assert (code, out.splitlines()[-1]) == (0, f"{tmp_path}/out/2: 100 B")
+    assert files(tmp_path / "out") == ["2/model.onnx", "2/sub/x.txt", "2/words.txt", "model-settings.json"]
+    for name in files(other):
+        assert (tmp_path / "out" / "2" / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_a_version_that_is_half_replaced_is_not_pulled(
+    run: Any, published: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetch that finds it changed lists it again: a marker that is away then does not come."""
+    fetch = S3Store.fetch
+
+    def half(self: Any, model: str, version: str, files: Any, progress: Any) -> Any:
+        bucket.client.delete_object(Bucket=bucket.name, Key="models/m/2/model.onnx")
+        return fetch(self, model, version, [file for file in self.files(model) if file.path[:2] == "2/"], progress)
+
+    monkeypatch.setattr(S3Store, "fetch", half)
+    told = f"dragoman: {published}/2 is being replaced: pull it when it is complete\n"
+    assert run("pull", published, tmp_path / "out", "--quiet") == (1, "", told)
+    assert list(tmp_path.glob("out/*")) == []
+    assert list(tmp_path.glob(".pull-*")) == []
+
+
+def test_a_servers_cap_of_its_cache_does_not_bind_a_pull(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is pulled stays here, and is in no cache."""
+    monkeypatch.setenv("DRAGOMAN_CACHE_BYTES", "5")
+    assert run("pull", published, tmp_path / "out", "--quiet")[0] == 0
+
+
+def test_a_pull_that_breaks_off_leaves_nothing(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither under the version's name nor beside it."""
+    fetch = S3Store.fetch
+
+    def broken(self: Any, *asked: Any) -> Any:
+        fetch(self, *asked)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(S3Store, "fetch", broken)
+    assert run("pull", published, tmp_path / "out", "--quiet") == (130, "", "")
+    assert list(tmp_path.glob("out/*")) == []
+    assert list(tmp_path.glob(".pull-*")) == []
+
+
+def test_a_bucket_that_may_not_be_listed_is_no_place_to_pull_from(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for a policy: the real server has none."""
+
+    def forbidden(*_: Any) -> Any:
+        raise Forbidden
+
+    monkeypatch.setattr(S3Store, "files", forbidden)
+    told = f"dragoman: {published.rpartition('/')[0]} may not be listed: grant s3:ListBucket\n"
+    assert run("pull", published, tmp_path / "out") == (1, "", told)
