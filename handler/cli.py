@@ -109,10 +109,11 @@ def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> i
     except ImportError:
         raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
     from handler import asgi  # noqa: PLC0415 - reads the environment that main has set
-    from handler.edge import streams  # noqa: PLC0415 - reads the environment that main has set
+    from handler.edge import streams  # noqa: PLC0415 - as the application
+    from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - the same
 
     try:
-        models = asgi.app.registry.names()
+        models = asgi.app.registry.names(Background())
     except ServingError as error:
         print(f"dragoman: the repository does not answer yet: {error.message}", file=sys.stderr)  # noqa: T201
         models = ()

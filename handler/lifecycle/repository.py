@@ -6,9 +6,10 @@ is version 123. A folder without any runtime's marker file is no version yet: pu
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from core.deadline import NEVER, Deadline
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler.backends import BACKENDS, found
 from handler.settings import model as model_settings
@@ -48,22 +49,20 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    """`until`: when, on time.monotonic, a look that begins now has to end; None: never."""
+    """What the store has, in words of models. Every method raises StillLoading soon after the deadline."""
 
-    def __init__(self, store: Store, until: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._until = until
 
-    def check(self) -> None:
-        self._store.check(self._progress())
+    def check(self, deadline: Deadline) -> None:
+        """Raises ServingError if the store does not answer."""
+        self._store.check(Progress(deadline))
 
-    def _progress(self) -> Progress:
-        return Progress(self._until())
+    def models(self, deadline: Deadline) -> Sequence[str]:
+        """Returns the names of the models' folders, sorted."""
+        return [name for name in self._store.models(Progress(deadline)) if NAME.fullmatch(name)]
 
-    def models(self) -> Sequence[str]:
-        return [name for name in self._store.models(self._progress()) if NAME.fullmatch(name)]
-
-    def look(self, name: str, wanted: int | None) -> Listing:
+    def look(self, name: str, wanted: int | None, deadline: Deadline = NEVER) -> Listing:
         """What the store has of a model. `wanted`: a version to try where the store may not be listed.
 
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
@@ -71,15 +70,15 @@ class Repository:
         if not NAME.fullmatch(name):
             raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
         try:
-            files = self._store.files(name, self._progress())
+            files = self._store.files(name, Progress(deadline))
         except Forbidden:
-            return self._look_blind(name, wanted)
+            return self._look_blind(name, wanted, deadline)
         if not files:
             raise ModelNotFound(f"there is no model {shown(name)} in the repository")
-        text = self._read_settings(name, "", files)
+        text = self._read_settings(name, "", files, deadline)
         said = model_settings.parse(name, text)
         folders = folders_of(files)
-        versions = _versions(version for version in folders if self.is_complete(name, version, said))
+        versions = _versions(version for version in folders if self.is_complete(name, version, said, deadline))
         if not versions:
             raise ModelNotLoadable(_no_version(name, folders))
         # Canaries are served beside what the policy says of the others.
@@ -89,9 +88,9 @@ class Repository:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
         return Listing(name, tuple(versions[number] for number in served), text, said)
 
-    def _look_blind(self, name: str, wanted: int | None) -> Listing:
+    def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
-        text = self._store.read(name, model_settings.FILE, self._progress())
+        text = self._store.read(name, model_settings.FILE, Progress(deadline))
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
@@ -103,23 +102,23 @@ class Repository:
         versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
         return Listing(name, versions, text, said, partial=True)
 
-    def is_complete(self, name: str, version: Version, said: ModelSettings) -> bool:
+    def is_complete(self, name: str, version: Version, said: ModelSettings, deadline: Deadline = NEVER) -> bool:
         """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""
         paths = version.paths
         if found(paths, said.implementation):
             return True
         if model_settings.FILE not in paths:
             return False
-        own = self._read_settings(name, f"{version.folder}/", version.files)
+        own = self._read_settings(name, f"{version.folder}/", version.files, deadline)
         try:
             return found(paths, model_settings.parse(name, own).implementation)
         except ModelNotLoadable:
             return False
 
-    def settings(self, listing: Listing, version: Version) -> ModelSettings:
+    def settings(self, listing: Listing, version: Version, deadline: Deadline = NEVER) -> ModelSettings:
         """The model's settings with the version's own keys over them."""
-        own = self._read_settings(listing.name, f"{version.folder}/", version.files)
-        return model_settings.parse(listing.name, listing.settings, own)
+        own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
+        return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
         return self._store.fetch(listing.name, version.folder, version.files, progress)
@@ -128,10 +127,10 @@ class Repository:
         """End what the store keeps open to the world; it is opened again when it is needed."""
         getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
 
-    def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
+    def _read_settings(self, name: str, prefix: str, files: Iterable[File], deadline: Deadline) -> bytes | None:
         path = prefix + model_settings.FILE
         if any(file.path == path for file in files):
-            return self._store.read(name, path, self._progress())
+            return self._store.read(name, path, Progress(deadline))
         return None
 
 
