@@ -8,7 +8,7 @@ from handler.attempts import attempt
 from handler.backends import Source
 from handler.budget import Budget
 from handler.phases import Phases
-from handler.repository import Repository, Version
+from handler.repository import MARKERS, Repository, Version
 from handler.settings import Settings
 from handler.slots import Loaded, Slot
 
@@ -33,6 +33,10 @@ class Loading:
             backends.prepare(version.paths)  # a runtime's own memory is not the first model's
             self._budget.check(slot, _sizes(version)[0])  # before files are fetched for nothing
         folder = self._repository.fetch(listing, version, phases.progress)
+        # All of it may have been replaced since it was listed.
+        said, names = self._repository.settings(listing, version, folder), {path.name for path in folder.path.iterdir()}
+        if MARKERS & names != MARKERS & version.paths:
+            load = backends.choose(slot.name, names, said)
         source = Source(slot.name, str(version.number), folder.path, said)
         size = sum(file.size or 0 for file in version.files)
 

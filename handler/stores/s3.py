@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from core.errors import ModelUnavailable
 from handler.progress import Progress
 from handler.settings import Settings
-from handler.stores import File, Folder, Forbidden, s3_errors, s3_listing, s3_signing
+from handler.stores import File, Folder, Forbidden, Gone, s3_errors, s3_listing, s3_signing
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.fetching import Download
 from handler.stores.items import Item, Known
@@ -102,7 +102,7 @@ class S3Store:
         except Failed as failed:
             path, reason = failed.path, failed.reason
             if s3_errors.is_absent(reason):
-                raise ModelUnavailable(f"{path} of model {model!r} is missing or forbidden") from failed
+                raise Gone(f"{path} of model {model!r} is missing or forbidden") from failed
             raise s3_errors.told(reason, self._place, self.uri, _named(path, model)) from failed
         except Damaged as damaged:
             raise ModelUnavailable(
