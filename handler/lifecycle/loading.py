@@ -10,7 +10,7 @@ from handler import backends
 from handler.backends import Loader, Source
 from handler.lifecycle.attempts import attempt
 from handler.lifecycle.budget import Budget, Claim, Footprint
-from handler.lifecycle.repository import Repository, Version
+from handler.lifecycle.repository import MARKERS, Repository, Version
 from handler.lifecycle.usage import Gate, Loaded
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
@@ -44,6 +44,11 @@ class Loading:
             backends.prepare(files.paths)  # a runtime's own memory does not count as the first model's
             self._budget.check(Claim(version, footprint(files), spared))  # before files are fetched for nothing
         folder = self._repository.fetch(listing, files, progress)
+        # A push may have replaced all of it since it was listed.
+        said = self._repository.settings(listing, files, progress.deadline, folder)
+        names = {path.name for path in folder.path.iterdir()}
+        if MARKERS & names != MARKERS & files.paths:
+            loader = backends.choose(version.name, names, said)
         source = Source(version.name, str(files.number), folder.path, said)
         make = partial(self._made, version, partial(self._start, loader, source), folder, progress)
         if self._budget is None:

@@ -2,11 +2,13 @@
 
 <model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
 A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
-is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last.
+is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last. Of two
+folders with one number the shorter name counts, so that a publisher can put a version beside the one that it replaces.
 """
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from core.deadline import NEVER, Deadline
@@ -14,12 +16,15 @@ from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler.backends import BACKENDS, found
 from handler.settings import model as model_settings
 from handler.settings.model import ModelSettings
-from handler.stores import File, Folder, Forbidden, Store
+from handler.stores import File, Folder, Forbidden, Gone, Store
 from handler.stores.progress import Progress
 
 NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
 """No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
 VERSION: Final = model_settings.VERSION
+MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
+MOVES: Final = 4
+"""Folders that a version is looked for in, until it counts as being replaced all the time."""
 
 
 class Version(NamedTuple):
@@ -115,13 +120,46 @@ class Repository:
         except ModelNotLoadable:
             return False
 
-    def settings(self, listing: Listing, version: Version, deadline: Deadline = NEVER) -> ModelSettings:
-        """The model's settings with the version's own keys over them."""
-        own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
+    def settings(
+        self, listing: Listing, version: Version, deadline: Deadline = NEVER, folder: Folder | None = None
+    ) -> ModelSettings:
+        """Returns the model's settings with the version's own keys over them. `folder`: the version as it was fetched.
+
+        A push may have replaced its own settings, with the whole version, since they were read from the store.
+        """
+        if folder is None:
+            own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
+        else:
+            path = folder.path / model_settings.FILE
+            own = path.read_bytes() if path.is_file() else None
         return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
-        return self._store.fetch(listing.name, version.folder, version.files, progress)
+        """Returns the version's files: those that were listed, or all those that have replaced them since.
+
+        A push that replaces a version takes it out of its folder, the marker first, and has it in another one by then.
+        """
+        for _ in range(MOVES):
+            try:
+                folder = self._store.fetch(listing.name, version.folder, version.files, progress)
+            except Gone:
+                if (moved := self._again(listing, version, progress.deadline)) in (None, version):
+                    raise
+            else:
+                if not MARKERS & version.paths or any((folder.path / marker).is_file() for marker in MARKERS):
+                    return folder
+                moved = self._again(listing, version, progress.deadline)
+            version = moved or version
+        raise ModelUnavailable(
+            f"version {version.number} of model {listing.name!r} is being replaced: try again when it is complete"
+        )
+
+    def _again(self, listing: Listing, version: Version, deadline: Deadline) -> Version | None:
+        """Returns the version as the store has it now, None where it has none."""
+        with suppress(ModelNotFound, ModelNotLoadable):
+            found = self.look(listing.name, version.number, deadline).versions
+            return next((each for each in found if each.number == version.number), None)
+        return None
 
     def disconnect(self) -> None:
         """End what the store keeps open to the world; it is opened again when it is needed."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from core.errors import ModelUnavailable
 from handler import plugins
 from handler.settings import InvalidSettings, Settings
 from handler.stores.progress import Progress
@@ -36,6 +37,10 @@ class Forbidden(Exception):
     """The store may not be listed; single files may still be read."""
 
 
+class Gone(ModelUnavailable):
+    """A file that was listed is no longer there, or cannot be read: the version may be in another folder by now."""
+
+
 class Store(Protocol):
     """Where models are. Names have been validated. Every failure is a ServingError that says what to do.
 
@@ -61,7 +66,10 @@ class Store(Protocol):
         ...
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
-        """The folder of a version with these files in place. What came before a deadline is kept for the next call."""
+        """The folder of a version with these files in place. What came before a deadline is kept for the next call.
+
+        Raises Gone where a file is missing that was listed.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from core.errors import ModelUnavailable
 from handler.settings import Settings
-from handler.stores import File, Folder, Forbidden
+from handler.stores import File, Folder, Forbidden, Gone
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
@@ -104,7 +104,7 @@ class S3Store:
         except Failed as failed:
             path, reason = failed.path, failed.reason
             if errors.is_absent(reason):
-                raise ModelUnavailable(f"{path} of model {model!r} is missing or forbidden") from failed
+                raise Gone(f"{path} of model {model!r} is missing or forbidden") from failed
             raise errors.told(reason, self._place, self.uri, _named(path, model)) from failed
         except Damaged as damaged:
             raise ModelUnavailable(
