@@ -4,12 +4,12 @@ Every tensor that a signature feeds gives way to a placeholder of our own; the r
 ParseExample's dense outputs give way in the same manner. Each signature must then depend on its own feeds alone.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from handler.commands.convert import bindings, features, onnx_model
-from handler.commands.convert.bindings import Settings
+from handler.commands.convert import features, onnx_model
 from handler.commands.convert.features import Feature, Parser
 from handler.commands.convert.feeds import Feed, Feeds, Names
 from handler.commands.convert.graph import Nodes, rewire, tensor
@@ -17,6 +17,8 @@ from handler.commands.convert.labels import CLASSES, class_labels
 from handler.commands.convert.runtime import tf
 from handler.commands.convert.saved_model import SavedModel, Signature, opened
 from handler.commands.refused import Refused
+
+Settings = dict[str, Any]
 
 
 class Converted(NamedTuple):
@@ -158,15 +160,15 @@ class _Conversion:
     def _settings(self, made: onnx_model.Made, names: Mapping[str, str]) -> Settings:
         settings: Settings = {}
         for side, tensors in (("inputs", made.inputs), ("outputs", made.outputs)):
-            said = [bindings.override(each) for each in tensors if not each.shape]
+            said = [_override(each) for each in tensors if not each.shape]
             settings |= {side: said} if said else {}
         return settings | {"signatures": {each.name: self._signature(each, names) for each in self._signatures}}
 
     def _signature(self, signature: Signature, names: Mapping[str, str]) -> Settings:
         if signature.examples is None:
-            inputs = bindings.of_inputs(signature, self._feeds)
+            inputs = _bound_inputs(signature, self._feeds)
         else:
-            inputs = bindings.of_features(self._features[signature.name], self._feeds)
+            inputs = _bound_features(self._features[signature.name], self._feeds)
         outputs = {alias: names[copy] for alias, copy in self._published(signature).items()}
         labels = self._labels.get(signature.name)
         settings = {"method": signature.method, "inputs": inputs, "outputs": outputs}
@@ -207,3 +209,46 @@ def _needs(nodes: Nodes, used: set[str], feature: Feature, copied: Feed | None) 
     if copied is not None and copied.node in used:
         return True
     return any(node.name in used for node in nodes.consumers(feature.tensor))
+
+
+def _override(made: onnx_model.Tensor) -> Settings:
+    """Returns the entry that says more than ONNX Runtime does, which reports a scalar and any rank alike."""
+    shape = None if made.shape is None else list(made.shape)
+    return {"name": made.name, "datatype": made.datatype.name, "shape": shape}
+
+
+def _bound_inputs(signature: Signature, feeds: Feeds) -> Settings:
+    bindings: Settings = {}
+    for alias, port in signature.inputs.items():
+        binding: Settings = {"tensor": feeds.name(port.tensor)}
+        if signature.method != "predict" and port.shape:
+            binding["shape"] = list(port.shape[1:])
+        if alias in signature.defaults:
+            binding["default"] = _jsonable(signature.defaults[alias].tolist())
+        bindings[alias] = binding["tensor"] if len(binding) == 1 else binding
+    return bindings
+
+
+def _bound_features(features: Iterable[Feature], feeds: Feeds) -> Settings:
+    bindings: Settings = {}
+    for feature in sorted(features, key=lambda each: each.name):
+        binding: Settings = {"tensor": feeds.name(feature.tensor), "shape": list(feature.shape)}
+        default = {} if feature.default is None else {"default": _jsonable(feature.default)}
+        bindings[feature.name] = binding | default
+    return bindings
+
+
+def _jsonable(value: Any) -> Any:
+    r"""What `tolist` gives, with text for bytes; those that are no text as {"b64": ...}.
+
+    >>> _jsonable([b"ant", [1.5, b"\xff"]])
+    ['ant', [1.5, {'b64': '/w=='}]]
+    """
+    if isinstance(value, list):
+        return [_jsonable(element) for element in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}
