@@ -98,9 +98,9 @@ def _is_saved_model(folder: Path) -> bool:
 
 
 def _checked(model: Model, settings: Settings, *, force: bool) -> Model:
-    """Returns the model with the keys of its published settings that it leaves as they are.
+    """Returns the model with the other keys of its published settings. Raises Refused, ServingError.
 
-    A push would refuse the same, but only after the conversion. Raises Refused, ServingError.
+    A push would refuse the same versions and settings, but only after the conversion.
     """
     there = shelf.model(settings, model.target)
     for job in model.jobs:

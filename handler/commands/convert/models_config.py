@@ -63,21 +63,21 @@ def _server(text: str) -> ModelServerConfig:
             warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
             return text_format.Parse(text, ModelServerConfig())
     except text_format.ParseError as error:
-        raise Refused(_told(error, text)) from None
+        raise _refusal(error, text) from None
     except DeprecationWarning as warning:
         raise Refused(f"a text cannot be read: {warning.__cause__ or warning}") from None
 
 
-def _told(error: text_format.ParseError, text: str) -> str:
-    """Returns protobuf's words behind the place, without the line that they repeat, and the fields that it expected."""
+def _refusal(error: text_format.ParseError, text: str) -> Refused:
+    """Names the place, then protobuf's reason without the file's line, then the fields that a message has."""
     line, column, words = error.GetLine() or 1, error.GetColumn() or 1, str(error)
     for repeated in (f"{line}:{column} : ", f"'{text.split(chr(10))[line - 1]}': ", "'': "):
         words = words.removeprefix(repeated)
-    told = f"line {line}, column {column}: {words.replace(f'{PACKAGE}.', '')}"
+    refusal = f"line {line}, column {column}: {words.replace(f'{PACKAGE}.', '')}"
     if (unknown := UNKNOWN.match(words)) is None:
-        return told
+        return Refused(refusal)
     fields = POOL.FindMessageTypeByName(unknown[1]).fields
-    return f"{told.removesuffix('.')}; expected {', '.join(field.name for field in fields)}"
+    return Refused(f"{refusal.removesuffix('.')}; expected {', '.join(field.name for field in fields)}")
 
 
 def _model(config: model_server_config.ModelConfig) -> ModelConfig:
