@@ -1,7 +1,7 @@
-"""Makes message classes of the descriptor sets beside it, in a pool of this project's own.
+"""Makes message classes from the descriptor sets in this folder, in a pool of this project's own.
 
-Modules that protoc generates register their messages in protobuf's default pool, where every name may stand once: then
-tritonclient.grpc, whose messages have the protocol's names as ours have, could not be imported beside them.
+Modules that protoc generates register their messages in protobuf's default pool, which takes every name once.
+tritonclient.grpc registers messages of the same names there, so it could not be imported beside such modules.
 """
 
 from pkgutil import get_data
@@ -17,7 +17,7 @@ POOL: Final = DescriptorPool()
 
 
 def messages(name: str) -> dict[str, type[Message]]:
-    """The classes of the messages in <name>.proto, by their names; those inside a message are its attributes."""
+    """Returns the classes of the messages in <name>.proto by name; nested messages are attributes of their class."""
     (file,) = FileDescriptorSet.FromString(get_data(__package__, f"{name}.binpb") or b"").file
     POOL.Add(file)
     found = POOL.FindFileByName(file.name).message_types_by_name
@@ -25,6 +25,6 @@ def messages(name: str) -> dict[str, type[Message]]:
 
 
 def method(service: str, name: str) -> tuple[MethodDescriptor, type[Message], type[Message]]:
-    """What a service's method is, and the classes of its requests and answers."""
+    """Returns the descriptor of a service's method, and the classes of its requests and answers."""
     descriptor = POOL.FindServiceByName(service).methods_by_name[name]
     return descriptor, GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type)

@@ -141,7 +141,7 @@ def test_data_may_be_base64(raw: bytes) -> None:
 @pytest.mark.parametrize("coded", [5, None, "a", "a b=", "_-8=", "\u00e9", ["YQ=="]])
 def test_what_is_no_base64_is_refused(coded: Any) -> None:
     """Never read as something else."""
-    assert refused(STRUCTURED, EVENT | {"data_base64": coded}) == "the event's data_base64 is no base64 text"
+    assert refused(STRUCTURED, EVENT | {"data_base64": coded}) == "the event's data_base64 is not base64 text"
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])

@@ -28,9 +28,9 @@ def test_a_bomb_is_stopped_at_the_limit() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"nonsense", "no gzip data"),
+        (b"nonsense", "not gzip data"),
         (gzip.compress(b"abc", mtime=0)[:-3], "cut short"),
-        (gzip.compress(b"abc", mtime=0) + b"nonsense", "no gzip data"),
+        (gzip.compress(b"abc", mtime=0) + b"nonsense", "not gzip data"),
         (b"", "cut short"),
     ],
 )

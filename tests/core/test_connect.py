@@ -314,8 +314,8 @@ def test_a_get_may_be_compressed_and_have_a_deadline() -> None:
         ("encoding=json", "needs the parameter message"),
         ("message=x", "needs the parameter encoding"),
         ("connect=v2&encoding=json&message=x", "connect is 'v2'"),
-        ("encoding=json&message=%21&base64=1", "no base64"),
-        ("encoding=json&message=%ff&base64=1", "no base64"),
+        ("encoding=json&message=%21&base64=1", "not base64"),
+        ("encoding=json&message=%ff&base64=1", "not base64"),
         ("encoding=json&message=x&compression=br", "'br'"),
         ("encoding=xml&message=x", "encoding is 'xml'"),
         ("encoding=connect%2Bjson&message=x", "encoding is"),
@@ -443,10 +443,10 @@ def test_an_envelope_that_is_none_is_refused(body: bytes, kind: type[ServingErro
 
 
 def test_what_inflates_to_too_much_is_refused() -> None:
-    """And what is no gzip."""
+    """So is content that is not gzip."""
     with pytest.raises(TooLarge, match="more than 1000"):
         Frame(gzip.compress(bytes(LIMIT + 1)), compressed=True).message(LIMIT)
-    with pytest.raises(InvalidInput, match="no gzip"):
+    with pytest.raises(InvalidInput, match="not gzip"):
         Frame(b"abc", compressed=True).message(LIMIT)
 
 
@@ -498,7 +498,7 @@ def test_a_long_text_takes_little_more_memory_than_its_own(piece: bytes) -> None
 )
 def test_text_that_is_no_base64_is_refused(text: bytes) -> None:
     """Padding stands at the end of four characters."""
-    with pytest.raises(InvalidInput, match="no base64 text"):
+    with pytest.raises(InvalidInput, match="not base64 text"):
         connect_requests.from_text(text)
 
 

@@ -164,7 +164,7 @@ WRONG = [
     (b"{", "is not JSON"),
     (b"\xff", "is not UTF-8"),
     (b'{"str_data": "\\ud800"}', "lone surrogate"),
-    (b'{"str_data": "a", "x": NaN}', "the body is not JSON: NaN and infinities are the strings"),
+    (b'{"str_data": "a", "x": NaN}', "the body is not JSON: send NaN and infinities as the strings"),
     (b'{"str_data": "a", "x": [1, {"y": -Infinity}]}', "NaN and infinities"),
     (b'{"str_data": "a", "x": Inf}', "is not JSON"),
     (b'{"gtensors": {"tensors": [{"dtype": 8, "flat_float64": [1e999]}]}}', "1e999 where DT_FLOAT64 needs numbers"),

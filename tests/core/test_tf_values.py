@@ -212,7 +212,7 @@ def test_every_datatype_in_every_shape(datatype: DataType, shape: tuple[int, ...
         (BOOL, np.array([1.5]), "JSON Value: 1.5 Type: Number is not of expected type: bool"),
         (INT64, np.array([1.5, 2.0]), "JSON Value: 1.5 Type: Number is not of expected type: int64"),
         (INT8, np.array([7, 128]), "JSON Value: 128 Type: Number is not of expected type: int8, which holds"),
-        (BYTES, "\ud800", "JSON Value: a string with a lone surrogate, which is no Unicode text"),
+        (BYTES, "\ud800", "JSON Value: a string with a lone surrogate, which is not Unicode text"),
         (FP32, nested([1.0], (1,) * 33), "tensor parsing error: 'x' has more than 32 dimensions"),
     ],
 )

@@ -207,7 +207,7 @@ def test_metadata_marks_any_rank_and_configuration_leaves_the_batch_out() -> Non
         ("/v2/repository/index", b"[]", "expected an object or nothing"),
         ("/v2/repository/index", b'{"ready": 0}', "'ready' is 0"),
         ("/v2/repository/models/m/load", b'{"parameters": 0}', "'parameters' is 0"),
-        ("/v2/repository/models/m/load", b'{"parameters": {"config": "{}"}}', "come from the repository alone"),
+        ("/v2/repository/models/m/load", b'{"parameters": {"config": "{}"}}', "are loaded from the repository only"),
         ("/v2/repository/models/m/unload", b"x", "not JSON"),
     ],
 )

@@ -244,7 +244,7 @@ RAW: Final = FOUR.tobytes()
         (with_parameter(raw_question(), string_param="r"), "the request has 'shared_memory_region'"),
         (question(with_parameter(given(fp32_contents=FOUR), string_param="r")), "input 'x' has 'shared_memory_region'"),
         (raw_question(outputs=[with_parameter(WISH, string_param="r")]), "output 'y' has 'shared_memory_region'"),
-        (with_parameter(raw_question(), "p"), "parameter 'p' of the request has no value of a kind"),
+        (with_parameter(raw_question(), "p"), "parameter 'p' of the request has no value, or one of an unknown kind"),
         (with_parameter(raw_question(), "binary_data_output", int64_param=1), "parameter 'binary_data_output'"),
         (
             raw_question(
@@ -461,7 +461,7 @@ def test_reflection_gives_the_file_of_a_name(question: dict[str, str], file: str
         ({"file_containing_symbol": ""}, 5, "there is no '' here"),
         ({"file_containing_extension": {"containing_type": "inference.DataType"}}, 5, "there is no 'inference.DataT"),
         ({"all_extension_numbers_of_type": "nope"}, 5, "there is no 'nope' here"),
-        ({}, 3, "asks for nothing that is known here"),
+        ({}, 3, "has no message_request, or one of an unknown kind"),
     ],
 )
 def test_reflection_says_what_it_does_not_have(question: dict[str, Any], code: int, culprit: str) -> None:
