@@ -1,4 +1,4 @@
-"""What can go wrong while serving, whatever the protocol.
+"""The failures of serving, independent of the protocol.
 
     ServingError
     |-- InvalidInput        INVALID_ARGUMENT     the client's mistake

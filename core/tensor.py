@@ -11,7 +11,7 @@ from core.dtype import BOOL, DataType
 from core.errors import InvalidInput, shown
 
 MAX_RANK: Final = 32
-"""What every supported numpy can hold."""
+"""The most dimensions that every supported numpy can hold."""
 MAX_DIMENSION: Final = 2**63 - 1
 
 
@@ -24,7 +24,7 @@ class TensorSpec(NamedTuple):
     labels: tuple[str, ...] = ()
     """Class labels, for an output of scores."""
     optional: bool = False
-    """Whether some of the model's signatures do not use this input."""
+    """True for an input that some of the model's signatures do not use."""
 
 
 class Tensor(NamedTuple):

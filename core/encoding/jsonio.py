@@ -19,7 +19,7 @@ from core.encoding import simd
 from core.errors import InvalidInput, shown
 
 FEW_ELEMENTS: Final = 1024
-"""In an array of more elements, numpy finds those that are not finite in less time than a search of the text."""
+"""An array of more elements is tested for NaN and infinities by numpy, which takes less time than a text search."""
 LONGEST_INTEGER: Final = 400
 """The most digits; more are beyond any double, and take time that grows with their square."""
 BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bInf\b')

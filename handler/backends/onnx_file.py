@@ -29,7 +29,7 @@ class Value(NamedTuple):
     element: int
     shape: tuple[int, ...] | None
     optional: bool = False
-    """Whether an initializer replaces a missing input; older files (IR 3) list their weights in this way."""
+    """True if an initializer replaces a missing input; older files (IR 3) list their weights in this way."""
 
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:

@@ -57,7 +57,7 @@ MOST_CELLS: Final = 2**23
 FILES: Final = (".json", ".npy", ".npz")
 SAID: Final = 'a row per example, an object of such rows by input, or {"file": name}'
 WIDE: Final = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
-"""For each kind of a file's elements, a type that holds them all."""
+"""A type for each kind of a file's elements that holds them all."""
 
 
 class ExplainerSettings(NamedTuple):

@@ -138,7 +138,10 @@ def wrong(path: str, value: str, expected: str) -> str:
         ({"background": {"file": "b\0.npy"}}, wrong(".background.file", "", "")[:30]),
         ({"background": {"file": ".npy"}}, wrong(".background.file", "'.npy'", "the name of a file")),
         ({"background": {"file": "b.pkl"}}, wrong(".background.file", "'b.pkl'", "the name of a file")),
-        ({"background": {"file": "b.npy", "x": ROWS}}, wrong(".background", "", "")[:23] + '.*"file" without other keys'),
+        (
+            {"background": {"file": "b.npy", "x": ROWS}},
+            'explainer.background is .*; expected "file" without other keys',
+        ),
         ({"background": ROWS, "budget": 3}, wrong(".budget", "3", "a whole number from 4 to 65536")),
         ({"background": ROWS, "budget": 65537}, wrong(".budget", "65537", "a whole number from 4 to 65536")),
         ({"background": ROWS, "budget": True}, wrong(".budget", "true", "a whole number")),

@@ -185,7 +185,7 @@ def is_native(headers: Headers) -> bool:
 def question(method: RpcMethod | None, verb: str, path: str, headers: Headers, query: bytes) -> Question:
     """Returns the question of a request's head. Raises EdgeError, InvalidInput."""
     if method is None:
-        raise UnknownMethod(f"there is no method at {shown(path)}")
+        raise UnknownMethod(f"the server has no method at {shown(path)}")
     found = _posted(method, path, headers) if verb == "POST" else _asked(method, verb, path, headers, query)
     seconds = found.kind.timeout(headers)
     return found if seconds is None else found._replace(seconds=seconds)
