@@ -15,7 +15,7 @@ from core.errors import InvalidInput
 from core.float16 import bf16_from_float
 from core.operations import ModelRef
 from core.signature import Method, Signature
-from tests.core.v1_samples import binding, listed, model, output, question, result, signature, told
+from tests.support.v1_samples import binding, listed, model, output, question, result, signature, told
 
 if TYPE_CHECKING:
     from core.operations import Infer

@@ -13,7 +13,7 @@ from core.dialects.grps.http import EMPTY_NAME, GRPS, NO_NAME
 from core.errors import InvalidInput, ModelNotFound, ModelUnavailable, TooLarge
 from core.operations import IndexEntry, ModelInfo, ModelRef, Readiness, ServerInfo, State
 from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, RouteNotFound, Router
-from tests.core.grps_samples import model, spec
+from tests.support.grps_samples import model, spec
 
 ROUTER = Router(GRPS)
 OK = {"code": 200, "msg": "OK", "status": "SUCCESS"}

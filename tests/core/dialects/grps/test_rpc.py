@@ -19,7 +19,7 @@ from core.rpc import Form
 from core.schema import pool
 from core.schema.grps import GrpsMessage
 from core.wire import Waits
-from tests.core.grps_samples import UNTOLD, model, result, spec, tensor
+from tests.support.grps_samples import UNTOLD, model, result, spec, tensor
 
 METHODS: Final = {method.rpc.name: method for method in GRPS_RPC}
 TEXT_MODEL: Final = model(spec("t", "BYTES", 1))

@@ -11,8 +11,8 @@ from core.dialects.grps.content import CARRIERS, MAP_FIELDS, TYPES, carried, car
 from core.dtype import BF16, DATATYPES
 from core.errors import InvalidInput, ModelFailed
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage
-from tests.core.grps_samples import OWN, by_name, filled, same, tensor
-from tests.core.samples import SHAPES
+from tests.support.grps_samples import OWN, by_name, filled, same, tensor
+from tests.support.samples import SHAPES
 
 BF16_ONE, BF16_NAN = 0x3F80, 0x7FC0
 

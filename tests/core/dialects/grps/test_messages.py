@@ -16,8 +16,8 @@ from core.dialects.grps.messages import NO_FIELD, WORTH_SPLITTING, refusal, succ
 from core.errors import InvalidInput, ModelNotFound, ServingError
 from core.schema import fields as raw_fields
 from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, NDArrayData
-from tests.core.grps_samples import OWN, by_name, filled, read, same, tensor
-from tests.core.samples import SHAPES
+from tests.support.grps_samples import OWN, by_name, filled, read, same, tensor
+from tests.support.samples import SHAPES
 
 COUNT = WORTH_SPLITTING
 FLOATS = ["FP16", "FP32", "FP64"]

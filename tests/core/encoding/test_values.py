@@ -14,7 +14,7 @@ from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding.values import Inexact, flatten, from_values
 from core.errors import InvalidInput
 from core.tensor import from_raw
-from tests.core.samples import SHAPES, nested, sample
+from tests.support.samples import SHAPES, nested, sample
 
 NUMERIC = [datatype for datatype in DATATYPES.values() if not datatype.is_bytes]
 INTEGERS = [datatype for datatype in NUMERIC if datatype.numpy.kind in "iu" and datatype is not BF16]

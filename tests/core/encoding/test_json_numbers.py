@@ -18,8 +18,8 @@ from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
 from core.float16 import bf16_from_float
 from core.tensor import Tensor
-from tests.core.samples import SHAPES, nested, sample
-from tests.core.v1_samples import output
+from tests.support.samples import SHAPES, nested, sample
+from tests.support.v1_samples import output
 
 NUMERIC = [datatype for datatype in DATATYPES.values() if not datatype.is_bytes]
 FLOATS = ["FP16", "FP32", "FP64", "BF16"]

@@ -12,7 +12,7 @@ from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
 from core.dtype import DATATYPES
 from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput
-from tests.core.grps_samples import OWN, by_name
+from tests.support.grps_samples import OWN, by_name
 
 INTEGERS = [row for row in OWN if row.numpy.kind in "iu"]
 FLOATS = [row for row in OWN if row.is_float]

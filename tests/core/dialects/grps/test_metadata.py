@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.dialects.grps.metadata import of_model, of_server
 from core.operations import IndexEntry, ModelInfo, ServerInfo, State
-from tests.core.grps_samples import UNTOLD, model, spec
+from tests.support.grps_samples import UNTOLD, model, spec
 
 HOSTILE = [
     "", " ", "null", "true", "1.0", "2024-01-01", "~", "a: b", "- a", "#a", "'", '"', "\\", "a\nb", "\r\n", "\t", "\0",

@@ -15,7 +15,7 @@ from core.dialects.v1.answer import Output, columns, named, rows, text
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
-from tests.core.v1_samples import binding, output, signature
+from tests.support.v1_samples import binding, output, signature
 
 X = Output("x", output("x", "FP32", [0.5, 1.0]))
 N = Output("n", output("n", "INT64", [2**53 + 1, 2]))

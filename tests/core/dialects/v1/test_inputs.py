@@ -15,8 +15,8 @@ from core.dialects.v1.values import Irregular
 from core.dtype import BYTES
 from core.errors import InvalidInput
 from core.tensor import Tensor
-from tests.core.samples import nested
-from tests.core.v1_samples import binding, listed
+from tests.support.samples import nested
+from tests.support.v1_samples import binding, listed
 
 ONE = {"x": binding("tensor_x")}
 TWO = {"b": binding("tensor_b", "INT64"), "a": binding("tensor_a")}

@@ -11,7 +11,7 @@ from core.dialects.grps.content import Binary, Map, Numbers, Tensors, Text
 from core.dialects.grps.outputs import NO_FLOATS, TWO_TENSORS, answered, as_ndarray
 from core.errors import InvalidInput, ModelFailed
 from core.tensor import Tensor
-from tests.core.grps_samples import FP32, same, tensor
+from tests.support.grps_samples import FP32, same, tensor
 
 ONE = tensor("t", "BYTES", [b"a"])
 BLOB = tensor("t", "BYTES", [b"\xff"])

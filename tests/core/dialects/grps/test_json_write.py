@@ -17,8 +17,8 @@ from core.dialects.grps.json_write import snake, write
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
 from core.schema.grps import GrpsMessage
-from tests.core.grps_samples import OWN, by_name, filled, same, string, tensor
-from tests.core.samples import SHAPES
+from tests.support.grps_samples import OWN, by_name, filled, same, string, tensor
+from tests.support.samples import SHAPES
 
 OK = {"code": 200, "msg": "OK", "status": "SUCCESS"}
 SPELLINGS = [snake, camel]

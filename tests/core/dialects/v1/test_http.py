@@ -24,8 +24,8 @@ from core.operations import IndexEntry, ModelRef, State, StatusResult
 from core.signature import Method, plain
 from core.tensor import TensorSpec
 from core.wire import Call, HttpRequest, MethodNotAllowed, Options, RouteNotFound, Router, Waits
-from tests.core.samples import sample
-from tests.core.v1_samples import binding, listed, model, output, result, signature, told
+from tests.support.samples import sample
+from tests.support.v1_samples import binding, listed, model, output, result, signature, told
 
 if TYPE_CHECKING:
     from core.wire import HttpResponse

@@ -28,7 +28,7 @@ from core.dialects.v1.values import (
 from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType
 from core.encoding.jsonio import Oversized
 from core.errors import InvalidInput
-from tests.core.samples import SHAPES, nested, sample
+from tests.support.samples import SHAPES, nested, sample
 
 INTEGERS = [row for row in DATATYPES.values() if row.numpy.kind in "iu" and row is not BF16]
 FLOATS = [row for row in DATATYPES.values() if row.is_float] + [BF16]

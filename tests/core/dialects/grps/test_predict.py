@@ -12,7 +12,7 @@ from core.dialects.grps.predict import EMPTY, NO_TYPE, STREAM_OF_NDARRAYS, WRONG
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Deferred, Infer, ModelRef, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options
-from tests.core.grps_samples import model, result, spec, tensor
+from tests.support.grps_samples import model, result, spec, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from core.dialects.grps.content import Question, element
 from core.dtype import BF16, DATATYPES, DataType
 from core.operations import InferResult, ModelSpec
 from core.tensor import Tensor, TensorSpec
-from tests.core.samples import sample
+from tests.support.samples import sample
 
 FP32: Final = DATATYPES["FP32"]
 OWN: Final = [row for row in DATATYPES.values() if row.grps]

@@ -17,9 +17,9 @@ from core.dialects.grps.json_read import NO_FIELD, OCTETS_ONLY, camel, document,
 from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput, ServingError
 from core.schema.grps import GenericMapData, GenericTensor, GrpsMessage
-from tests.core.grps_samples import OWN, by_name, filled, same
-from tests.core.grps_samples import read as read_message
-from tests.core.samples import SHAPES
+from tests.support.grps_samples import OWN, by_name, filled, same
+from tests.support.grps_samples import read as read_message
+from tests.support.samples import SHAPES
 
 BLANKS = [b"", b" " * WORTH_SIMD]
 """Behind a document: long texts have readers of their own."""

@@ -11,7 +11,7 @@ from core.dialects.grps.content import MAP_FIELDS, Binary, Entry, Map, Numbers, 
 from core.dialects.grps.inputs import bound
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
-from tests.core.grps_samples import FP32, UNTOLD, model, same, spec, string, tensor
+from tests.support.grps_samples import FP32, UNTOLD, model, same, spec, string, tensor
 
 PAIR = model(spec("a", "FP32", -1), spec("b", "INT32", 2))
 
