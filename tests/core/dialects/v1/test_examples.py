@@ -163,11 +163,7 @@ def test_the_context_is_part_of_every_example() -> None:
         ("BYTES", 1, "Key: f. Data types don't match. Data type: int64 but expected type: string"),
         ("FP32", True, "JSON Value: true Type: Bool is not of expected type: float"),
         ("INT8", 300, "JSON Value: 300 Type: Number is not of expected type: int8, which holds -128 to 127"),
-        (
-            "FP32",
-            [1.0, 2.0],
-            "Key: f. Number of float values != expected. Values size: 2 but output shape: [1]",
-        ),
+        ("FP32", [1.0, 2.0], "Key: f. Number of float values != expected. Values size: 2 but output shape: [1]"),
     ],
 )
 def test_a_feature_that_does_not_fit_is_named(datatype: str, value: Any, message: str) -> None:
@@ -276,11 +272,7 @@ def test_no_examples_of_the_model_and_no_classes_are_empty_lists() -> None:
 
 @pytest.mark.parametrize(
     "outputs",
-    [
-        [output("s", "FP32", [0.5])],
-        [output("s", "FP32", [[[0.5]]])],
-        [S, output("c", "BYTES", [[b"no"], [b"yes"]])],
-    ],
+    [[output("s", "FP32", [0.5])], [output("s", "FP32", [[[0.5]]])], [S, output("c", "BYTES", [[b"no"], [b"yes"]])]],
 )
 def test_scores_and_classes_have_one_shape_of_two_axes(outputs: list[Any]) -> None:
     """The shapes that came are named."""

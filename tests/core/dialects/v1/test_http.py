@@ -237,12 +237,7 @@ def test_options_and_settings_reach_the_answer(path: str) -> None:
 
 
 LONG = ",".join(["1.5"] * 3000)
-NESTED = [
-    '{"instances": [%s]}',
-    '{"instances": [{"x": [%s]}]}',
-    '{"inputs": [%s]}',
-    '{"inputs": {"x": [%s]}}',
-]
+NESTED = ['{"instances": [%s]}', '{"instances": [{"x": [%s]}]}', '{"inputs": [%s]}', '{"inputs": {"x": [%s]}}']
 
 
 @pytest.mark.parametrize("form", NESTED)

@@ -225,12 +225,7 @@ def test_encoded_strings_of_one_request_are_equally_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [
-        [np.array([1, 2]), np.array([1])],
-        [np.array([1, 2]), np.array([1.5, 2.5])],
-        [np.array([1, 2]), "text"],
-    ],
+    "rows", [[np.array([1, 2]), np.array([1])], [np.array([1, 2]), np.array([1.5, 2.5])], [np.array([1, 2]), "text"]]
 )
 def test_arrays_of_the_parser_that_differ_are_left_to_the_exact_reading(rows: list[Any]) -> None:
     """It names the row; numpy would broadcast or convert."""
