@@ -1,4 +1,4 @@
-"""core.dialects.connect.protocol and its parts: what the head of a request asks, envelopes, ends, text, deadlines."""
+"""core.dialects.connect.protocol: the questions of heads, compression, deadlines, and whole answers."""
 
 from __future__ import annotations
 
@@ -6,34 +6,30 @@ import base64
 import gzip
 import json
 import struct
-import tracemalloc
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.connect import ends as connect_ends
-from core.dialects.connect import envelopes as connect_envelopes
 from core.dialects.connect import protocol as connect
-from core.dialects.connect import requests as connect_requests
+from core.dialects.connect import requests
 from core.dialects.connect.codes import (
     CODES,
     DeadlineExceeded,
     EdgeError,
-    UnannouncedCompression,
     UnknownCompression,
     UnknownMethod,
     WrongType,
     WrongVerb,
     code_of,
 )
-from core.dialects.connect.envelopes import Frame, framed, frames, only
+from core.dialects.connect.envelopes import only
 from core.dialects.rpcs import RPCS
-from core.errors import Fault, InvalidInput, ModelNotFound, ModelUnavailable, NotSupported, ServingError, TooLarge
+from core.errors import Fault, InvalidInput, ServingError
 from core.rpc import Form
+from tests.support.connect_samples import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,11 +51,6 @@ GRPC_NUMBERS = {
     "unknown": (2, 500),
 }
 LATE = DeadlineExceeded("no answer within 5 ms")
-
-
-def envelope(message: bytes, flags: int = 0) -> bytes:
-    """As the protocol's documents draw it."""
-    return struct.pack(">BI", flags, len(message)) + message
 
 
 def asked(
@@ -367,147 +358,12 @@ def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
     assert question.part(b"z" * 50, 10)[0] == 1
 
 
-def test_connects_streams_end_with_json() -> None:
-    """An error, and what comes with it."""
-    assert connect_ends.end_stream(None) == envelope(b"{}", 2)
-    told = connect_ends.end_stream(ModelUnavailable("später", retry_after=2))
-    assert told[0] == 2
-    assert json.loads(told[5:]) == {
-        "error": {"code": "unavailable", "message": "später"},
-        "metadata": {"retry-after": ["2"]},
-    }
-    assert "metadata" not in json.loads(connect_ends.end_stream(LATE)[5:])
-
-
-def test_a_refusal_is_json_with_a_status_and_headers() -> None:
-    """What comes with it is in them."""
-    status, headers, parts = connect_ends.refusal(ModelUnavailable("busy", retry_after=2))
-    assert (status, dict(headers)[b"retry-after"]) == (503, b"2")
-    assert json.loads(parts[0]) == {"code": "unavailable", "message": "busy"}
-    assert connect_ends.refusal(LATE).status == 504
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_comes_through_grpc_webs_trailers(text: str) -> None:
-    """Percent-encoded as far as it is no printable ASCII."""
-    told = connect_ends.trailers(ModelNotFound(text))
-    lines = told[5:].split(b"\r\n")
-    assert lines[0] == b"grpc-status: 5"
-    name, _, value = lines[1].partition(b": ")
-    assert name == b"grpc-message"
-    assert all(32 <= byte <= 126 for byte in value)
-    assert unquote(value.decode()) == text
-    assert lines[2:] == [b""]
-
-
-def test_grpc_webs_trailers_tell_when_to_come_back() -> None:
-    """As gRPC's metadata do."""
-    assert b"\r\nretry-after: 1\r\n" in connect_ends.trailers(ModelUnavailable("x", retry_after=1))
-
-
-@given(st.lists(st.binary(max_size=20), max_size=5))
-def test_envelopes_come_back_as_they_were_written(messages: list[bytes]) -> None:
-    """Each by itself."""
-    body = b"".join(map(framed, messages))
-    assert body == b"".join(map(envelope, messages))
-    assert [bytes(frame.message(LIMIT)) for frame in frames(memoryview(body), LIMIT, gzipped=False)] == messages
-
-
-def test_compressed_envelopes_are_inflated_where_a_header_said_so() -> None:
-    """An empty one is empty, and a plain one plain."""
-    body = envelope(gzip.compress(b"abc"), 1) + envelope(b"", 1) + envelope(b"d")
-    found = list(frames(body, LIMIT, gzipped=True))
-    assert [bytes(frame.message(LIMIT)) for frame in found] == [b"abc", b"", b"d"]
-    with pytest.raises(UnannouncedCompression):
-        list(frames(body, LIMIT, gzipped=False))
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "told"),
-    [
-        (b"\0", InvalidInput, "inside an envelope's head, at byte 1"),
-        (envelope(b"abc")[:-1], InvalidInput, "announces 3 bytes; 2 follow"),
-        (envelope(b"abc", 2), InvalidInput, "flags 2"),
-        (envelope(b"abc", 128), InvalidInput, "flags 128"),
-        (envelope(b"abc", 255), InvalidInput, "flags 255"),
-        (struct.pack(">BI", 0, 2**32 - 1), TooLarge, "announces 4294967295 bytes; at most 1000"),
-        (envelope(bytes(LIMIT + 1)), TooLarge, "announces 1001"),
-    ],
-)
-def test_an_envelope_that_is_none_is_refused(body: bytes, kind: type[ServingError], told: str) -> None:
-    """After those before it have been read."""
-    found = frames(envelope(b"first") + body, LIMIT, gzipped=True)
-    assert bytes(next(found).content) == b"first"
-    with pytest.raises(kind, match=told):
-        next(found)
-
-
-def test_what_inflates_to_too_much_is_refused() -> None:
-    """So is content that is not gzip."""
-    with pytest.raises(TooLarge, match="more than 1000"):
-        Frame(gzip.compress(bytes(LIMIT + 1)), compressed=True).message(LIMIT)
-    with pytest.raises(InvalidInput, match="not gzip"):
-        Frame(b"abc", compressed=True).message(LIMIT)
-
-
-def test_one_message_is_neither_none_nor_two() -> None:
-    """GRPC's code for that is UNIMPLEMENTED."""
-    frame = Frame(b"x", compressed=False)
-    assert only(iter([frame])) is frame
-    for wrong in ([], [frame, frame]):
-        with pytest.raises(NotSupported, match="this method takes one"):
-            only(iter(wrong))
-
-
-def test_an_answer_longer_than_an_envelope_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its length has four bytes."""
-    monkeypatch.setattr(connect_envelopes, "LONGEST", 3)
-    assert framed(b"abc") == envelope(b"abc")
-    with pytest.raises(TooLarge):
-        framed(b"abcd")
-
-
-@given(st.binary(max_size=40), st.lists(st.integers(0, 40), max_size=4), st.booleans())
-def test_text_may_come_in_pieces_with_padding_of_their_own(content: bytes, cuts: list[int], strip: bool) -> None:  # noqa: FBT001 - both ways
-    """Of the last, the padding may be missing."""
-    bounds = sorted({0, len(content), *(min(cut, len(content)) for cut in cuts)})
-    text = b"".join(base64.b64encode(content[start:end]) for start, end in pairwise(bounds))
-    whole = memoryview(text.rstrip(b"=") if strip else text)
-    assert connect_requests.from_text(whole) == content
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connect_requests, "SLICE", 8)
-        assert connect_requests.from_text(whole) == content
-
-
-@pytest.mark.parametrize("piece", [b"AAA=", b"AA=="])
-def test_a_long_text_takes_little_more_memory_than_its_own(piece: bytes) -> None:
-    """However much of it is padding."""
-    text = piece * 2_000_000
-    tracemalloc.start()
-    try:
-        content = connect_requests.from_text(text)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert content == bytes(len(content))
-    assert most < 3 * len(text)
-
-
-@pytest.mark.parametrize(
-    "text", [b"=", b"====", b"A===", b"AA=A", b"AB=CDEFG", b"A", b"AAAAA", b"AA!A", b"AA A", b"\xff" * 4]
-)
-def test_text_that_is_no_base64_is_refused(text: bytes) -> None:
-    """Padding stands at the end of four characters."""
-    with pytest.raises(InvalidInput, match="not base64 text"):
-        connect_requests.from_text(text)
-
-
 @given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.booleans())
 def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.Kind, gzipped: bool) -> None:  # noqa: FBT001 - both ways
     """Nothing but the protocol's own errors."""
     question = connect.Question(METHODS["ModelInfer"], kind, None, None, gzipped, deflates=False)
     try:
-        plain = connect_requests.from_text(body) if kind.text else body
+        plain = requests.from_text(body) if kind.text else body
         for frame in question.frames(plain, LIMIT):
             frame.message(LIMIT)
     except ServingError as error:

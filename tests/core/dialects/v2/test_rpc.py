@@ -1,4 +1,4 @@
-"""core.dialects.v2.rpc, v2_rpc_infer, health_rpc, reflection_rpc: what messages decode to, how results come back."""
+"""core.dialects.v2.rpc and rpc_infer: the operations that messages decode to, and the answers of results."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from core import operations as ops
-from core.dialects.grpc import reflection as reflection_rpc
-from core.dialects.grpc.health import health as health_methods
 from core.dialects.v2 import rpc_infer as v2_rpc_infer
-from core.dialects.v2.rpc import SERVICE, V2_RPC
+from core.dialects.v2.rpc import V2_RPC
 from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotFound, VersionNotFound
 from core.operations import InferResult, ModelRef, State
-from core.schema import health, reflection
 from core.schema import open_inference as oip
 from core.tensor import Tensor, TensorSpec, from_raw
 
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FP16, FP32, INT32 = DATATYPES["FP16"], DATATYPES["FP32"], DATATYPES["INT32"]
-METHODS: Final = {method.rpc.name: method for method in (*V2_RPC, *health_methods([SERVICE, "a.B"]))}
+METHODS: Final = {method.rpc.name: method for method in V2_RPC}
 FOUR: Final = np.arange(4, dtype=np.float32)
 TEXTS: Final = np.array([b"\xff\0", b""], object)
 SPEC: Final = ops.ModelSpec(
@@ -397,90 +393,6 @@ def test_the_repository_is_listed_loaded_and_unloaded() -> None:
             foreign = {name: oip.ModelRepositoryParameter(bytes_param=b"")}
             with pytest.raises(InvalidInput, match=f"parameter '{name}' is not possible"):
                 asked(f"RepositoryModel{kind}", request(model_name="m", parameters=foreign))
-
-
-@pytest.mark.parametrize("method", ["Check", "Watch"])
-def test_health_checking_asks_for_the_server_or_for_a_model(method: str) -> None:
-    """The server under the names of its services, that of this one among them, and under none."""
-    for name in ("", SERVICE, "a.B", "grpc.health.v1.Health"):
-        assert asked(method, health.HealthCheckRequest(service=name))[0] == ops.ServerReady()
-    operation, phrase = asked(method, health.HealthCheckRequest(service="m"))
-    assert operation == ops.ModelReady(ModelRef("m"))
-    assert phrase(ops.Readiness(ready=True)).status == health.HealthCheckResponse(status="SERVING").status
-    assert phrase(ops.Readiness(ready=False)).status == health.HealthCheckResponse(status="NOT_SERVING").status
-
-
-def test_who_watches_an_unknown_model_is_told_when_it_comes() -> None:
-    """Who checks is refused."""
-    unknown = health.HealthCheckResponse(status="SERVICE_UNKNOWN")
-    assert instead("Watch", health.HealthCheckRequest(), ModelNotFound("m")) == unknown
-    assert instead("Watch", health.HealthCheckRequest(), ModelFailed("m")) is None
-    assert METHODS["Check"].rpc.instead is None
-
-
-def reflected(**question: Any) -> reflection.ServerReflectionResponse:
-    """The answer to a question of a tool."""
-    request = reflection.ServerReflectionRequest(host="h", **question)
-    response = reflection.ServerReflectionResponse.FromString(
-        reflection_rpc.answer(request.SerializeToString(), ["a.B", "c.D"])
-    )
-    assert response.valid_host == "h"
-    assert response.original_request == request
-    return response
-
-
-def test_reflection_lists_the_services() -> None:
-    """Those that it is given."""
-    assert [service.name for service in reflected(list_services="*").list_services_response.service] == ["a.B", "c.D"]
-
-
-@pytest.mark.parametrize(
-    ("question", "file"),
-    [
-        ({"file_by_filename": "open_inference.proto"}, "open_inference.proto"),
-        ({"file_containing_symbol": SERVICE}, "open_inference.proto"),
-        ({"file_containing_symbol": f"{SERVICE}.ModelInfer"}, "open_inference.proto"),
-        ({"file_containing_symbol": "inference.ModelInferRequest.InferInputTensor"}, "open_inference.proto"),
-        ({"file_containing_symbol": "inference.DataType"}, "open_inference.proto"),
-        ({"file_containing_symbol": "grpc.health.v1.Health"}, "health.proto"),
-        ({"file_containing_symbol": "grpc.reflection.v1.ServerReflection"}, "reflection.proto"),
-    ],
-)
-def test_reflection_gives_the_file_of_a_name(question: dict[str, str], file: str) -> None:
-    """As a descriptor that any tool reads."""
-    (found,) = reflected(**question).file_descriptor_response.file_descriptor_proto
-    assert FileDescriptorProto.FromString(found).name == file
-
-
-@pytest.mark.parametrize(
-    ("question", "code", "culprit"),
-    [
-        ({"file_by_filename": "nope.proto"}, 5, "there is no 'nope.proto' here"),
-        ({"file_containing_symbol": "nope"}, 5, "there is no 'nope' here"),
-        ({"file_containing_symbol": f"{SERVICE}.Nope"}, 5, "Nope' here"),
-        ({"file_containing_symbol": ""}, 5, "there is no '' here"),
-        ({"file_containing_extension": {"containing_type": "inference.DataType"}}, 5, "there is no 'inference.DataT"),
-        ({"all_extension_numbers_of_type": "nope"}, 5, "there is no 'nope' here"),
-        ({}, 3, "has no message_request, or one of an unknown kind"),
-    ],
-)
-def test_reflection_says_what_it_does_not_have(question: dict[str, Any], code: int, culprit: str) -> None:
-    """In an answer, because the stream goes on."""
-    error = reflected(**question).error_response
-    assert error.error_code == code
-    assert culprit in error.error_message
-
-
-def test_reflection_knows_that_messages_have_no_extensions() -> None:
-    """proto3 has none."""
-    response = reflected(all_extension_numbers_of_type="inference.ModelInferRequest").all_extension_numbers_response
-    assert (response.base_type_name, list(response.extension_number)) == ("inference.ModelInferRequest", [])
-
-
-def test_reflection_refuses_bytes_that_ask_nothing() -> None:
-    """The stream ends with it."""
-    with pytest.raises(InvalidInput, match="the 2 bytes of the request are not a ServerReflectionRequest"):
-        reflection_rpc.answer(b"\x1a\xff", [])
 
 
 def test_bf16_is_answered_as_its_bits() -> None:
