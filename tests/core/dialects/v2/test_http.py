@@ -158,47 +158,68 @@ def test_an_operator_may_want_null_for_what_is_not_finite() -> None:
         assert told(reply(result("FP32", [np.nan, 1])))["outputs"][0]["data"] == [written, 1.0]
 
 
-@pytest.mark.parametrize("ready", [ops.Readiness(ready=True), ops.Readiness(ready=False, reason="why")])
-@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready"])
-def test_health_has_both_members_and_the_reason(path: str, ready: ops.Readiness) -> None:
-    """Kserve's client reads one, the specification names the other."""
-    _, reply = ask("GET", path)
-    response = reply(ready)
-    assert response.status == (200 if ready.ready else 503)
-    error = {} if ready.ready else {"error": "why"}
-    assert told(response) == {"live": True, "ready": ready.ready, **error}
+INDEXED = {"name": "m", "version": "1", "state": "UNAVAILABLE", "reason": "why"}
+READY, ENTRY = ops.Readiness(ready=True), ops.IndexEntry("m", "1", ops.State.UNAVAILABLE, "why")
+NOT_READY = ops.Readiness(ready=False, state=ops.State.LOADING, reason="why")
+UNREADY = {"name": "m", "ready": False, "state": "LOADING", "reason": "why", "error": "model 'm' is not ready: why"}
+X_SPEC, R_SPEC = TensorSpec("x", DATATYPES["BYTES"], (-1, 3)), TensorSpec("r", DATATYPES["FP32"], None, optional=True)
+INFO = ops.ModelInfo(ops.ModelSpec("m", "2", "onnx_onnxv1", (X_SPEC, R_SPEC), None, max_batch_size=8), ("1", "2"))
+METADATA = {
+    "name": "m",
+    "versions": ["1", "2"],
+    "platform": "onnx_onnxv1",
+    "inputs": [
+        {"name": "x", "datatype": "BYTES", "shape": [-1, 3]},
+        {"name": "r", "datatype": "FP32", "shape": [-1], "parameters": {"any_rank": True, "optional": True}},
+    ],
+    "outputs": [],
+}
+CONFIG = {
+    "name": "m",
+    "platform": "onnx_onnxv1",
+    "backend": "onnx",
+    "version_policy": {"specific": {"versions": [1, 2]}},
+    "max_batch_size": 8,
+    "input": [
+        {"name": "x", "data_type": "TYPE_STRING", "dims": [3]},
+        {"name": "r", "data_type": "TYPE_FP32", "dims": []},
+    ],
+    "output": [],
+}
+EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
+SERVER = {"name": "mine", "version": "1.2", "extensions": EXTENSIONS}
+NOTHING = {"error": "why", "live": True, "ready": False}
+M = ops.ModelRef("m")
 
 
-def test_a_model_that_is_not_ready_says_state_and_reason() -> None:
-    """503, for load balancers."""
-    operation, reply = ask("GET", "/v2/models/m/versions/3/ready")
-    assert operation.ref == ops.ModelRef("m", "3")
-    response = reply(ops.Readiness(ready=False, state=ops.State.LOADING, reason="loading"))
-    assert response.status == 503
-    error = "model 'm' is not ready: loading"
-    assert told(response) == {"name": "m", "ready": False, "state": "LOADING", "reason": "loading", "error": error}
-    assert told(reply(ops.Readiness(ready=True))) == {"name": "m", "ready": True}
-
-
-def test_metadata_marks_any_rank_and_configuration_leaves_the_batch_out() -> None:
-    """The protocol has no word for the one, Triton's dims no place for the other."""
-    inputs = (TensorSpec("x", DATATYPES["BYTES"], (-1, 3)), TensorSpec("r", DATATYPES["FP32"], None))
-    info = ops.ModelInfo(ops.ModelSpec("m", "2", "onnx_onnxv1", inputs, None, max_batch_size=8), ("1", "2"))
-    _, reply = ask("GET", "/v2/models/m")
-    assert told(reply(info)) == {
-        "name": "m",
-        "versions": ["1", "2"],
-        "platform": "onnx_onnxv1",
-        "inputs": [
-            {"name": "x", "datatype": "BYTES", "shape": [-1, 3]},
-            {"name": "r", "datatype": "FP32", "shape": [-1], "parameters": {"any_rank": True}},
-        ],
-        "outputs": [],
-    }
-    _, reply = ask("GET", "/v2/models/m/config")
-    config = told(reply(info))
-    assert config["max_batch_size"] == 8
-    assert config["input"][0] == {"name": "x", "data_type": "TYPE_STRING", "dims": [3]}
+@pytest.mark.parametrize(
+    ("request_line", "body", "operation", "result", "answer"),
+    [
+        ("GET /v2", b"", ops.ServerMetadata(), ops.ServerInfo("mine", "1.2"), SERVER),
+        ("GET /v2/health/live", b"", ops.ServerLive(), READY, {"live": True, "ready": True}),
+        ("GET /v2/health/live", b"", ops.ServerLive(), NOT_READY, NOTHING),
+        ("GET /v2/health/ready", b"", ops.ServerReady(), READY, {"live": True, "ready": True}),
+        ("GET /v2/health/ready", b"", ops.ServerReady(), NOT_READY, NOTHING),
+        ("GET /v2/models", b"", ops.ListModels(), ("a", "b"), {"models": ["a", "b"]}),
+        ("GET /v2/models/m", b"", ops.ModelMetadata(M), INFO, METADATA),
+        ("GET /v2/models/m/config", b"", ops.ModelMetadata(M), INFO, CONFIG),
+        ("GET /v2/models/m/ready", b"", ops.ModelReady(M), READY, {"name": "m", "ready": True}),
+        ("GET /v2/models/m/versions/3/ready", b"", ops.ModelReady(ops.ModelRef("m", "3")), NOT_READY, UNREADY),
+        ("POST /v2/repository/index", b" ", ops.RepositoryIndex(ready_only=False), [], []),
+        ("POST /v2/repository/index", b'{"ready": true}', ops.RepositoryIndex(ready_only=True), [ENTRY], [INDEXED]),
+        ("POST /v2/repository/models/m/load", b"", ops.Load("m"), None, {}),
+        ("POST /v2/repository/models/m/unload", b'{"parameters": {"x": true}}', ops.Unload("m"), None, {}),
+    ],
+)
+def test_a_route_asks_an_operation_and_answers_its_result(
+    request_line: str, body: bytes, operation: ops.Operation, result: Any, answer: Any
+) -> None:
+    """A server or model that is not ready is 503; metadata mark any rank and optional inputs by parameters."""
+    found, reply = ask(*request_line.split(), body)
+    assert found == operation
+    response = reply(result)
+    assert told(response) == answer
+    assert response.status == (503 if result is NOT_READY else 200)
 
 
 @pytest.mark.parametrize(
@@ -215,27 +236,6 @@ def test_a_repository_call_that_asks_for_something_else_is_refused(path: str, bo
     """What cannot be honoured is not ignored."""
     with pytest.raises(InvalidInput, match=message):
         ask("POST", path, body)
-
-
-def test_repository_calls_take_nothing_or_an_object() -> None:
-    """Clients send either."""
-    assert ask("POST", "/v2/repository/index", b" ")[0] == ops.RepositoryIndex(ready_only=False)
-    assert ask("POST", "/v2/repository/index", b'{"ready": true}')[0] == ops.RepositoryIndex(ready_only=True)
-    operation, reply = ask("POST", "/v2/repository/models/m/unload", b'{"parameters": {"unload_dependents": true}}')
-    assert operation == ops.Unload("m")
-    assert told(reply(None)) == {}
-
-
-def test_the_server_tells_its_name_and_extensions() -> None:
-    """And the names of its models."""
-    operation, reply = ask("GET", "/v2")
-    assert operation == ops.ServerMetadata()
-    body = told(reply(ops.ServerInfo("mine", "1.2")))
-    assert (body["name"], body["version"]) == ("mine", "1.2")
-    assert "binary_tensor_data" in body["extensions"]
-    operation, reply = ask("GET", "/v2/models")
-    assert operation == ops.ListModels()
-    assert told(reply(("a", "b"))) == {"models": ["a", "b"]}
 
 
 @pytest.mark.parametrize(
@@ -259,31 +259,8 @@ def test_statistics_are_of_every_model_of_one_or_of_a_version(path: str, ref: op
     assert stats["inference_stats"]["compute_output"] == {"count": 1, "ns": 50}
 
 
-def test_the_index_tells_every_version_with_its_state() -> None:
-    """And the reason."""
-    _, reply = ask("POST", "/v2/repository/index")
-    entry = ops.IndexEntry("m", "1", ops.State.UNAVAILABLE, "why")
-    assert told(reply([entry])) == [{"name": "m", "version": "1", "state": "UNAVAILABLE", "reason": "why"}]
-
-
-def test_a_model_is_loaded_by_its_name() -> None:
-    """The answer is an empty object."""
-    operation, reply = ask("POST", "/v2/repository/models/m/load")
-    assert operation == ops.Load("m")
-    assert told(reply(None)) == {}
-
-
 def test_an_output_may_be_asked_for_as_its_classes() -> None:
     """So many of them."""
     outputs = [{"name": "y", "parameters": {"classification": 2}}, {"name": "z"}]
     operation, _ = v2_infer.decode(post({"inputs": [], "outputs": outputs}))
     assert operation.outputs == (ops.RequestedOutput("y", 2), ops.RequestedOutput("z"))
-
-
-def test_metadata_tells_which_inputs_may_be_missing() -> None:
-    """The protocol has no word for that either."""
-    inputs = (TensorSpec("x", DATATYPES["FP32"], None, optional=True), TensorSpec("y", DATATYPES["FP32"], (2,)))
-    _, reply = ask("GET", "/v2/models/m")
-    x, y = told(reply(ops.ModelInfo(ops.ModelSpec("m", "2", "p", inputs, ()), ("2",))))["inputs"]
-    assert x["parameters"] == {"any_rank": True, "optional": True}
-    assert "parameters" not in y
