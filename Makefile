@@ -1,4 +1,4 @@
-# Everything that a person or CI types. `make run` needs Python 3.11+ and nothing else.
+# The commands that people and CI type. `make run` needs only Python 3.11+.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,12 +22,12 @@ $(VENV)/.setup: pyproject.toml
 run: setup
 	$(BIN)/dragoman serve --host $(HOST) --port $(PORT) --repository models
 
-# A file's tests share servers, and stay in one process.
+# The tests of a file share servers, so they run in one process.
 test: setup
 	@rm -f .coverage
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report= || { rm -f .coverage; exit 1; }
 
-# What `make test` has measured counts until a file is newer.
+# The coverage of the last `make test` is valid until a file is newer.
 .coverage: $(shell find core handler models proto tests -type f -not -name '*.pyc') pyproject.toml README.md template.yaml
 	$(MAKE) test
 
@@ -40,7 +40,7 @@ check: setup
 	$(BIN)/coverage report --include='core/*' --fail-under=100
 	$(BIN)/coverage report --include='handler/*' --omit='handler/commands/convert/*' --fail-under=95
 
-# TensorFlow is 1.4 GB and no part of the usual environment: `dragoman convert` has one of its own.
+# TensorFlow is 1.4 GB and not in the usual environment: `dragoman convert` has an environment of its own.
 CONVERT_VENV ?= .venv-convert
 CONVERT_BIN := $(CONVERT_VENV)/bin
 CONVERT_NEEDS := '.[convert,onnx]' coverage pytest pytest-timeout
@@ -56,7 +56,7 @@ test-convert: $(CONVERT_VENV)/.setup
 	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
 	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --fail-under=95
 
-# On the real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. Needs root for the container engine.
+# The tests on real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. The container engine needs root.
 e2e: setup
 	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
 
@@ -78,15 +78,15 @@ clean:
 	rm -rf $(VENV) $(CONVERT_VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find core handler tests -name __pycache__ -prune -exec rm -rf {} +
 
-# The function's artifact. `sam build` calls this with ARTIFACTS_DIR; it does not pass the template's architecture on, so for Graviton:
+# The function's artifact. `sam build` calls this with ARTIFACTS_DIR, but without the template's architecture; for Graviton:
 #   ARCHITECTURE=arm64 sam build
-# Only wheels are taken, so any machine can build for either; but .pyc must come from the runtime's own Python version.
+# Only wheels are installed, so any machine can build for either; but .pyc files need the runtime's own Python version.
 RUNTIME := 3.13
 ARCHITECTURE ?= x86_64
 WHEEL_ARCH = $(ARCHITECTURE:arm64=aarch64)
 GLIBC := 2_34 2_28 2_27 2_26 2_24 2_17
 PLATFORMS = $(GLIBC:%=--platform manylinux_%_$(WHEEL_ARCH)) --platform manylinux2014_$(WHEEL_ARCH)
-# Looked up once, and only for a build. Tried, not only found: a pyenv shim can be on the PATH and refuse to run.
+# The search runs once, and only for a build. It runs each candidate: a pyenv shim can be on the PATH and refuse to run.
 CANDIDATES = python$(RUNTIME) python3 $(wildcard $(shell pyenv root 2>/dev/null)/versions/$(RUNTIME).*/bin/python)
 TRIAL := import pip, sys; "%d.%d" % sys.version_info[:2] == "$(RUNTIME)" and print(sys.executable)
 RUNTIME_PYTHON ?= $(eval RUNTIME_PYTHON := $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c '$(TRIAL)' 2>/dev/null))))$(RUNTIME_PYTHON)
@@ -104,7 +104,7 @@ build-InferenceFunction:
 	$(if $(ARTIFACTS_DIR),,$(error ARTIFACTS_DIR is not set: run `sam build`, or name a folder))
 	$(if $(filter x86_64 arm64,$(ARCHITECTURE)),,$(error ARCHITECTURE is $(ARCHITECTURE), expected x86_64 or arm64))
 	$(if $(RUNTIME_PYTHON),,$(error no Python $(RUNTIME) with pip was found: install it, or name it with RUNTIME_PYTHON=...))
-	rm -rf build # where setuptools keeps modules that have left the tree since
+	rm -rf build # setuptools keeps modules there that have left the tree since
 	$(PIP) wheel --no-deps --wheel-dir "$(ARTIFACTS_DIR)/wheel" .
 	$(RUNTIME_PYTHON) -c '$(REQUIREMENTS)' > "$(ARTIFACTS_DIR)/requirements.txt"
 	$(PIP) install --target "$(ARTIFACTS_DIR)" --no-compile --only-binary=:all: --implementation cp --python-version $(RUNTIME) $(PLATFORMS) \
@@ -113,5 +113,5 @@ build-InferenceFunction:
 	cd "$(ARTIFACTS_DIR)" && rm -rf $(PRUNED)
 	cd "$(ARTIFACTS_DIR)" && find . -type d \( -name test -o -name tests \) -prune -exec rm -rf {} +
 	cd "$(ARTIFACTS_DIR)" && find . -type f \( $(UNUSED:%=-name '*.%' -o) -name py.typed \) -delete
-	# Never checked against the source: /var/task is read-only, and its times are not those of this machine.
+	# Unchecked, because /var/task is read-only, and the sources' times there are not those of this machine.
 	$(RUNTIME_PYTHON) -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"

@@ -1,4 +1,4 @@
-"""python -m benchmarks [--quick] [--full] [suite ...]: all of SUITES, or those named; then what has a bar."""
+"""python -m benchmarks [--quick] [--full] [suite ...]: runs all SUITES, or those named; then prints rows with a bar."""
 
 import argparse
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from benchmarks.measure import Row, table
 
 
 def cold_start(*, quick: bool) -> list[Row]:
-    from benchmarks import cold_start as measured  # noqa: PLC0415 - needs boto3 and what the end-to-end tests need
+    from benchmarks import cold_start as measured  # noqa: PLC0415 - needs boto3 and the end-to-end tests' tools
 
     return measured.main(quick=quick)
 
@@ -41,8 +41,8 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="which; default: all, one after the other")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
+    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="the suites to run, in order; default: all")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: a rough figure, not one to quote")
     parser.add_argument("--full", action="store_true", help="fetch: 1 GB, too, in 4 GB of memory or temporary folder")
     arguments = parser.parse_args()
     if unknown := set(arguments.suites) - set(SUITES):
@@ -51,7 +51,7 @@ def main() -> None:
     suites = SUITES | {"fetch": partial(fetch, full=arguments.full)}
     for name in arguments.suites or suites:
         rows += suites[name](quick=arguments.quick)
-    print(table("All that has a bar", [row for row in rows if row.bar is not None]))
+    print(table("All rows with a bar", [row for row in rows if row.bar is not None]))
 
 
 if __name__ == "__main__":

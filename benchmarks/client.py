@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client that costs next to nothing: prepared bytes, raw sockets, keep-alive; only the head is parsed."""
+"""An HTTP/1.1 client that costs almost nothing: prepared bytes, raw sockets, keep-alive; it parses only the head."""
 
 import selectors
 import socket
@@ -8,7 +8,7 @@ from collections import deque
 
 
 def request(path: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
-    """A whole POST, as it goes over the wire."""
+    """Returns a whole POST in its bytes on the wire."""
     head = {"Host": "localhost", "Content-Length": str(len(body)), **(headers or {})}
     lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items()), "", ""]
     return "\r\n".join(lines).encode() + body
@@ -29,7 +29,7 @@ class Connection:
         self.socket.close()
 
     def ask(self, wire: bytes) -> tuple[bytes, bytes]:
-        """Head and body of the answer."""
+        """Sends a request. Returns the head and the body of the answer."""
         self.socket.sendall(wire)
         while not self.receive():
             pass
@@ -37,7 +37,7 @@ class Connection:
         return bytes(self._view[:end]), bytes(self._view[end : self._filled])
 
     def receive(self, flags: int = 0) -> bool:
-        """Reads once; whether the answer is complete. A new answer begins with the next call."""
+        """Reads once. Returns whether the answer is complete; the next call then begins a new answer."""
         if self._missing == 0:
             self._filled, self._missing = 0, -1
         count = self.socket.recv_into(self._view[self._filled :], flags=flags)
@@ -57,10 +57,10 @@ class Connection:
         return self._missing == 0
 
     def watch(self) -> None:
-        """Wait for the answer without sleeping.
+        """Waits for the answer without sleeping.
 
-        A virtual CPU that falls idle for more than about 50 us is given away and comes back 30 to 60 us late. A client
-        that slept would charge that to every server that takes longer than this, and to none that is faster.
+        The host takes a virtual CPU away that is idle for more than about 50 us, and returns it 30 to 60 us late. A
+        client that slept would charge this to every server that takes longer, and not to faster ones.
         """
         while True:
             try:
@@ -77,16 +77,16 @@ class Connection:
 
 
 def _content_length(head: bytearray) -> int:
-    name = b"\r\ncontent-length:"  # from the line's start: inference-header-content-length is another header
+    name = b"\r\ncontent-length:"  # with the line's start: inference-header-content-length is another header
     start = head.lower().index(name) + len(name)
     end = head.find(b"\r\n", start)
     return int(head[start : end if end >= 0 else len(head)])
 
 
 def latency(port: int, wire: bytes, times: int) -> float:
-    """The median in milliseconds of one request after the other."""
+    """Returns the median in milliseconds of sequential requests."""
     connection = Connection(port)
-    connection.socket.settimeout(None)  # with a timeout, each call of the socket would ask poll() first
+    connection.socket.settimeout(None)  # with a timeout, each call of the socket would call poll() first
     try:
         taken = []
         for number in range(times + 3):
@@ -101,7 +101,7 @@ def latency(port: int, wire: bytes, times: int) -> float:
 
 
 def throughput(port: int, wire: bytes, duration: float, connections: int = 8) -> float:
-    """Answers per second while `connections` clients each send the next request as soon as they have an answer."""
+    """Returns the answers per second for `connections` clients that send a request after each answer."""
     with selectors.DefaultSelector() as selector:
         clients = [Connection(port) for _ in range(connections)]
         for client in clients:

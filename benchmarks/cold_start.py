@@ -1,7 +1,7 @@
-"""What a cold start costs: Lambda's init phase, and the way to the first answer of an ONNX model.
+"""The cost of a cold start: Lambda's init phase, and the time to the first answer of an ONNX model.
 
-Under Lambda's Runtime Interface Emulator, with the artifact that is deployed (.pyc, no boto3 inside), against a control
-of raw ASGI, Mangum and numpy in an artifact of its own. `--imports` shows where importing the handler takes its time.
+It runs the deployed artifact (.pyc, without boto3) under Lambda's Runtime Interface Emulator, against a control of raw
+ASGI, Mangum and numpy in an artifact of its own. `--imports` shows the import time of the handler's modules.
 """
 
 import json
@@ -30,13 +30,13 @@ STEPS = ("interpreter", "import", "fetch", "import onnxruntime", "load", "infer"
 
 
 def build(folder: Path) -> Path:
-    """The artifact, as the Makefile makes it for `sam build`."""
+    """Builds the artifact with the Makefile's target for `sam build`."""
     tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={folder}", f"RUNTIME_PYTHON={tools.runtime_python()}")
     return folder
 
 
 def build_control(folder: Path, artifact: Path) -> Path:
-    """The same packages with another handler, and nothing of ours."""
+    """Builds the control's artifact: the same packages with another handler, without ours."""
     folder.mkdir()
     for path in artifact.iterdir():
         if path.name not in ("core", "handler", "__pycache__"):
@@ -49,7 +49,7 @@ def build_control(folder: Path, artifact: Path) -> Path:
 
 
 def initialised(artifact: Path, variables: Mapping[str, str]) -> float:
-    """Milliseconds of the init phase of a new instance that answers a health check."""
+    """Returns the milliseconds of the init phase of a new instance that answers a health check."""
     with rie.running(artifact, variables) as instance:
         status, _ = instance.http("GET", "/v2/health/live")
         found = INIT.findall(instance.log.read_text(errors="replace"))
@@ -59,7 +59,7 @@ def initialised(artifact: Path, variables: Mapping[str, str]) -> float:
 
 
 def answered(artifact: Path, variables: Mapping[str, str]) -> float:
-    """Milliseconds from the first event to its answer: init phase and inference, the model being fetched and loaded."""
+    """Returns the milliseconds from the first event to its answer: init phase, fetch, load and inference."""
     with rie.running(artifact, variables) as instance:
         start = time.perf_counter()
         status, body = instance.http("POST", "/v2/models/tiny/infer", REQUEST)
@@ -70,7 +70,7 @@ def answered(artifact: Path, variables: Mapping[str, str]) -> float:
 
 
 def steps(artifact: Path, variables: Mapping[str, str]) -> dict[str, float]:
-    """Milliseconds by step, in the runtime's interpreter without the emulator."""
+    """Returns the milliseconds by step, in the runtime's interpreter without the emulator."""
     event = {
         "resource": "/{proxy+}",
         "httpMethod": "POST",
@@ -101,7 +101,7 @@ def show_steps(artifact: Path, places: Mapping[str, Mapping[str, str]], rounds: 
 
 
 def show_imports(artifact: Path, lines: int) -> None:
-    """The modules that cost most by themselves, and the packages that they belong to."""
+    """Prints the packages and the modules with the longest import times of their own."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(artifact)}
     command = (tools.environment("runtime") / "python", "-X", "importtime", "-c", "import handler.aws")
     done = subprocess.run(command, env=environ, cwd=artifact, capture_output=True, text=True, check=True)

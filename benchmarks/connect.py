@@ -1,6 +1,6 @@
 """Remote calls over plain HTTP against REST: the same inference on the same server, connection and client.
 
-Connect with protobuf and gRPC-Web stand beside REST's binary tensors, Connect with JSON beside REST's JSON.
+Connect with protobuf and gRPC-Web are compared with REST's binary tensors, Connect with JSON with REST's JSON.
 """
 
 import struct
@@ -36,7 +36,7 @@ def web(message: bytes) -> bytes:
 
 
 def typed(message: bytes) -> bytes:
-    """The same numbers as text."""
+    """Returns the request with the same numbers as text."""
     request = ModelInferRequest.FromString(message)
     raw = request.raw_input_contents.pop()
     request.inputs[0].contents.fp32_contents.extend(struct.unpack(f"<{len(raw) // 4}f", raw))
@@ -45,7 +45,7 @@ def typed(message: bytes) -> bytes:
 
 
 class Pair(NamedTuple):
-    """A call, and the request over REST that asks the same."""
+    """A call, and the same request over REST."""
 
     name: str
     wire: bytes
@@ -69,7 +69,7 @@ def measured(pair: Pair, port: int, rounds: int) -> Row:
 
 @contextmanager
 def server() -> Iterator[int]:
-    """The port of ours, with the models of `repository` loaded."""
+    """Yields the port of ours, with the models of `repository` loaded."""
     with tempfile.TemporaryDirectory() as folder:
         repository.make(Path(folder))
         environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}

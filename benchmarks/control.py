@@ -1,7 +1,7 @@
-"""What ours is measured against on uvicorn: the least that an ASGI application can do with the same bytes.
+"""The control of ours on uvicorn: the least that an ASGI application can do with the same bytes.
 
 /echo/<size>/<header length> reads the body and answers `size` canned bytes, under the headers of a V2 answer.
-/orjson/<columns>/0 is the straightforward way to serve V2's JSON: orjson to lists, numpy, orjson back, nothing checked.
+/orjson/<columns>/0 serves V2's JSON in the simplest way: orjson to lists, numpy, orjson back, without checks.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -44,7 +44,7 @@ async def app(scope: Message, receive: Receive, send: Send) -> None:
 
 
 def through_orjson(body: bytes, columns: int) -> bytes:
-    """A V2 request to arrays and an answer of [1 or n, columns] back, as short as it can be written."""
+    """Reads a V2 request into arrays and writes an answer of [1 or n, columns], in the shortest code."""
     tensor = orjson.loads(body)["inputs"][0]
     data = np.array(tensor["data"], np.float32).reshape(tensor["shape"])
     rows = data.shape[0]
@@ -60,7 +60,7 @@ RESULTS: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
 
 
 def outputs(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """As many floats as the model would have computed, with as many digits."""
+    """Returns as many floats as the model would have computed, with as many digits."""
     if count not in RESULTS:
         RESULTS[count] = np.random.default_rng(0).standard_normal(count).astype(np.float32)
     return RESULTS[count]

@@ -1,4 +1,4 @@
-"""What ours is measured against on Lambda: raw ASGI, Mangum and numpy, and nothing else."""
+"""The control of ours on Lambda: raw ASGI, Mangum and numpy only."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

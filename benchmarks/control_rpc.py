@@ -1,10 +1,10 @@
-"""What gRPC is measured against: the least that grpc.aio can do with the same bytes.
+"""The control of gRPC: the least that grpc.aio can do with the same bytes.
 
 python -m benchmarks.control_rpc PORT MODEL
 
-/control.Echo/<size> takes a message as bytes and answers `size` canned ones, /control.Echo/same the message itself, in
-uvicorn's usual event loop. /control.Echo/model runs MODEL, an ONNX file from x to y, on the image at the message's end,
-and answers with y behind as many bytes as stood before x: copied to where ONNX Runtime may read it, calculated, joined.
+In uvicorn's usual event loop, /control.Echo/<size> takes a message as bytes and answers `size` canned bytes;
+/control.Echo/same answers the message itself. /control.Echo/model runs MODEL, an ONNX file from x to y, on the image at
+the message's end, and answers with y after the bytes that preceded x: it copies x to aligned memory, runs, and joins.
 """
 
 import sys

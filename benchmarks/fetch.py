@@ -1,8 +1,8 @@
-"""What fetching a model from S3 costs, against the fastest of boto3, obstore and a plain GET in the same rounds.
+"""The cost of fetching a model from S3, against the fastest of boto3, obstore and a plain GET in the same rounds.
 
-The store is a process of its own on loopback (s3_server.py), as fast as it goes and at 85 MB/s per connection, which is
-what S3 gives. Everybody writes a new file, in memory where that is possible: no disk is measured. Every subject is one
-process's second and further fetch; what a process holds at most is measured in one of its own.
+The store is a process of its own on loopback (s3_server.py), unthrottled and at 85 MB/s per connection, which is S3's
+rate. Every subject writes a new file, in memory if possible: no disk is measured. The timed fetches are the second and
+further ones of a process. The peak of memory is measured in a process of its own.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - of the machine's memory, for the bench
 ROOT = Path(__file__).parents[1]
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
 Fetch = Callable[[str, int, Path], object]
-"""Takes a key, its size and the file to write."""
+"""Fetches a key of a size into a file."""
 
 
 def ours(url: str, folder: Path) -> Fetch:
@@ -75,7 +75,7 @@ def boto3_fetches(url: str) -> dict[str, Fetch]:
 
 
 def plain(url: str) -> Fetch:
-    """No signature, no checks: what Python can do at best with one connection."""
+    """Returns a fetch without signature and checks: Python's best with one connection."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"))
     buffer = memoryview(bytearray(MB))
 
@@ -117,12 +117,12 @@ def obstore_fetches(url: str) -> dict[str, Fetch]:
 
 
 def subjects(url: str, folder: Path) -> dict[str, Fetch]:
-    """Ours first."""
+    """Returns the subjects, ours first."""
     return {"ours": ours(url, folder), **boto3_fetches(url), "plain GET": plain(url), **obstore_fetches(url)}
 
 
 def timed(fetch: Fetch, key: str, size: int, folder: Path) -> Callable[[], float]:
-    """Milliseconds of one fetch, into nothing that was there before."""
+    """Returns a call that measures one fetch into an empty cache in milliseconds."""
 
     def once() -> float:
         target = folder / "target"
@@ -140,7 +140,7 @@ def timed(fetch: Fetch, key: str, size: int, folder: Path) -> Callable[[], float
 
 
 def compared(title: str, url: str, mb: int, folder: Path, rounds: int) -> list[Row]:
-    """Ours against the control that was the fastest; all the others below it."""
+    """Compares ours with each control. The first row is the fastest control's, with the bar."""
     calls = {name: timed(fetch, str(mb), mb * MB, folder) for name, fetch in subjects(url, folder).items()}
     for call in calls.values():
         call()
@@ -151,7 +151,7 @@ def compared(title: str, url: str, mb: int, folder: Path, rounds: int) -> list[R
 
 
 def cost_of_checking(url: str, mb: int, folder: Path, rounds: int) -> Row:
-    """Ours with the store's CRC32 against ours without one."""
+    """Compares ours with the store's CRC32 to ours without one."""
     fetch, size = ours(url, folder), mb * MB
     calls = {key: timed(fetch, f"{key}{mb}", size, folder) for key in ("checked-", "")}
     values = interleaved(calls, rounds)
@@ -159,9 +159,9 @@ def cost_of_checking(url: str, mb: int, folder: Path, rounds: int) -> Row:
 
 
 def memory(url: str, mb: int, folder: Path) -> Row:
-    """MB that a process of its own holds at most while it fetches, above what it held before; the control is the bar.
+    """Measures the peak MB of a process of its own while it fetches, above its memory before; the control is the bar.
 
-    The file lies in the page cache, which is no part of a process.
+    The file lies in the page cache, which does not count as the process's memory.
     """
     command = (sys.executable, "-m", "benchmarks.fetch", url, str(mb), str(folder))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -171,14 +171,14 @@ def memory(url: str, mb: int, folder: Path) -> Row:
 def peak(url: str, mb: str, folder: str) -> None:
     fetch = ours(url, Path(folder))
     timed(fetch, "1", MB, Path(folder))()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew (Linux, proc(5))
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak (Linux, proc(5))
     before = resident("VmHWM")
     timed(fetch, mb, int(mb) * MB, Path(folder))()
     print(resident("VmHWM") - before)
 
 
 def resident(kind: str) -> float:
-    """MB of this process."""
+    """Returns the MB of this process in a field of its status."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition(f"{kind}:")[2].split()[0]) / 1024
 

@@ -43,7 +43,7 @@ def read_plainly(body: bytes) -> Array:
 
 def bound(deferred: Any) -> tuple[Infer, Callable[[InferResult], Any]]:
     operation: Deferred = deferred[0]
-    return operation.decode(SPEC)  # type: ignore[return-value] # of a prediction
+    return operation.decode(SPEC)  # type: ignore[return-value] # a prediction's
 
 
 def read_json(body: bytes) -> tuple[Infer, Callable[[InferResult], Any]]:

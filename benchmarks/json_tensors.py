@@ -52,7 +52,7 @@ def control_out(image: Array) -> bytes:
 
 def compare(name: str, ours: Callable[[], object], control: Callable[[], object], bar: float, rounds: int) -> Row:
     taken = interleaved({"ours": lambda: seconds(ours, 7), "control": lambda: seconds(control, 7)}, rounds)
-    per_float = {who: [value / COUNT * 1e9 for value in values] for who, values in taken.items()}
+    per_float = {side: [value / COUNT * 1e9 for value in values] for side, values in taken.items()}
     return row(name, per_float["ours"], per_float["control"], "ns/float", bar)
 
 

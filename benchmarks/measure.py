@@ -1,4 +1,4 @@
-"""Interleaved rounds, medians, and the table of what was measured against what was to be reached."""
+"""Interleaved rounds, medians, and the table of figures, controls and bars."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure beside its control. `ratio` is the median over rounds of ours / control; `bar`: the most it may be."""
+    """One figure beside its control. `ratio`: the rounds' median of ours / control. `bar`: the largest good ratio."""
 
     name: str
     ours: float
@@ -25,7 +25,7 @@ class Row:
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
-    """The median of `times` calls, each timed by itself: one stray interrupt moves a mean, not this."""
+    """Returns the median of `times` calls, each timed by itself: one stray interrupt moves a mean, but not a median."""
     taken = []
     for _ in range(times):
         start = time.perf_counter()
@@ -35,10 +35,10 @@ def seconds(call: Callable[[], object], times: int) -> float:
 
 
 def interleaved(subjects: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Each subject's value in every round. They take turns, so that a slow minute of the machine hits all of them."""
+    """Returns each subject's value in every round. They take turns, so a slow minute of the machine hits them all."""
     values: dict[str, list[float]] = {name: [] for name in subjects}
     for number in range(rounds):
-        # Every other round runs backwards: whoever comes after a heavy neighbour is not always the same.
+        # Every other round runs backwards, so the subject after a heavy one is not always the same.
         for name in list(subjects) if number % 2 == 0 else list(subjects)[::-1]:
             values[name].append(subjects[name]())
     return values
@@ -51,7 +51,7 @@ def row(name: str, ours: Sequence[float], control: Sequence[float], unit: str, b
 
 
 def fastest(name: str, ours: Sequence[float], control: Sequence[float], unit: str, bar: float | None = None) -> Row:
-    """The least of all rounds on either side: what is left where neighbours on the machine disturb most rounds."""
+    """Compares the fastest rounds of either side, for machines whose other users disturb most rounds."""
     return Row(name, min(ours), min(control), unit, min(ours) / min(control), bar)
 
 

@@ -1,4 +1,4 @@
-"""Requests to uvicorn (uvloop, httptools) over one connection and over eight, against the least that could be done.
+"""Requests to uvicorn (uvloop, httptools) over one connection and over eight, against the least possible work.
 
 The controls run in the same rounds: a bare uvicorn process that answers as many canned bytes to the same request, and
 for JSON tensors orjson and numpy, in this process (no HTTP, no validation) and behind a bare uvicorn of their own.
@@ -19,17 +19,17 @@ from benchmarks.server import uvicorn
 
 BAR_TINY = 3.0
 BAR_BINARY = 1.5
-# The prototype that the project started from: its p50 over that of the same prototype with orjson for reading.
+# The p50 of the project's first prototype, divided by the p50 of the same prototype with orjson for reading.
 PROTOTYPE = {"image": 3.5 / 7.1, "batch": 1.0 / 1.3, "large": 4.6 / 3.9}
 ALLOWANCE = 1.5
-# glibc may give large buffers back to the system and fault them in again at each request, or keep them, as the process
-# happened to grow: a factor of four for 600 kB. The control always has the better of the two.
+# glibc may return large buffers to the system and fault them in again at each request, or keep them, depending on the
+# process's history: a factor of four for 600 kB. The control always keeps them.
 STEADY = {"MALLOC_TRIM_THRESHOLD_": "67108864", "MALLOC_MMAP_THRESHOLD_": "33554432"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One request. `columns`: of the answer, for the control that computes one; `path`: with {} for the model."""
+    """One request. `columns`: the answer's, for the control that computes one. `path`: with {} for the model."""
 
     name: str
     model: str
@@ -79,7 +79,7 @@ OTHERS = (
 
 
 def echo(case: Case, port: int) -> bytes:
-    """The same request to the control, which answers as many bytes as ours does on `port`, under the same headers."""
+    """Returns the request to the control, which answers as many bytes as ours on `port`, under the same headers."""
     connection = client.Connection(port)
     head, body = connection.ask(case.wire)
     connection.close()
@@ -102,7 +102,7 @@ def against_echo(case: Case, ours: int, bare: int, rounds: int) -> Row:
 
 
 def against_orjson(case: Case, ours: int, bare: int, rounds: int) -> tuple[Row, Row]:
-    """Against orjson + numpy in this process, and behind HTTP."""
+    """Compares ours with orjson + numpy in this process, and behind HTTP."""
     other = client.request(f"/orjson/{case.columns}/0", case.body)
     bar = PROTOTYPE[case.model] * ALLOWANCE
 
@@ -124,7 +124,7 @@ def against_orjson(case: Case, ours: int, bare: int, rounds: int) -> tuple[Row, 
 
 
 def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> Row:
-    """Microseconds of wall time per answer with eight connections, so that a ratio reads as the others do."""
+    """Compares the milliseconds of wall time per answer with eight connections, so its ratio reads like the others."""
     other = echo(case, ours)
 
     def per_answer(port: int, wire: bytes) -> Callable[[], float]:
@@ -136,7 +136,7 @@ def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> 
 
 @contextmanager
 def servers() -> Iterator[tuple[int, int]]:
-    """The ports of ours, with the models of `repository` loaded, and of the control."""
+    """Yields the ports of ours, with the models of `repository` loaded, and of the control."""
     with tempfile.TemporaryDirectory() as folder:
         repository.make(Path(folder))
         environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}

@@ -1,6 +1,6 @@
-"""Run by cold_start.py in a fresh interpreter, in the function's artifact: the time of each step to the first answer.
+"""Measures each step to the first answer. cold_start.py runs it in a fresh interpreter, in the function's artifact.
 
-Arguments: the time of the process's start (seconds since 1970) and the event. Prints milliseconds by step as JSON.
+The arguments are the start of the process (seconds since 1970) and the event. It prints milliseconds by step as JSON.
 """
 
 import json
@@ -26,7 +26,7 @@ def timed(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def main(started: float, event: Any) -> None:
     STEPS["interpreter"] = (time.time() - started) * 1e3
     begun = time.perf_counter()
-    from handler.aws import lambda_handler  # noqa: PLC0415 - what is measured
+    from handler.aws import lambda_handler  # noqa: PLC0415 - this import is measured
 
     STEPS["import"] = (time.perf_counter() - begun) * 1e3
     from handler.backends import onnx  # noqa: PLC0415
@@ -34,7 +34,7 @@ def main(started: float, event: Any) -> None:
 
     for name in ("look", "settings", "fetch"):
         setattr(Repository, name, timed("fetch", getattr(Repository, name)))
-    onnx._runtime = timed("import onnxruntime", onnx._runtime)  # noqa: SLF001 - between import and load there is no seam
+    onnx._runtime = timed("import onnxruntime", onnx._runtime)  # noqa: SLF001 - import and load have no public seam
     onnx.load = timed("load", onnx.load)
     answer = timed("first request", lambda_handler)(event, None)
     if answer["statusCode"] != 200:

@@ -1,4 +1,4 @@
-"""Models with next to nothing to compute, so that what is measured is the serving: written at run time, with onnx."""
+"""Models that compute almost nothing, so benchmarks measure the serving; written with onnx at run time."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def constant(name: str, *shape: int) -> TensorProto:
 def write(
     folder: Path, name: str, shapes: tuple[Shape, Shape], nodes: list[NodeProto], *constants: TensorProto
 ) -> None:
-    """FP32 x -> FP32 y as version 1 of a model."""
+    """Writes FP32 x -> FP32 y as version 1 of a model."""
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip("xy", shapes, strict=True))
     graph = helper.make_graph(nodes, name, [x], [y], list(constants))
     model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
@@ -37,6 +37,6 @@ def make(folder: Path) -> None:
     write(folder, "image", (["n", 3, 224, 224], ["n", 3]), [mean])
     write(folder, "echo", (["n", 3, 224, 224], ["n", 3, 224, 224]), [node("Identity", ["x"], ["y"])])
     write(folder, "batch", (["n", 32], ["n", 8]), [node("MatMul", ["x", "w"], ["y"])], constant("w", 32, 8))
-    # One number of the input is spread over many by an addition: the floats have all their digits and cost no time.
+    # An addition spreads one number of the input over many: the floats have all their digits and cost no time.
     spread = [node("ReduceMean", ["x"], ["mean"], axes=[1], keepdims=1), node("Add", ["mean", "c"], ["y"])]
     write(folder, "large", (["n", 16], ["n", LARGE]), spread, constant("c", 1, LARGE))

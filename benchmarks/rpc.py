@@ -1,7 +1,7 @@
 """ModelInfer with raw tensors over gRPC, against a bare grpc.aio server that answers as many bytes to the same message.
 
-Where the model sends its tensor back, that server sends the message back, or runs the model in between and checks
-nothing: the least that any server of the model can do, as grpc.aio takes and gives whole `bytes` only.
+If the model returns its tensor, that server returns the message, or runs the model in between without checks: the least
+that any server of the model can do, because grpc.aio accepts and returns whole `bytes` only.
 
 The client is grpc's own, with bytes for messages; it sleeps while it waits, on both sides alike.
 """
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     times: int
     bar: float | None = None
     control: str = ""
-    """What the control answers: nothing, as many bytes; "same", the message; "model", the model's output."""
+    """The control's answer. "": as many bytes; "same": the message; "model": the model's output."""
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ def process(port: int, *command: str, **environ: str) -> Iterator[None]:
 
 @contextmanager
 def servers() -> Iterator[tuple[int, int]]:
-    """The gRPC ports of ours, with the models of `repository` loaded, and of the control."""
+    """Yields the gRPC ports of ours, with the models of `repository` loaded, and of the control."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         repository.make(Path(folder))
@@ -92,12 +92,12 @@ def opened(port: int) -> grpc.Channel:
 
 
 def calls(case: Case, ours: grpc.Channel, bare: grpc.Channel) -> tuple[Any, Any]:
-    """The same message to both, which answer as many bytes."""
+    """Returns the calls that send the same message to both servers, which answer as many bytes."""
     asked: Any = ours.unary_unary(METHOD)
     answer = asked(case.message)
     if not ModelInferResponse.FromString(answer).raw_output_contents:
         raise RuntimeError(case.model)
-    for _ in range(WARM):  # until ours knows how quick the model is
+    for _ in range(WARM):  # until ours has measured the model's speed
         asked(case.message)
     return asked, bare.unary_unary(f"/control.Echo/{case.control or len(answer)}")
 
@@ -117,7 +117,7 @@ def latency(case: Case, ours: int, bare: int, rounds: int) -> Row:
 
 
 def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
-    """Wall time per answer with eight connections at once."""
+    """Compares the wall time per answer with eight connections at once."""
     with ExitStack() as stack:
         message = case.message
         pairs = [

@@ -1,8 +1,8 @@
-"""A store that costs next to nothing: s3_server.py FOLDER RATE prints its port and answers GET and HEAD by sendfile.
+"""A store that costs almost nothing: s3_server.py FOLDER RATE prints its port and answers GET and HEAD by sendfile.
 
-RATE is in bytes per second and connection, 0 for as many as go through; S3 gives about 85 MB/s. Any signature will do.
+RATE is in bytes per second and connection, 0 for unthrottled; S3's is about 85 MB/s. The store accepts any signature.
 Keys are file names; those that begin with `checked-` have a CRC32, as S3 sends it. ETags are those of uploads in parts,
-which nobody can check: the controls check nothing.
+which no client can check: the controls check nothing.
 """
 
 import base64
@@ -24,7 +24,7 @@ def crc32(path: Path) -> str:
 
 
 def head(folder: Path, request: bytes) -> tuple[bytes, Path, int, int]:
-    """The answer's head, and what of which file follows it."""
+    """Returns the answer's head, and the file, the start and the end of the bytes that follow it."""
     first, *lines = request.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
     asked = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -71,7 +71,7 @@ def serve(connection: socket.socket, folder: Path, rate: float) -> None:
             answer, path, start, end = head(folder, request)
             connection.sendall(answer)
             send(connection, path, (start, end), rate)
-    except OSError:  # the client has what it wants
+    except OSError:  # the client has closed the connection
         return
     finally:
         connection.close()

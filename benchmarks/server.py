@@ -1,4 +1,4 @@
-"""A server in its own process, for as long as a benchmark needs it."""
+"""Runs a server in its own process for the time of a benchmark."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ def free_port() -> int:
 
 @contextmanager
 def uvicorn(app: str, environ: Mapping[str, str] | None = None) -> Iterator[int]:
-    """The port of `app` under uvicorn with uvloop and httptools, without an access log."""
+    """Yields the port of `app` under uvicorn with uvloop and httptools, without an access log."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
     command += ["--log-level", "warning", "--no-access-log"]

@@ -1,8 +1,8 @@
-"""What the first client of an instance waits for, by how Lambda initialises it: a model of 50 MB in an S3 server.
+"""The wait of an instance's first client, by Lambda's type of initialisation, with a model of 50 MB in an S3 server.
 
-Under the Runtime Interface Emulator, with the deployed artifact; the steps are those of the answer's Server-Timing. The
-emulator takes no snapshots: for SnapStart a stand-in (tests/e2e/snapshot.py) calls the hooks in a process that goes on,
-so that what Lambda itself needs to bring its memory back is not in the figure.
+It runs the deployed artifact under the Runtime Interface Emulator; the steps are those of the answer's Server-Timing.
+The emulator takes no snapshots: for SnapStart, a stand-in (tests/e2e/snapshot.py) calls the hooks in a process that
+continues, so the figure lacks Lambda's own time to restore the memory.
 """
 
 import json
@@ -31,7 +31,7 @@ Steps = dict[str, float]
 
 
 def write(folder: Path) -> None:
-    """FP32 x -> y = x + one of 50 MB of weights."""
+    """Writes the model FP32 x -> y = x + one of 50 MB of weights."""
     weights = numpy_helper.from_array(np.random.default_rng(0).random(MB * 10**6 // 4, np.float32), "w")
     index = numpy_helper.from_array(np.zeros(1, np.int64), "i")
     nodes = [helper.make_node("Gather", ["w", "i"], ["g"]), helper.make_node("Add", ["x", "g"], ["y"])]
@@ -39,7 +39,7 @@ def write(folder: Path) -> None:
 
 
 def answered(invoke: Callable[[object], dict[str, dict[str, str]]]) -> Steps:
-    """Milliseconds by step of an answer."""
+    """Returns an answer's milliseconds by step."""
     answer = invoke(EVENT)
     if answer.get("statusCode") != 200:
         raise RuntimeError(str(answer))

@@ -1,7 +1,7 @@
-"""V1 predict: rows and columns to tensors and back, how soon a body that is none is refused, and a tiny one on uvicorn.
+"""V1 predict: rows and columns to tensors and back, the refusal of wrong bodies, and a tiny request on uvicorn.
 
 Ours is the core's own decode and answer, the reading of the document and every check included; the control is orjson
-and numpy, which check nothing. For a refusal the control reads the body as it would be without the mistake.
+and numpy, which check nothing. For a refusal, the control reads the body without the mistake.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Form(NamedTuple):
-    """A way to write a request. `opening`, `closing`: around the numbers; `answer`: the key of its answer."""
+    """A form of a request. `opening`, `closing`: the text around the numbers. `answer`: the key of its answer."""
 
     name: str
     opening: bytes
@@ -46,11 +46,11 @@ class Form(NamedTuple):
         return self.opening + orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY) + self.closing
 
     def read(self, body: bytes) -> Array:
-        """The control's way in."""
+        """Reads a request as the control does."""
         return np.array(self.numbers(orjson.loads(body)), np.float32)
 
     def write(self, array: Array) -> bytes:
-        """The control's way out."""
+        """Writes an answer as the control does."""
         return orjson.dumps({self.answer: array}, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -83,7 +83,7 @@ def compare(name: str, ours: Callable[[], object], control: Callable[[], object]
 
 
 def predict(form: Form, shape: tuple[int, ...], rounds: int) -> Row:
-    """A request read, and the same numbers written as its answer."""
+    """Measures reading a request, and writing the same numbers as its answer."""
     array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     body = form.body(array)
     if not np.array_equal(read(body)[0].inputs[0].array, array):
@@ -99,7 +99,7 @@ def predict(form: Form, shape: tuple[int, ...], rounds: int) -> Row:
 
 
 def mistaken(array: Array) -> dict[str, list[list[Any]]]:
-    """The numbers with the last row too short, and with text for the last number."""
+    """Returns the numbers with the last row too short, and with text for the last number."""
     ragged, mixed = array.tolist(), array.tolist()
     ragged[-1].pop()
     mixed[-1][-1] = "0"

@@ -1,1 +1,1 @@
-"""The pure core: bytes and numpy in, bytes and numpy out. Nothing here touches the world."""
+"""The pure core: bytes and numpy in, bytes and numpy out. Nothing here does I/O."""

@@ -8,12 +8,13 @@ from core.tensor import Tensor
 
 
 def classify(tensor: Tensor, classes: int, labels: tuple[str, ...]) -> Tensor:
-    """BYTES [classes], or [batch..., classes] of a tensor of rank > 1: "value:index[:label]", highest value first.
+    """Returns the top `classes` elements of each row of scores as text "value:index[:label]", highest value first.
 
-    Equal values keep the order of their indices; NaN comes last.
+    The result is BYTES of shape [classes], or [batch..., classes] if the tensor has a rank above 1. Equal values keep
+    the order of their indices; NaN comes last. Raises InvalidInput for strings and for scalars.
     """
     if tensor.datatype.is_bytes or not tensor.array.ndim:
-        raise InvalidInput(f"output {shown(tensor.name)} cannot be classified: it is no tensor of numbers with an axis")
+        raise InvalidInput(f"output {shown(tensor.name)} cannot be classified: only numbers with an axis can be")
     scores = tensor.array
     # Stable on the negated values; as doubles, because unsigned integers and booleans cannot be negated.
     order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :classes]

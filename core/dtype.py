@@ -1,4 +1,4 @@
-"""THE datatype table: what each element type is called in every format, one row per type."""
+"""THE datatype table: the names of each element type in every format, one row per type."""
 
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ class DataType(NamedTuple):
     name: str
     """The protocol's name, e.g. FP32."""
     numpy: np.dtype[np.generic]
-    """How the core holds elements: little-endian as on the wire. BYTES: objects of `bytes`. BF16: its 16 bits."""
+    """The core's arrays of it: little-endian as on the wire. BYTES: objects of `bytes`. BF16: its 16 bits."""
     onnx: int
     """onnx.TensorProto.DataType."""
     triton: str
@@ -19,13 +19,13 @@ class DataType(NamedTuple):
     tensorflow: str
     """tensorflow.DataType; its messages write it in lower case, without DT_."""
     contents: str
-    """The field of InferTensorContents (open_inference.proto); none for floats of 16 bits, which are sent raw."""
+    """The field of InferTensorContents (open_inference.proto); "" for floats of 16 bits, which are sent raw."""
     grps: str
-    """GRPS's DataType (grps.proto); none for what it has no elements for."""
+    """GRPS's DataType (grps.proto); "" if GRPS does not have such elements."""
 
     @property
     def grps_field(self) -> str:
-        """The field of GRPS's GenericTensor for its elements."""
+        """The field of GRPS's GenericTensor that holds its elements."""
         return "flat_" + self.grps.removeprefix("DT_").lower()
 
     @property
@@ -66,5 +66,5 @@ BY_NUMPY: Final = {row.numpy: row for row in DATATYPES.values() if row is not BF
 
 
 def of_array(dtype: np.dtype[np.generic]) -> DataType | None:
-    """The datatype of an array's elements; None where the protocol has none (complex, datetime, ...)."""
+    """Returns the datatype of an array's elements, None for elements outside the protocol (complex, datetime, ...)."""
     return BYTES if dtype.kind in "OSU" else BY_NUMPY.get(dtype.newbyteorder("<"))

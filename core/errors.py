@@ -1,4 +1,4 @@
-"""What can go wrong while serving, whatever the protocol.
+"""The failures of serving, independent of the protocol.
 
     ServingError
     |-- InvalidInput        INVALID_ARGUMENT     the client's mistake
@@ -6,14 +6,14 @@
     |-- TooLarge            RESOURCE_EXHAUSTED   more bytes than this server or its platform carries
     |-- ModelNotFound       NOT_FOUND
     |-- VersionNotFound     NOT_FOUND
-    |-- ModelNotLoadable    FAILED_PRECONDITION  stays wrong until somebody mends the model or the configuration
+    |-- ModelNotLoadable    FAILED_PRECONDITION  permanent until the model or the configuration is repaired
     |-- ModelUnavailable    UNAVAILABLE          may pass by itself: the store did not answer
-    |   `-- StillLoading    UNAVAILABLE          the load needs more time than it has; the next one goes on with it
-    |-- ServerBusy          UNAVAILABLE          more requests wait than may wait
+    |   `-- StillLoading    UNAVAILABLE          the load needs more time than it has; the next request continues it
+    |-- ServerBusy          UNAVAILABLE          the limit of waiting requests is reached
     |-- NotSupported        UNIMPLEMENTED
     `-- ModelFailed         INTERNAL             the model itself, or this server
 
-The protocols give a Fault its number (HTTP status, gRPC code); none stands here.
+Each protocol maps a Fault to its own number (HTTP status, gRPC code); this module has none.
 """
 
 from enum import Enum, auto
@@ -35,7 +35,7 @@ class Fault(Enum):
 
 
 def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
-    """The value as a message may quote it: one line, at most `limit` characters.
+    """Returns the value as a message quotes it: one line, at most `limit` characters.
 
     >>> shown("x" * 300, limit=8)
     "'xxxx..."
@@ -43,24 +43,24 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str | bytes | list | tuple):
-        value = value[:limit]  # repr of a million elements, to keep 256 characters of it, is work a client could order
+        value = value[:limit]  # otherwise a client could order the repr of a million elements to show 256 characters
     try:
         text = repr(value)
     except RecursionError:
         text = f"{type(value).__name__} nested too deeply to be shown"
-    text = " ".join(text.removeprefix("b").split())  # no client wrote Python's b of bytes
+    text = " ".join(text.removeprefix("b").split())  # the b of b'...' is Python's, not the client's
     return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
 
 
 class ServingError(Exception):
-    """A failure that a client is told about: one line, no traceback, no path, no credential."""
+    """A failure whose message is sent to the client: one line, without traceback, path or credential."""
 
     fault: ClassVar[Fault] = Fault.INTERNAL
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        """`retry_after`: seconds after which another try makes sense, where that is known."""
+        """`retry_after`: seconds after which a retry makes sense, None if unknown."""
         super().__init__(message)
-        # Model code and parsed JSON may bring lone surrogates, which no answer could be written with.
+        # Model code and parsed JSON may contain lone surrogates, which cannot be encoded in an answer.
         self.message = message.encode(errors="replace").decode()
         self.retry_after = retry_after
 
@@ -82,7 +82,7 @@ class ModelNotFound(ServingError):
 
 
 class VersionNotFound(ServingError):
-    """`version`: the number that is not there, which a label may have stood for."""
+    """`version`: the missing number; the request may have named it by a label."""
 
     fault = Fault.NOT_FOUND
 

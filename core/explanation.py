@@ -1,8 +1,8 @@
-"""What a model's answers rest on, example by example: the model's own explanations, or Shapley values of its scores.
+"""Explains a model's answers, example by example: by the model's own explanations, or by Shapley values of its scores.
 
 One output is explained: the one that the explainer names, else the only one of numbers, else the first that has class
 labels or is called "probabilities" or "scores", else the first of floats, else the first of numbers. It must be [rows]
-or [rows, classes]. Of several classes the explainer's target is explained, else each example's highest score.
+or [rows, classes]. With several classes, the explainer's target is explained, else each example's highest score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,28 +21,28 @@ from core.shapley import Attribution, Predict, coalitions, shapley_values
 from core.tensor import Tensor, TensorSpec
 
 MOST_ROWS: Final = 2**22
-"""Predictions for one request: some seconds of a small model."""
+"""The most predictions for one request: some seconds of a small model."""
 BATCH_ROWS: Final = 1024
 BATCH_ELEMENTS: Final = 2**20
-"""Of one call of `predict`, whichever is reached first."""
+"""The limits of one call of `predict`, whichever is reached first."""
 SCORES: Final = ("probabilities", "scores")
-"""What scikit-learn's converters and TensorFlow's signatures call them."""
+"""The names that scikit-learn's converters and TensorFlow's signatures use."""
 
 
 def explain(model: Model, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """One explanation per example: the elements along the leading axis that all inputs have in common.
+    """Returns one explanation per example. Examples lie along the leading axis, which all inputs have in common.
 
-    By Shapley values each is {"importance_scores": in the shape of the example's input, by name if there are several,
-    "base_value": the background's mean score, "prediction": base_value + the sum of the scores}, and "target", the
-    class explained, where there are several, and "feature_names" where the explainer has them. Scores are float64
-    arrays. `inputs` have been checked against the model's spec.
-    Raises NotSupported where there is nothing to explain with, InvalidInput for more work than one request may order.
+    An explanation by Shapley values is {"importance_scores": in the shape of the example's input, by name if there are
+    several inputs, "base_value": the background's mean score, "prediction": base_value + the sum of the scores}. With
+    several classes it has "target", the class explained; it has "feature_names" if the explainer has them. Scores are
+    float64 arrays. `inputs` have been checked against the model's spec.
+    Raises NotSupported for a model without an explainer, InvalidInput for more work than one request may order.
     """
     if model.explain is not None:
         found = list(model.explain(inputs, parameters))
         examples = _examples(inputs)
         if len(found) != examples:
-            raise ModelFailed(f"model {model.spec.name!r} gave {len(found)} explanations for {examples} examples")
+            raise ModelFailed(f"model {model.spec.name!r} returned {len(found)} explanations for {examples} examples")
         return found
     explainer = model.spec.explainer
     if explainer is None:
@@ -54,11 +54,11 @@ def explain(model: Model, inputs: Mapping[str, Tensor], parameters: Mapping[str,
 
 
 def _examples(inputs: Mapping[str, Tensor]) -> int:
-    """How many there are."""
+    """Returns the number of examples. Raises InvalidInput if the inputs disagree, or one is a scalar."""
     counts = {}
     for tensor in inputs.values():
         if not tensor.array.ndim:
-            raise InvalidInput(f"input {shown(tensor.name)} is a scalar; what is explained has an axis of examples")
+            raise InvalidInput(f"input {shown(tensor.name)} is a scalar; an explanation needs an axis of examples")
         counts[tensor.name] = len(tensor.array)
     if len(set(counts.values())) != 1:
         raise InvalidInput(f"all inputs need the same number of examples to be explained, not {shown(counts)}")
@@ -91,7 +91,7 @@ def _shapley(
 def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor]) -> None:
     for name, tensor in inputs.items():
         if tensor.datatype.is_bytes or name not in explainer.background:
-            raise NotSupported(f"input {shown(name)} of model {spec.name!r} is no part of what its explainer explains")
+            raise NotSupported(f"input {shown(name)} of model {spec.name!r} cannot be explained by its explainer")
         shape, expected = tensor.array.shape[1:], explainer.background[name].shape[1:]
         if shape != expected:
             raise InvalidInput(
@@ -110,7 +110,7 @@ def _check_work(examples: int, features: int, background: int, budget: int) -> N
 
 
 def _target(spec: ModelSpec, explainer: Explainer, prediction: NDArray[np.float64]) -> int:
-    """The class to explain of an example's scores."""
+    """Returns the index of the class to explain."""
     if len(prediction) == 1 or explainer.target is None:
         return int(prediction.argmax())
     if explainer.target >= len(prediction):
@@ -126,7 +126,7 @@ def _explanation(
 ) -> dict[str, Any]:
     scores = attribution.scores[:, 0]
     if not np.isfinite(scores).all() or not np.isfinite(attribution.prediction).all():
-        raise ModelFailed(f"model {spec.name!r} gave scores that are not finite, which cannot be explained")
+        raise ModelFailed(f"model {spec.name!r} returned scores that are not finite, which cannot be explained")
     ends = np.cumsum([tensor.array[0].size for tensor in inputs.values()])
     parts = {
         name: part.reshape(tensor.array.shape[1:])
@@ -143,12 +143,12 @@ def _explanation(
 
 
 def _by_name(members: Mapping[str, Any]) -> Any:
-    """The members; of an only one, itself."""
+    """Returns the members as a dict, or the value itself if there is one member."""
     return dict(members) if len(members) > 1 else next(iter(members.values()))
 
 
 def explained(outputs: Sequence[TensorSpec], name: str | None) -> TensorSpec | None:
-    """The output that is explained, by this module's rule; None if there is none."""
+    """Returns the output that is explained by this module's rule, None if there is none."""
     numeric = [output for output in outputs if not output.datatype.is_bytes]
     if name is not None:
         return next((output for output in numeric if output.name == name), None)
@@ -160,7 +160,7 @@ def explained(outputs: Sequence[TensorSpec], name: str | None) -> TensorSpec | N
 
 
 class _Scores:
-    """The explained output of any number of rows, [rows, classes], in batches that model and memory can take."""
+    """Predicts the explained output for any number of rows, [rows, classes], in batches that fit model and memory."""
 
     def __init__(
         self, model: Model, explainer: Explainer, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]
@@ -183,7 +183,7 @@ class _Scores:
         return lambda blocks: self(blocks)[:, index : index + 1]
 
     def _batch(self, blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """A model that takes so many rows and no fewer gets the last one again and again."""
+        """Predicts one batch. For a model with a fixed number of rows, it repeats the last row until they are full."""
         wanted = len(blocks[0])
         rows = self._fixed or wanted
         if wanted < rows:
@@ -198,7 +198,7 @@ class _Scores:
         if array.ndim not in (1, 2) or len(array) != rows or not array.size:
             raise NotSupported(
                 f"output {shown(output.name)} of model {self._model.spec.name!r} has shape {list(array.shape)} for "
-                f"{rows} rows; what can be explained has [rows] or [rows, classes]"
+                f"{rows} rows; an explanation needs [rows] or [rows, classes]"
             )
         return array.reshape(rows, -1)[:wanted].astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Floats of 16 bits, as far as numpy and the JSON writer do not know them: bfloat16's bits, shortest decimals."""
+"""Floats of 16 bits, where numpy and the JSON writer do not know them: bfloat16's bits, shortest decimals."""
 
 from typing import Any, Final
 
@@ -11,11 +11,12 @@ EXACT_IN_FP32: Final = 2**24
 
 
 def bf16_to_float(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """Returns the FP32 values, exactly, of bfloat16 bits (uint16) in an array of any shape."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def bf16_from_float(values: NDArray[Any]) -> NDArray[np.uint16]:
-    """The nearest bfloat16 of each value as FP32, ties to even, as its bits; beyond the range infinity."""
+    """Returns the bits of the bfloat16 nearest to each value as FP32, ties to even, infinity beyond the range."""
     with np.errstate(over="ignore"):
         bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
@@ -23,10 +24,10 @@ def bf16_from_float(values: NDArray[Any]) -> NDArray[np.uint16]:
 
 
 def widened(array: NDArray[Any], datatype: DataType) -> NDArray[np.float64]:
-    """FP16 or BF16 elements as the doubles with the shortest decimals that are read back as the same element.
+    """Returns FP16 or BF16 elements as the doubles with the shortest decimals that read back as the same element.
 
-    Integers stay what they are, as far as FP32 holds all of them: 65504 is not 65500 for who reads it as a double.
-    There are no more than 65,536 different ones, however large the array is.
+    Integers below 2**24 stay exact: a client that reads doubles gets 65504, not 65500. An array of any size has at most
+    65,536 different elements, so each is converted once.
     """
     bits, places = np.unique(array.view(np.uint16), return_inverse=True)
     exact = (bf16_to_float(bits) if datatype is BF16 else bits.view(np.float16)).tolist()

@@ -5,7 +5,7 @@ is the mean prediction over the background's rows. These are the interventional 
 Unified Approach to Interpreting Model Predictions" (2017), which the package `shap` calculates with its ExactExplainer
 and, where the coalitions are too many, its KernelExplainer.
 
-Either way the scores are linear in the coalitions' values, so that one matrix holds all there is to know of the method.
+Either way the scores are linear in the coalitions' values, so one matrix holds the whole method.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS: Final = 4
-"""Per pair of coalitions wanted, until as many different ones are found: where few are left, most draws repeat."""
+"""The most draws per wanted pair of coalitions: when few are left, most draws repeat earlier ones."""
 
 Predict = Callable[[Sequence[NDArray[Any]]], NDArray[np.float64]]
 """Blocks of columns, each [rows, features] in a type of its own -> predictions, [rows, outputs]."""
 
 
 class Coalitions(NamedTuple):
-    """Those to evaluate, between nobody and everybody.
+    """The coalitions to evaluate, between the empty one and the full one.
 
-    scores = (operator @ (their values - nobody's) + outer(everybody, everybody's value - nobody's)) / scale
+    scores = (operator @ (their values - empty's) + outer(everybody, full's value - empty's)) / scale
     """
 
     members: NDArray[np.bool_]
@@ -36,7 +36,7 @@ class Coalitions(NamedTuple):
     everybody: NDArray[np.float64]
     """[players]"""
     scale: float = 1.0
-    """What makes the other two whole numbers, where all coalitions count: short values then give exact scores."""
+    """Makes the other two whole numbers if all coalitions count: short values then yield exact scores."""
 
 
 class Attribution(NamedTuple):
@@ -51,7 +51,10 @@ class Attribution(NamedTuple):
 
 
 def least_budget(features: int) -> int:
-    """As many coalitions always determine the scores: each feature alone, all but each, nobody, everybody."""
+    """Returns the number of coalitions that always determine the scores.
+
+    They are each feature alone, all features but each, no feature, and all features.
+    """
     return 2 * features + 2
 
 
@@ -62,10 +65,11 @@ def shapley_values(
     plan: Callable[[int], Coalitions],
     rows: int,
 ) -> Attribution:
-    """One example's scores: `example` in blocks [features], `background` in blocks [rows, features] of the same types.
+    """Returns one example's scores.
 
-    `plan`: the coalitions of so many players. A feature that equals the background's in every row is no player, and
-    scores 0. `predict` is asked for at most `rows` rows at once, or as many as the background has, if those are more.
+    `example` is blocks [features]; `background` is blocks [rows, features] of the same types. `plan` returns the
+    coalitions of a number of players. A feature that equals the background's in every row is not a player and scores 0.
+    `predict` gets at most `rows` rows at once, or as many as the background has, if those are more.
     """
     count = len(background[0])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -80,14 +84,14 @@ def shapley_values(
             step = max(1, rows // count)
             starts = range(0, len(taken), step)
             sums = [_sums(predict, example, background, taken[start : start + step]) for start in starts]
-            others = np.concatenate([nobody[None], *sums])[1:] - nobody  # of one player there are no others
+            others = np.concatenate([nobody[None], *sums])[1:] - nobody  # one player has no others
             gains = chosen.operator @ others + np.outer(chosen.everybody, prediction * count - nobody)
             scores[differs] = gains / (count * chosen.scale)
         return Attribution(scores, nobody / count, prediction)
 
 
 def _differs(example: NDArray[Any], background: NDArray[Any]) -> NDArray[np.bool_]:
-    """By feature. NaN, which stands for what is missing, equals itself."""
+    """Returns which features differ from the background, [features]. NaN stands for a missing value and equals NaN."""
     both_missing = (example != example) & (background != background)  # noqa: PLR0124 - NaN alone differs from itself
     differs: NDArray[np.bool_] = ((example != background) & ~both_missing).any(0)
     return differs
@@ -96,7 +100,7 @@ def _differs(example: NDArray[Any], background: NDArray[Any]) -> NDArray[np.bool
 def _sums(
     predict: Predict, example: Sequence[NDArray[Any]], background: Sequence[NDArray[Any]], taken: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """[coalitions, outputs]: over the background's rows, with the features `taken` [coalitions, features]."""
+    """Returns predictions summed over the background's rows, [coalitions, outputs]. `taken`: [coalitions, features]."""
     predictions = predict(list(_mixed(example, background, taken)))
     sums: NDArray[np.float64] = predictions.reshape(len(taken), len(background[0]), -1).sum(1)
     return sums
@@ -105,7 +109,7 @@ def _sums(
 def _mixed(
     example: Sequence[NDArray[Any]], background: Sequence[NDArray[Any]], taken: NDArray[np.bool_]
 ) -> Iterator[NDArray[Any]]:
-    """[coalitions x background's rows, features] by block: coalition by coalition, the features it has taken."""
+    """Yields each block's rows, [coalitions x background's rows, features], coalition by coalition."""
     start = 0
     for block, rows in zip(example, background, strict=True):
         end = start + len(block)
@@ -114,9 +118,10 @@ def _mixed(
 
 
 def coalitions(players: int, budget: int, seed: int) -> Coalitions:
-    """Every coalition if the budget holds them, else a choice; the same one for the same arguments.
+    """Returns every coalition if the budget holds them, else a choice that depends on the arguments alone.
 
-    `players` > 0; `budget`: nobody and everybody counted; at least `least_budget(players)`, unless it holds them all.
+    `players` > 0. `budget` counts the empty and the full coalition; it is at least `least_budget(players)`, unless it
+    holds them all.
     """
     if 2**players <= budget:
         return _every(players)
@@ -124,7 +129,7 @@ def coalitions(players: int, budget: int, seed: int) -> Coalitions:
 
 
 def _every(players: int) -> Coalitions:
-    """The definition: what a player adds to each coalition of the others, weighted by its size."""
+    """Returns all coalitions, by the definition: a player's gain for each coalition of the others, weighted by size."""
     members = (np.arange(1, 2**players - 1)[:, None] >> np.arange(players)) % 2 == 1
     orders = [comb(players - 1, size) for size in range(players)]
     weights = np.array([lcm(*orders) // number for number in orders], np.float64)
@@ -135,10 +140,11 @@ def _every(players: int) -> Coalitions:
 
 
 def _choice(players: int, budget: int, rng: "np.random.Generator") -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """KernelSHAP's coalitions and their weights: the smallest and largest whole, the rest drawn in complementary pairs.
+    """Returns KernelSHAP's coalitions and weights.
 
-    A size is taken whole if drawing would give each of its coalitions one draw or more; single players always are,
-    because with them and their complements the regression has one solution.
+    The smallest and largest sizes are taken whole, the rest is drawn in complementary pairs. A size is taken whole if
+    each of its coalitions would be drawn once or more. Single players are always taken whole, because with them and
+    their complements the regression has one solution.
     """
     sizes = np.arange(1, players // 2 + 1)
     sides = np.where(2 * sizes == players, 1, 2)  # a size stands for its complements' size, too
@@ -159,7 +165,7 @@ def _choice(players: int, budget: int, rng: "np.random.Generator") -> tuple[NDAr
 
 
 def _whole(players: int, size: int) -> NDArray[np.bool_]:
-    """All coalitions of that size, and their complements."""
+    """Returns all coalitions of that size, and their complements."""
     chosen = np.array(list(combinations(range(players), size)))
     members = np.zeros((len(chosen), players), bool)
     np.put_along_axis(members, chosen, values=True, axis=1)
@@ -169,13 +175,13 @@ def _whole(players: int, size: int) -> NDArray[np.bool_]:
 def _drawn(
     players: int, pairs: int, rng: "np.random.Generator", sizes: NDArray[Any], chances: NDArray[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """At most so many different coalitions, no two of them complements, and how often each was drawn."""
+    """Draws at most `pairs` different coalitions, no two of them complements. Returns them and how often each came."""
     counts: dict[bytes, int] = {}
     for size in rng.choice(sizes, DRAWS * pairs, p=chances):
         members = np.zeros(players, bool)
         members[rng.permutation(players)[:size]] = True
         if 2 * size == players and not members[0]:
-            members = ~members  # of two complements of one size, the first player's stands for both
+            members = ~members  # if both complements have one size, the one with the first player stands for both
         drawn = members.tobytes()
         counts[drawn] = counts.get(drawn, 0) + 1
         if len(counts) == pairs:
@@ -185,9 +191,9 @@ def _drawn(
 
 
 def _regressed(members: NDArray[np.bool_], weights: NDArray[np.float64]) -> Coalitions:
-    """Weighted least squares under the condition that the scores sum to everybody's value: KernelSHAP's equation 8.
+    """Solves KernelSHAP's equation 8: weighted least squares, with scores that sum to the full coalition's value.
 
-    By a Lagrange multiplier: what the free solution lacks of that sum is shared out as `everybody`.
+    A Lagrange multiplier shares out, by `everybody`, the part of that sum which the free solution lacks.
     """
     taken = members.astype(np.float64)
     weighted = taken.T * weights

@@ -1,4 +1,4 @@
-"""What TensorFlow Serving's clients call a model's inputs and outputs, and how: its signatures, over any model."""
+"""TensorFlow Serving's signatures, over any model: the clients' names for its inputs and outputs, and their forms."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ DEFAULT: Final = "serving_default"
 
 
 class Method(StrEnum):
-    """What a signature is for; its clients' word for it, in paths and as tensorflow/serving/<method>."""
+    """A signature's purpose, as clients write it in paths and as tensorflow/serving/<method>."""
 
     PREDICT = "predict"
     CLASSIFY = "classify"
@@ -21,9 +21,9 @@ class Method(StrEnum):
 class Binding(NamedTuple):
     """The tensor behind one alias of a signature.
 
-    `shape`: of one example's feature (classify, regress); None as the tensor says. `default`: what a request that lacks
-    the input is taken to say: a whole tensor (predict), one example's elements (classify, regress). `encoded`: the
-    tensor is UINT8, and its last axis the content of one string.
+    `shape`: the shape of one example's feature (classify, regress); None follows the tensor. `default`: the value for a
+    request that lacks the input: a whole tensor (predict), one example's elements (classify, regress). `encoded`: the
+    tensor is UINT8, and its last axis is the content of one string.
     """
 
     spec: TensorSpec
@@ -33,16 +33,17 @@ class Binding(NamedTuple):
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
-        """Of one example: as the settings say, else the tensor's without its batch, else [1]."""
+        """The shape of one example: the settings', else the tensor's without its batch, else [1]."""
         if self.shape is not None:
             return self.shape
         return (1,) if self.spec.shape is None else self.spec.shape[1:]
 
 
 class Signature(NamedTuple):
-    """Aliases to tensors, in the settings' order or the model's. `class_labels`: of a classify signature's scores.
+    """A mapping of aliases to tensors, in the settings' order or the model's.
 
-    `inputs` None: the model does not say what it takes, and anything goes (predict only).
+    `class_labels`: the labels of a classify signature's scores. `inputs` None: the model does not declare its inputs,
+    and any are accepted (predict only).
     """
 
     method: Method
@@ -56,7 +57,7 @@ NONE: Final[Signatures] = MappingProxyType({})
 
 
 def plain(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> Signatures:
-    """What a model has whose settings name no signature: every tensor under its own name."""
+    """Returns the signature of a model whose settings name none: every tensor under its own name."""
     return {
         DEFAULT: Signature(
             Method.PREDICT,

@@ -11,12 +11,12 @@ from core.dtype import BOOL, DataType
 from core.errors import InvalidInput, shown
 
 MAX_RANK: Final = 32
-"""What every supported numpy can hold."""
+"""The most dimensions that every supported numpy can hold."""
 MAX_DIMENSION: Final = 2**63 - 1
 
 
 class TensorSpec(NamedTuple):
-    """What a model says of one input or output. `shape`: -1 is any size, () a scalar, None any rank."""
+    """A model's declaration of one input or output. `shape`: -1 is any size, () a scalar, None any rank."""
 
     name: str
     datatype: DataType
@@ -24,7 +24,7 @@ class TensorSpec(NamedTuple):
     labels: tuple[str, ...] = ()
     """Class labels, for an output of scores."""
     optional: bool = False
-    """An input that some of the model's signatures do without."""
+    """True for an input that some of the model's signatures do not use."""
 
 
 class Tensor(NamedTuple):
@@ -36,12 +36,12 @@ class Tensor(NamedTuple):
 
 
 def named(name: str) -> str:
-    """What messages call an input; put together only where one is raised, which is worth 3 us of a small request."""
+    """Returns an input's name for messages. It is formatted only for a raised error: that saves 3 us a request."""
     return f"input {shown(name)}"
 
 
 def checked_shape(value: Any, name: str) -> tuple[int, ...]:
-    """An input's shape off the wire: a list of unsigned integers below 2**63. Raises InvalidInput."""
+    """Returns an input's shape from the wire, a list of unsigned integers below 2**63. Raises InvalidInput."""
     if not isinstance(value, list):
         raise InvalidInput(f"{named(name)} needs 'shape': an array of unsigned integers, not {shown(value)}")
     if len(value) > MAX_RANK:
@@ -53,7 +53,7 @@ def checked_shape(value: Any, name: str) -> tuple[int, ...]:
 
 
 def shaped(array: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:
-    """`array` in `shape`, whose elements must be exactly as many."""
+    """Returns `array` in `shape`. Raises InvalidInput if the shape needs another number of elements."""
     check_count(array.size, shape, name)
     try:
         return array.reshape(shape)
@@ -62,13 +62,16 @@ def shaped(array: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[An
 
 
 def check_count(count: int, shape: tuple[int, ...], name: str) -> None:
-    expected = math.prod(shape)  # of Python integers: never overflows
+    expected = math.prod(shape)  # Python's integers never overflow
     if count != expected:
         raise InvalidInput(f"{named(name)} has {count} elements; its shape {shown(list(shape))} needs {expected}")
 
 
 def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes | memoryview) -> Tensor:
-    """A tensor from the binary extension's bytes, without a copy: little-endian, row-major; BYTES with lengths."""
+    """Returns a tensor over the binary extension's bytes, without a copy: little-endian, row-major, BYTES with lengths.
+
+    Raises InvalidInput if the bytes do not fit the shape.
+    """
     view = memoryview(raw)
     if datatype.is_bytes:
         return Tensor(name, datatype, shaped(_split_strings(view, name), shape, name))
@@ -87,7 +90,7 @@ def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes |
 
 
 def _split_strings(view: memoryview, name: str) -> NDArray[Any]:
-    """BYTES elements: each a 4-byte little-endian length, then as many bytes."""
+    """Returns the BYTES elements, each of which is a 4-byte little-endian length and as many bytes."""
     elements, position, end = [], 0, len(view)
     while position < end:
         if end - position < 4:  # noqa: PLR2004 - the prefix's own size
@@ -104,7 +107,7 @@ def _split_strings(view: memoryview, name: str) -> NDArray[Any]:
 
 
 def to_raw(tensor: Tensor) -> bytes | memoryview:
-    """The binary extension's bytes of a tensor; the array's own memory where it already has that form."""
+    """Returns a tensor in the binary extension's bytes: the array's own memory if it already has that form."""
     if tensor.datatype.is_bytes:
         return b"".join(piece for element in tensor.array.flat for piece in (struct.pack("<I", len(element)), element))
     return np.ascontiguousarray(tensor.array, tensor.datatype.numpy).reshape(-1).view(np.uint8).data

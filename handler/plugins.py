@@ -1,4 +1,4 @@
-"""Finding pluggable things: "module:attribute" strings of our tables, then entry points of installed packages."""
+"""Finds plugins: by the "module:attribute" strings of this server's tables, then by entry points of packages."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -6,16 +6,16 @@ from typing import Any
 
 
 def resolve(target: str) -> Any:
-    """What "module:attribute" names, imported now."""
+    """Imports and returns the object of "module:attribute"."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def find(name: str, builtin: Mapping[str, str], group: str) -> Any | None:
-    """The plugin of that name: ours, else an entry point of `group`; None where there is neither."""
+    """Returns the plugin of that name: a built-in one, else an entry point of `group`, else None."""
     if name in builtin:
         return resolve(builtin[name])
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms of cold start for what few have
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms of cold start for a rare case
 
     for entry in entry_points(group=group, name=name):
         return entry.load()

@@ -1,7 +1,7 @@
-"""Makes the sample repository: writes every model of this folder, or of the folder given as the only argument.
+"""Makes the sample repository: writes its models into this folder, or into the folder given as the only argument.
 
-Needs the development tools (onnx, scikit-learn, skl2onnx). The result is deterministic: no time, no random name, and
-the trained weights are rounded, so that another BLAS does not change the file.
+It needs the development tools (onnx, scikit-learn, skl2onnx). The result is deterministic: it has no time and no random
+name, and the trained weights are rounded, so another BLAS does not change the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ML_OPSET = 3
 
 
 def half_plus_three() -> ModelProto:
-    """FP32 of any rank, y = x / 2 + 3: the file gives x and y a type and no shape."""
+    """Returns y = x / 2 + 3 on FP32 of any rank: in the file, x and y have a type but no shape."""
     constants = [
         numpy_helper.from_array(np.array(0.5, np.float32), "half"),
         numpy_helper.from_array(np.array(3.0, np.float32), "three"),
@@ -34,17 +34,16 @@ def half_plus_three() -> ModelProto:
 
 
 def strings() -> ModelProto:
-    """Text [-1] -> text [-1], unchanged."""
-    # ONNX wants different names inside one graph: the output is the name that a client sees, the input likewise, so
-    # an output may carry the input's own name and no node is needed at all.
+    """Returns text [-1] -> text [-1], unchanged."""
+    # The output has the input's own name, so no node is needed. Clients see the same name for both.
     text = helper.make_tensor_value_info("text", TensorProto.STRING, [None])
     return finish(helper.make_graph([], "strings", [text], [text]))
 
 
 def iris() -> ModelProto:
-    """Logistic regression on Fisher's iris: x FP32 [-1, 4] -> label INT64 [-1], probabilities FP32 [-1, 3]."""
+    """Returns a logistic regression on iris: x FP32 [-1, 4] -> label INT64 [-1], probabilities FP32 [-1, 3]."""
     features, classes = load_iris(return_X_y=True)
-    # To its very optimum, which every version of scikit-learn finds; where a solver stops before it is its own matter.
+    # Trained to the optimum, which every version of scikit-learn finds. Where a solver stops earlier differs.
     regression = LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=1000).fit(features, classes)
     regression.coef_ = np.round(regression.coef_, 3)
     regression.intercept_ = np.round(regression.intercept_, 3)
@@ -56,7 +55,7 @@ def iris() -> ModelProto:
         options={"zipmap": False},
     )
     graph = converted.graph
-    graph.name = "iris"  # the converter's own names hold a random part
+    graph.name = "iris"  # the converter's own name has a random part
     rename = {graph.output[0].name: "label", graph.output[1].name: "probabilities"}
     for node in graph.node:
         node.output[:] = [rename.get(name, name) for name in node.output]
@@ -69,9 +68,9 @@ def iris() -> ModelProto:
 
 
 def finish(graph: GraphProto) -> ModelProto:
-    """Wrap a graph as a checked model without anything that depends on the tool's version."""
+    """Returns a graph as a model that does not depend on the tool's version."""
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-    # No onnx.checker: it refuses an input without a shape, which ONNX Runtime takes as "any rank".
+    # onnx.checker is not used: it refuses an input without a shape, which ONNX Runtime reads as "any rank".
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="dragoman")
 
 
@@ -107,7 +106,7 @@ IRIS_SETTINGS = {
 
 
 def make(root: Path) -> None:
-    """Write the repository below root."""
+    """Writes the repository below root."""
     for place, model in (
         ("half_plus_three/123", half_plus_three()),
         ("iris/1", iris()),

@@ -1,6 +1,6 @@
 """Requests that a model answers itself, from the whole request to the whole answer (GRPS's customised HTTP).
 
-The protocol is the model's own business; what stands here is what it may say, and how it is put into HTTP.
+The model defines the protocol. This module defines the results that it may return, and writes them as HTTP.
 """
 
 import re
@@ -29,12 +29,12 @@ VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 LEAST, MOST = 200, 599
 BODILESS: Final = (204, 304)
 FRAMING: Final = ("connection", "content-length", "transfer-encoding")
-"""Headers that say how a body is sent, which is for who sends it."""
+"""Headers that describe how a body is sent; the sender sets them, so a model's are dropped."""
 TYPES: Final = {bytes: "application/octet-stream", str: "text/plain; charset=utf-8"}
 
 
 class Request(NamedTuple):
-    """What `http` of a model.py takes. `query`: of a name that is there twice, the last. `headers`: in lower case."""
+    """The argument of `http` in a model.py. `query`: the last value of each name. `headers`: names in lower case."""
 
     method: str
     path: str
@@ -44,7 +44,10 @@ class Request(NamedTuple):
 
 
 def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
-    """Of a path that models have named, with the methods that each takes. Raises MethodNotAllowed."""
+    """Returns the route of a path that models have declared. `models`: by name, the methods that each accepts there.
+
+    Raises MethodNotAllowed.
+    """
     allowed = sorted({each for methods in models.values() for each in methods})
     if method not in allowed:
         raise MethodNotAllowed(method, path, allowed)
@@ -58,7 +61,7 @@ def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
 
 
 def _request(request: HttpRequest) -> Request:
-    """Raises what reading the body raises."""
+    """Raises the errors of HttpRequest.content."""
     query = dict(parse_qsl(request.query.decode("latin-1"), keep_blank_values=True))
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
     return Request(request.method, request.path, query, headers, bytes(request.content()))
@@ -74,9 +77,10 @@ def _only(path: str, models: Iterable[str]) -> str:
 
 
 def answer(result: Any) -> HttpResponse | HttpStream:
-    """A body, or (status, headers, body); a body is bytes, text, what JSON can carry, or a generator of bytes or text.
+    """Writes a model's result as HTTP: a body, or (status, headers, body).
 
-    Of a status that has no body, it is left out. Raises ModelFailed for anything else.
+    A body is bytes, text, a value that JSON can carry, or a generator of bytes or text. It is left out if the status
+    has no body (204, 304). Raises ModelFailed for anything else.
     """
     status, given, body = result if isinstance(result, tuple) and len(result) == len("shb") else (200, {}, result)
     if type(status) is not int or not LEAST <= status <= MOST:

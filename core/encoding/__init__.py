@@ -1,1 +1,1 @@
-"""JSON, proto3 JSON and compression: how the elements of tensors are written."""
+"""JSON, proto3 JSON and compression: the encodings of tensors' elements."""

@@ -1,4 +1,4 @@
-"""Content codings both ways: gzip and deflate (RFC 9110 8.4.1), with a bound on what may come out."""
+"""Content codings both ways: gzip and deflate (RFC 9110 8.4.1), with a limit on the inflated size."""
 
 import zlib
 from typing import Final
@@ -9,13 +9,13 @@ GZIP: Final = 31
 DEFLATE: Final = 15  # HTTP's "deflate" is the zlib format, not the raw one
 WINDOW_BITS: Final = {b"gzip": GZIP, b"x-gzip": GZIP, b"deflate": DEFLATE}
 MOST_MEMBERS: Final = 16
-"""Each costs a copy of all that follows it."""
+"""The most members of a gzip body: each costs a copy of all that follows it."""
 LEVEL: Final = 1
-"""Of a 1.6 MB JSON tensor, level 6 takes six times as long to save another 4 %."""
+"""The level of answers: on a 1.6 MB JSON tensor, level 6 takes six times as long to save another 4 %."""
 
 
 def inflate(body: bytes | memoryview, coding: bytes, limit: int) -> bytes:
-    """The decoded body. Raises TooLarge beyond `limit` bytes, InvalidInput for anything but whole streams.
+    """Returns the decoded body. Raises TooLarge beyond `limit` bytes, InvalidInput unless the streams are whole.
 
     A gzip body may have several members (RFC 1952 2.2), as `cat a.gz b.gz` has.
     """
@@ -26,7 +26,7 @@ def inflate(body: bytes | memoryview, coding: bytes, limit: int) -> bytes:
         try:
             plain.append(inflater.decompress(rest, limit - size + 1))
         except zlib.error as error:
-            raise InvalidInput(f"the body is no {name} data: {error}") from None
+            raise InvalidInput(f"the body is not {name} data: {error}") from None
         size += len(plain[-1])
         if size > limit:
             raise TooLarge(f"the {name} body inflates to more than {limit} bytes, the most that is accepted")
@@ -46,7 +46,7 @@ def deflate(parts: tuple[bytes | memoryview, ...], coding: bytes) -> bytes:
 
 
 def accepted(header: bytes | None) -> bytes | None:
-    """The coding that an Accept-Encoding header likes best of ours, None for none (RFC 9110 12.5.3).
+    """Returns the coding that an Accept-Encoding header prefers among this server's, None for none (RFC 9110 12.5.3).
 
     >>> accepted(b"deflate;q=0.5, gzip;q=0.8"), accepted(b"gzip;q=0, *;q=1"), accepted(b"identity, br")
     (b'gzip', b'deflate', None)

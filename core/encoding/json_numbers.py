@@ -1,4 +1,4 @@
-"""Elements of outputs as JSON takes them, for every dialect."""
+"""Converts the elements of outputs for the JSON writer, for every dialect."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ FP16: Final = DATATYPES["FP16"]
 
 
 def rows(tensor: Tensor, non_finite: NonFinite | None) -> list[Any]:
-    """As `numeric`, each element of the first axis by itself."""
+    """Returns what `numeric` returns for each element of the first axis."""
     plain = tensor.datatype.name in ("FP32", "FP64") and np.isfinite(tensor.array).all()
     if plain:
         return list(np.ascontiguousarray(tensor.array))
@@ -22,7 +22,10 @@ def rows(tensor: Tensor, non_finite: NonFinite | None) -> list[Any]:
 
 
 def numeric(tensor: Tensor, non_finite: NonFinite | None) -> Any:
-    """Numbers or booleans, nested as the tensor's shape is. `non_finite` None: InvalidInput for NaN and infinities."""
+    """Returns numbers or booleans, nested as the tensor's shape is.
+
+    Raises InvalidInput for NaN and infinities if `non_finite` is None.
+    """
     array = tensor.array
     if tensor.datatype is FP16 or tensor.datatype is BF16:
         array = widened(array, tensor.datatype)

@@ -1,8 +1,8 @@
 """The only module that knows a JSON library: text to objects and numpy arrays, and back.
 
-Three readers, from fast to exact. simdjson reads long arrays of plain numbers straight into numpy (a third of the time
-of lists of Python floats); orjson everything else that is strict JSON; the standard library what Python and C++ clients
-write beyond it (NaN, Infinity), integers of any length, and the message of what is no JSON at all.
+It has three readers, from fast to exact. simdjson reads long arrays of plain numbers straight into numpy (a third of
+the time of lists of Python floats). orjson reads all other strict JSON. The standard library reads the extensions that
+Python and C++ clients write (NaN, Infinity) and integers of any length, and words the error for text that is not JSON.
 """
 
 import json
@@ -19,29 +19,29 @@ from core.encoding import simd
 from core.errors import InvalidInput, shown
 
 FEW_ELEMENTS: Final = 1024
-"""Of an array of more, asking numpy first costs less than looking through the text."""
+"""An array of more elements is tested for NaN and infinities by numpy, which takes less time than a text search."""
 LONGEST_INTEGER: Final = 400
-"""Digits; more are beyond any double, and cost time that grows with their square."""
+"""The most digits; more are beyond any double, and take time that grows with their square."""
 BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bInf\b')
-"""Strings, to pass over, and what RapidJSON reads as numbers besides NaN, Infinity and -Infinity.
+"""Matches strings, to skip them, and the numbers that RapidJSON reads besides NaN, Infinity and -Infinity.
 
-A string that does not end matches up to the end of the text: otherwise each quote in it would begin another look for
-an end, which takes time by the square of the text's length.
+A string without an end matches up to the end of the text. Otherwise each quote in it would start another search for an
+end, in time that grows with the square of the text's length.
 """
 SPELLINGS: Final = {"Inf": "Infinity", "-NaN": "NaN"}
 LONE_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any:
-    """The parsed text; lists under the keys `arrays` may come as flat int64, uint64 or double arrays.
+    """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays.
 
     Integers may have lost digits: beyond 2**53 in a double array, beyond 64 bits in a list. See `loads_exact`.
-    Raises InvalidInput that says where the text is no JSON.
+    Raises InvalidInput that names the place where the text stops being JSON.
     """
     if simd.suits(body):
         try:
             return simd.loads(body, arrays)
-        except (ValueError, RuntimeError):  # unusual or wrong: the readers below tell which
+        except (ValueError, RuntimeError):  # unusual or wrong: the readers below decide which
             pass
     try:
         return orjson.loads(body)
@@ -50,9 +50,10 @@ def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any
 
 
 def loads_shaped(body: bytes | memoryview) -> Any:
-    """As `loads`; arrays of numbers, however nested, may come as int64, uint64 or double arrays of their own shape.
+    """Returns the parsed text as `loads` does; nested arrays of numbers may be arrays of their own shape.
 
-    None is ragged, and none hides a value of another kind: what does comes as lists, as everything may.
+    Such an array is int64, uint64 or double. Ragged arrays, and arrays with a value of another kind, are lists. Any
+    array may be lists.
     """
     if simd.suits(body):
         try:
@@ -63,7 +64,7 @@ def loads_shaped(body: bytes | memoryview) -> Any:
 
 
 def loads_lists(body: bytes | memoryview) -> Any:
-    """As `loads`, without arrays; Inf and -NaN are numbers, too."""
+    """Returns the parsed text as `loads` does, without arrays; Inf and -NaN are numbers, too."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -71,7 +72,7 @@ def loads_lists(body: bytes | memoryview) -> Any:
 
 
 class NotJson(InvalidInput):
-    """`reason` and `offset`: why the text is no JSON, and after how many characters."""
+    """Text that is not JSON. `reason`: why. `offset`: after how many characters."""
 
     def __init__(self, message: str, reason: str, offset: int) -> None:
         super().__init__(message)
@@ -80,7 +81,7 @@ class NotJson(InvalidInput):
 
 
 class Oversized:
-    """A number that no double and no 64-bit integer comes near: every check of types and ranges refuses it by name."""
+    """A number beyond every double and 64-bit integer. Every check of types and ranges refuses it, with its text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -90,9 +91,9 @@ class Oversized:
 
 
 def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
-    """The parsed text in Python objects, every integer exact. Raises InvalidInput that says where it is no JSON.
+    """Returns the parsed text in Python objects, every integer exact. Raises InvalidInput that names the place.
 
-    `beyond_json`: Inf and -NaN are numbers, too, as for RapidJSON.
+    `beyond_json`: Inf and -NaN are numbers, too, as in RapidJSON.
     """
     try:
         text = str(body, "utf-8-sig")
@@ -104,7 +105,7 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise NotJson(f"the JSON is not UTF-8: byte {error.start}", "not UTF-8", error.start) from None
     except UnicodeEncodeError:
-        raise InvalidInput("the JSON has a lone surrogate, which is no Unicode text") from None
+        raise InvalidInput("the JSON has a lone surrogate, which is not Unicode text") from None
     except RecursionError:
         raise InvalidInput("the JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -122,12 +123,12 @@ def _integer(text: str) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Strict, compact JSON; numpy arrays and `numbers` among the values. Integers are exact decimals."""
+    """Returns strict, compact JSON; values may be numpy arrays and results of `numbers`. Integers are exact."""
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
 
 
 def dumps_exact(value: Any) -> bytes:
-    """Any value that a reader here gave, back as text that it reads alike; integers of any length, NaN as a token.
+    """Returns text that this module's readers read back as the same value: integers of any length, NaN as a token.
 
     Raises InvalidInput for a number beyond every double.
     """
@@ -139,26 +140,26 @@ def _beyond(value: Any) -> Any:
 
 
 def verbatim(text: bytes) -> Any:
-    """JSON text as a value for `dumps`."""
+    """Returns JSON text as a value for `dumps`."""
     return orjson.Fragment(text)
 
 
 class NonFinite(Enum):
-    """How floats stand in JSON that its numbers cannot express: the text of NaN, Infinity and -Infinity."""
+    """The text of NaN, Infinity and -Infinity, which JSON's numbers cannot express."""
 
     QUOTED = (b'"NaN"', b'"Infinity"', b'"-Infinity"')
     """proto3's JSON mapping: strict JSON that `np.array(data, dtype)` reads back."""
     BARE = (b"NaN", b"Infinity", b"-Infinity")
-    """What Python, JavaScript engines' source and RapidJSON write and read."""
+    """The tokens that Python, JavaScript engines' source and RapidJSON write and read."""
     NULL = (b"null", b"null", b"null")
 
 
 def numbers(array: NDArray[Any], non_finite: NonFinite = NonFinite.QUOTED) -> Any:
-    """A numeric or boolean array as `dumps` takes it: nested as its shape is, floats with the fewest digits.
+    """Returns a numeric or boolean array for `dumps`: nested as its shape is, floats with the fewest digits.
 
-    FP16 and BF16 have to be widened first (core.float16): the writer knows only what is shortest for 32 and 64 bits.
+    FP16 and BF16 must be widened first (core.float16): the writer knows the shortest digits for 32 and 64 bits only.
     """
-    if not array.ndim and array.dtype.kind != "f":  # the writer takes no arrays without a dimension, not all scalars
+    if not array.ndim and array.dtype.kind != "f":  # the writer refuses arrays without a dimension, and some scalars
         return array.item()
     ready = np.ascontiguousarray(array) if array.ndim else array[()]
     if array.dtype.kind != "f" or non_finite is NonFinite.NULL:

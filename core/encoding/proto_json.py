@@ -1,4 +1,4 @@
-"""Scalars in proto3's JSON mapping that JSON itself has no form for: bytes, and integers of 64 bits."""
+"""Scalars of proto3's JSON mapping that JSON cannot express: bytes, and integers of 64 bits."""
 
 import binascii
 from typing import Any, Final
@@ -11,7 +11,7 @@ URL_SAFE: Final = str.maketrans("-_", "+/")
 
 
 def to_bytes(text: str) -> bytes:
-    """What base64 stands for: standard or URL-safe, with padding or without. Raises ValueError."""
+    """Decodes base64: standard or URL-safe, with padding or without. Raises ValueError."""
     if "-" in text or "_" in text:
         text = text.translate(URL_SAFE)
     if len(text) % 4:
@@ -21,12 +21,12 @@ def to_bytes(text: str) -> bytes:
 
 
 def from_bytes(content: bytes | memoryview) -> Any:
-    """Standard base64, as `jsonio.dumps` takes it."""
+    """Returns standard base64 for `jsonio.dumps`."""
     return jsonio.verbatim(b'"%b"' % binascii.b2a_base64(content, newline=False))
 
 
 def integers(array: NDArray[Any]) -> Any:
-    """A flat array of 64-bit integers, each as a string, as `jsonio.dumps` takes it."""
+    """Returns a flat array of 64-bit integers for `jsonio.dumps`, each as a string."""
     if not array.size:
         return []
     text = jsonio.dumps(array)[1:-1].replace(b",", b'","')

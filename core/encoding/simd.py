@@ -1,7 +1,7 @@
-"""Long JSON texts into numpy by simdjson: arrays of plain numbers, at a third of the time of lists of Python floats.
+"""Reads long JSON texts into numpy by simdjson: arrays of plain numbers, in a third of the time of Python's lists.
 
-Raises ValueError, TypeError or RuntimeError for every text that is unusual or wrong, which jsonio then reads by other
-means. Proxies are simdjson's objects; each belongs to the parser that made it, and dies with its next text.
+Raises ValueError, TypeError or RuntimeError for every text that is unusual or wrong; jsonio then reads it by other
+means. Proxies are simdjson's objects: each belongs to its parser, and is invalid once the parser reads another text.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ import numpy as np
 WORTH_SIMD: Final = 8192
 """Bytes of text from which simdjson's proxies cost less than they save."""
 FEW_MEMBERS: Final = 16
-"""An object or array of more is read as a whole: a proxy for each costs more than its numbers could save."""
+"""An object or array of more members is read as a whole: a proxy for each costs more than its numbers could save."""
 KEPT_PARSER: Final = 16 * 1024 * 1024
 """A parser that read more than this is dropped: its buffers are several times the text and never shrink."""
 THIN: Final = 32
 """Bytes of text per array below which walking over simdjson's proxies costs more than Python's lists."""
 MOST_ELEMENTS: Final = 0xFFFFFF
-"""simdjson counts the elements of an array up to here and no further (its tape has 24 bits for the count).
+"""The most elements that simdjson counts in an array (its tape has 24 bits for the count).
 
-pysimdjson makes a list of that many elements and writes all of them into it, beyond its end.
+pysimdjson allocates a list of the counted size and writes all elements into it, beyond its end.
 """
 # Idle parsers. One belongs to one caller at a time; list.pop and list.append are atomic, so threads may share the list.
 _parsers: list[Any] = []
@@ -43,7 +43,7 @@ def suits(body: bytes | memoryview) -> bool:
 
 
 def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
-    """Returns the parsed text; lists under the keys `arrays` may come as flat int64, uint64 or double arrays."""
+    """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays."""
     return _parsed(body, lambda document: _plain(document, arrays, ""))
 
 
@@ -68,7 +68,7 @@ def _count(body: bytes | memoryview, character: str) -> int:
 
 
 def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
-    """What `read` makes of simdjson's proxy of the document, none of which it may keep."""
+    """Returns the result of `read` on simdjson's proxy of the document. `read` must not keep a proxy."""
     try:
         parser = _parsers.pop()
     except IndexError:
@@ -82,7 +82,7 @@ def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
 
 
 def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
-    """A simdjson proxy as Python objects, and as one array where `key` says so and its elements allow it."""
+    """Converts a simdjson proxy to Python objects; to one array if `arrays` has `key` and its elements allow it."""
     if isinstance(value, _simd().Object):
         return _members(value, lambda key, member: _plain(member, arrays, key))
     if not isinstance(value, _simd().Array):
@@ -93,8 +93,8 @@ def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
 
 
 def _members(value: Any, read: Callable[[str, Any], Any]) -> Any:
-    # items() would make Python objects of everything below. Each look-up walks the members from the first, and takes a
-    # key for a C string, which ends at a NUL.
+    # items() would convert everything below to Python objects. Each look-up walks the members from the first, and
+    # treats a key as a C string, which ends at a NUL.
     keys = list(value.keys())
     if len(keys) > FEW_MEMBERS or any("\0" in key for key in keys):
         return value.as_dict()
@@ -105,8 +105,8 @@ def _members(value: Any, read: Callable[[str, Any], Any]) -> Any:
 
 
 def _elements(value: Any) -> Any:
-    """An array's numbers, as one flat array if they allow it."""
-    # An attempt that fails stops at the first element of another type, so three cost hardly more than one.
+    """Returns an array's elements: as one flat array if all are numbers of one kind, else as a list."""
+    # An attempt that fails stops at the first element of another type, so three attempts cost hardly more than one.
     for of_type, dtype in (("i", np.int64), ("u", np.uint64), ("d", np.float64)):
         try:
             return np.frombuffer(value.as_buffer(of_type=of_type), dtype)
@@ -116,10 +116,10 @@ def _elements(value: Any) -> Any:
 
 
 def _shaped(document: Any, brackets: int) -> Any:
-    """Raises ValueError for what is better read as lists.
+    """Returns the document with arrays in their own shapes. Raises ValueError for a text that is better read as lists.
 
-    As a buffer, simdjson gives an array's numbers flat, whatever lies between them. If the arrays that were looked at
-    are as many as the text has brackets, nothing did.
+    As a buffer, simdjson returns an array's numbers flat, even if other arrays lie between them. If the visited arrays
+    are as many as the brackets of the text, none was skipped.
     """
     shaper = _Shaper()
     value = shaper.read("", document)
@@ -129,7 +129,7 @@ def _shaped(document: Any, brackets: int) -> Any:
 
 
 class _Shaper:
-    """`arrays`: how many have been looked at."""
+    """Reads a document's arrays in their shapes. `arrays`: how many it has visited."""
 
     def __init__(self) -> None:
         self.arrays = 0
@@ -144,7 +144,7 @@ class _Shaper:
         shape = self._shape(value)
         elements = _elements(value)
         if isinstance(elements, list):
-            raise ValueError("no array of numbers")  # noqa: TRY004 - of the text's value, not of an argument's type
+            raise ValueError("not an array of numbers")  # noqa: TRY004 - the text is wrong, not an argument's type
         return elements.reshape(shape)
 
     def _objects(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The only conversion of parsed JSON to tensors: which values a datatype takes, and what is said of those it does not.
+"""The only conversion of parsed JSON to tensors: the values that each datatype accepts, and the messages for others.
 
 A value is exact, or rounded to the nearest float of its width, or refused: never wrapped, cut, guessed or infinite.
 """
@@ -20,18 +20,18 @@ FEW: Final = 128
 LARGEST_HALF: Final = 65504.0
 EXACT_IN_DOUBLE: Final = 2**53
 NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, None: math.nan}
-"""What stands for a float that JSON numbers cannot express (proto3's JSON mapping; null is what MLServer writes)."""
+"""The floats that JSON numbers cannot express, by their spellings (proto3's JSON mapping; MLServer writes null)."""
 
 
 class Inexact(InvalidInput):
-    """The numbers came as doubles and the datatype needs more digits: parse the text again, exactly.
+    """The numbers were read as doubles, but the datatype needs more digits: parse the text again, exactly.
 
-    From the exact parser it means what it says to a client.
+    After the exact parser, it is an ordinary refusal.
     """
 
 
 def flatten(data: Sequence[Any]) -> Sequence[Any]:
-    """The elements of nested lists in row-major order, however they are nested; in time that grows with their text."""
+    """Returns the elements of lists with any nesting, in row-major order, in time linear in their text."""
     while True:
         kinds = set(map(type, data))
         if list not in kinds:
@@ -42,7 +42,7 @@ def flatten(data: Sequence[Any]) -> Sequence[Any]:
 
 
 def _walk(data: Sequence[Any]) -> Iterator[Any]:
-    """Lists and elements side by side: one by one, because rebuilding a level per depth would be quadratic."""
+    """Yields elements where lists and elements are mixed, one by one: a rebuild per level would be quadratic."""
     stack = [iter(data)]
     while stack:
         for value in stack[-1]:
@@ -55,11 +55,11 @@ def _walk(data: Sequence[Any]) -> Iterator[Any]:
 
 
 def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Tensor:
-    """A tensor from parsed JSON: nested or flat lists, or an array of int64, uint64 or double that a parser made.
+    """Returns a tensor from parsed JSON: nested or flat lists, or a parser's array of int64, uint64 or double.
 
-    The number of elements must fit the shape; how they are nested does not matter (as in every peer).
-    Raises InvalidInput for a value that the datatype cannot hold exactly, floats rounded to nearest apart;
-    Inexact where an array of doubles may already have lost digits.
+    The number of elements must fit the shape; their nesting does not matter (as in every peer).
+    Raises InvalidInput for a value that the datatype cannot hold exactly, except that floats are rounded to nearest.
+    Raises Inexact if an array of doubles may already have lost digits.
     """
     if isinstance(data, list):
         flat = flatten(data)
@@ -86,7 +86,7 @@ def _from_list(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[An
 
 
 def _bounded(flat: Sequence[float]) -> bool:
-    """Whether no element can be out of any float's range; a NaN makes it False or does no harm."""
+    """Decides whether every element is in the range of every float type; a NaN makes it False or does no harm."""
     return max(flat) <= LARGEST_HALF and min(flat) >= -LARGEST_HALF
 
 
@@ -98,12 +98,12 @@ def _from_strings(flat: Sequence[Any], kinds: set[type], name: str) -> NDArray[A
     try:
         array[:] = [x.encode() for x in flat]
     except UnicodeEncodeError:
-        raise InvalidInput(f"{named(name)} has a string with a lone surrogate, which is no Unicode text") from None
+        raise InvalidInput(f"{named(name)} has a string with a lone surrogate, which is not Unicode text") from None
     return array
 
 
 def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
-    """Integers stay exact for as long as 64 bits hold them; floats are doubles."""
+    """Returns an array of the numbers: integers exact as far as 64 bits hold them, floats as doubles."""
     if datatype.is_float and float in kinds:
         return _doubles(flat, datatype, name)
     if float in kinds:
@@ -127,7 +127,7 @@ def _doubles(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]
 
 
 def _integral(value: float, datatype: DataType, name: str) -> int:
-    """An integer, or one with a fraction of zero (1.0) as far as doubles are exact."""
+    """Returns the integer. Accepts a fraction of zero (1.0) as far as doubles are exact, else raises InvalidInput."""
     if type(value) is int:
         return value
     kind = Inexact if abs(value) >= EXACT_IN_DOUBLE else InvalidInput
@@ -137,7 +137,7 @@ def _integral(value: float, datatype: DataType, name: str) -> int:
 
 
 def _mixed(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
-    """The exact, slow path: one element at a time, because some are no plain numbers."""
+    """Converts one element at a time: the exact, slow path for lists in which some elements are not plain numbers."""
     if datatype.is_float:
         return np.array([_float(x, datatype, name) for x in flat])
     allowed = (bool, int) if datatype is BOOL else (int,)
@@ -166,7 +166,7 @@ def _out_of_range(value: Any, datatype: DataType, name: str) -> InvalidInput:
 
 
 def _cast(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
-    """int64, uint64 or double elements as the datatype's own, or InvalidInput for the first that does not fit."""
+    """Casts int64, uint64 or double elements to the datatype. Raises InvalidInput for the first that does not fit."""
     if datatype.is_float:
         return _cast_float(numbers, datatype, name)
     if datatype.is_bytes:

@@ -1,7 +1,7 @@
-"""Large `bytes` fields of a message, taken out of its encoding and put into it without protobuf's copies.
+"""Takes large `bytes` fields out of a message's encoding, and puts them into it, without protobuf's copies.
 
-A message is a sequence of fields, in any order: a varint of number and wire type, then the value, for `bytes` its
-length and itself (protobuf's "Encoding" document). protobuf copies each into the message, and again for who asks.
+A message is a sequence of fields in any order. Each is a varint of number and wire type, then the value; `bytes` are a
+length and the bytes (protobuf's "Encoding" document). protobuf copies each into the message, and again for each access.
 """
 
 from typing import Final
@@ -9,13 +9,13 @@ from typing import Final
 Part = bytes | memoryview
 LENGTH_DELIMITED: Final = 2
 FIXED: Final = {1: 8, 5: 4}
-"""Wire types of a fixed size, with it."""
+"""The sizes of the wire types whose size is fixed."""
 MOST_FIELDS: Final = 256
-"""Beyond so many, protobuf is faster than this, which goes from one to the next in Python."""
+"""With more fields, protobuf is faster than this walk in Python."""
 
 
 def split(body: bytes, number: int) -> tuple[bytes, list[memoryview]] | None:
-    """The message without the repeated field `number`, and that field's values; None where protobuf shall see to it."""
+    """Returns the message without the repeated field `number`, and that field's values; None: protobuf must do it."""
     view, end = memoryview(body), len(body)
     rest: list[Part] = []
     values: list[memoryview] = []
@@ -36,7 +36,7 @@ def split(body: bytes, number: int) -> tuple[bytes, list[memoryview]] | None:
 
 
 def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
-    """The size of a field's value and where the next field is; 0 for what only protobuf may judge."""
+    """Returns the size of a field's value and the next field's position; 0 for a field that protobuf must judge."""
     kind = key & 7
     if kind == LENGTH_DELIMITED:
         size, position = _varint(body, position)
@@ -49,7 +49,7 @@ def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
 
 
 def _varint(body: bytes, position: int) -> tuple[int, int]:
-    """A number of at most 35 bits; beyond them, as at the end of the body, the position is none."""
+    """Returns a number of at most 35 bits and the next position; a position beyond the body for any other varint."""
     number = shift = 0
     for byte in body[position : position + 5]:
         position += 1
@@ -61,7 +61,7 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
 
 
 def head(number: int, size: int) -> bytes:
-    """What stands before `size` bytes of the field `number`, which is below 16."""
+    """Returns the key and length that precede `size` bytes of the field `number`, which is below 16."""
     varint = bytearray([number << 3 | LENGTH_DELIMITED])
     while size > 127:  # noqa: PLR2004 - seven bits in each byte
         varint.append(size & 127 | 128)

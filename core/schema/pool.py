@@ -1,7 +1,7 @@
 """Makes message classes of descriptor sets, in a pool of this project's own.
 
-Modules that protoc generates register their messages in protobuf's default pool, where every name may stand once: then
-tritonclient.grpc, whose messages have the protocol's names as ours have, could not be imported beside them.
+Modules that protoc generates register their messages in protobuf's default pool, which takes every name once.
+tritonclient.grpc registers messages of the same names there, so it could not be imported beside such modules.
 """
 
 from pkgutil import get_data
@@ -28,6 +28,6 @@ def messages(name: str, package: str = __package__) -> dict[str, type[Message]]:
 
 
 def method(service: str, name: str) -> tuple[MethodDescriptor, type[Message], type[Message]]:
-    """What a service's method is, and the classes of its requests and answers."""
+    """Returns the descriptor of a service's method, and the classes of its requests and answers."""
     descriptor = POOL.FindServiceByName(service).methods_by_name[name]
     return descriptor, GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type)

@@ -1,4 +1,4 @@
-"""THE table of model runtimes, in order of preference: the file each is known by, and what loads it."""
+"""THE table of model runtimes, in order of preference: the file that marks each, and its loader."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -14,7 +14,7 @@ from handler.settings.model import ModelSettings
 
 
 class Backend(NamedTuple):
-    """`marker`: the file in a version's folder that says the model is of this kind. `runtime`: what runs it."""
+    """`marker`: the file in a version's folder that marks a model of this kind. `runtime`: the module that runs it."""
 
     marker: str
     loader: str
@@ -38,19 +38,25 @@ class Source(NamedTuple):
 
 class Loader(Protocol):
     def __call__(self, source: Source, settings: Settings) -> Model:
-        """Raises ModelNotLoadable with the reason, in one line without paths."""
+        """Loads the version. Raises ModelNotLoadable with the reason, in one line without paths."""
         ...
 
 
 def found(files: Collection[str], implementation: str | None) -> bool:
-    """Whether a version's files are complete: the marker, which a publisher puts last, or a third party's runtime."""
+    """Decides whether a version's files are complete.
+
+    They are if a marker is there, which a publisher writes last, or if `implementation` is a third party's runtime.
+    """
     if any(backend.marker in files for backend in BACKENDS.values()):
         return True
     return implementation is not None and plugins.find(implementation, {}, "dragoman.backends") is not None
 
 
 def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader:
-    """The runtime for a version's files: the one that the settings name as implementation, else by file."""
+    """Returns the loader for a version's files: by marker, else the plugin that the settings name as implementation.
+
+    Raises ModelNotLoadable if there is neither.
+    """
     for backend in BACKENDS.values():
         if backend.marker in files:
             loader: Loader = plugins.resolve(backend.loader)
@@ -65,7 +71,7 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
 
 
 def prepare(files: Collection[str]) -> None:
-    """Import the runtime for a version's files; what is missing is said by its loader."""
+    """Imports the runtime for a version's files. If it is missing, the loader raises later."""
     for backend in BACKENDS.values():
         if backend.marker in files:
             with suppress(ImportError):

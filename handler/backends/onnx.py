@@ -20,10 +20,15 @@ from handler.settings import Settings
 
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
-"""The specification's word for ONNX (section "Platforms")."""
+"""The specification's name for ONNX models (section "Platforms")."""
 
 
 def load(source: Source, settings: Settings) -> "OnnxModel":
+    """Loads model.onnx on the CPU. The spec has the file's inputs and outputs, refined by the settings.
+
+    Raises ModelNotLoadable, in one line without paths: without ONNX Runtime, for a file that it refuses, and for
+    settings that contradict the file.
+    """
     runtime = _runtime(source.name)
     path = source.folder / "model.onnx"
     try:
@@ -60,13 +65,13 @@ def _options(runtime: Any, settings: Settings) -> Any:
     options.intra_op_num_threads = max(1, math.ceil(settings.cpus))
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Spinning threads burn a CPU share that Lambda has already spent, and steal from other requests elsewhere.
+    # On Lambda, spinning threads use up the CPU share; elsewhere they take it from other requests.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def _reason(error: Exception, source: Source) -> str:
-    """ONNX Runtime's text on one line, without this machine's paths."""
+    """Returns ONNX Runtime's text on one line, without this machine's paths."""
     return " ".join(str(error).replace(str(source.folder), "").split())[:256]
 
 
@@ -87,7 +92,10 @@ def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpe
 def _tensors(
     role: str, values: list[Value], said: tuple[TensorSpec, ...] | None, labels: Mapping[str, tuple[str, ...]]
 ) -> tuple[TensorSpec, ...]:
-    """The graph's tensors in its order; the settings may say more of a shape, and nothing of another type."""
+    """Returns the graph's tensors in its order. The settings may override a shape, but not a type.
+
+    Raises ModelNotLoadable.
+    """
     overrides = {spec.name: spec for spec in said or ()}
     specs = []
     for value in values:
@@ -120,7 +128,7 @@ class OnnxModel:
         self._session = session
         self._runtime = runtime
         self._datatypes = {output.name: output.datatype for output in outputs}
-        # numpy has no bfloat16: such tensors pass as OrtValues, whose bits are read where they lie.
+        # numpy has no bfloat16: such tensors are passed as OrtValues, whose bits are read in place.
         self._bf16 = any(tensor.datatype is BF16 for tensor in (*inputs, *outputs))
 
     def predict(
@@ -165,7 +173,10 @@ class OnnxModel:
 
 
 def _feed(tensor: Tensor) -> NDArray[Any]:
-    """What ONNX Runtime takes: for strings, objects of `str`; a `bytes` object would reach the model as its repr."""
+    """Returns the array for ONNX Runtime. Strings are objects of `str`: the model would see the repr of `bytes`.
+
+    Raises InvalidInput for BYTES that are not UTF-8.
+    """
     if tensor.datatype is not BYTES:
         return tensor.array
     texts = np.empty(tensor.array.shape, object)
@@ -174,7 +185,7 @@ def _feed(tensor: Tensor) -> NDArray[Any]:
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"input {shown(tensor.name)} has the bytes {shown(error.object)}, which are not UTF-8: "
-            "ONNX Runtime's strings carry nothing else"
+            "ONNX Runtime's strings must be UTF-8"
         ) from None
     return texts
 

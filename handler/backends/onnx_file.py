@@ -1,8 +1,8 @@
-"""What an ONNX file says of its graph's inputs and outputs, read from the file itself.
+"""Reads the inputs and outputs of a graph from the ONNX file itself.
 
-ONNX Runtime tells a scalar and a tensor of unknown rank alike (shape []), and symbolic sizes as text; the file keeps
-them apart. Only the protobuf fields needed are walked (onnx.proto: ModelProto, GraphProto, ValueInfoProto, TypeProto);
-weights are skipped over, so that a mapped file of any size costs a few pages.
+ONNX Runtime reports a scalar and a tensor of unknown rank alike (shape []), and symbolic sizes as text; the file
+distinguishes them. Only the needed protobuf fields are walked (onnx.proto: ModelProto, GraphProto, ValueInfoProto,
+TypeProto). Weights are skipped, so a mapped file of any size costs a few pages.
 """
 
 import mmap
@@ -29,20 +29,20 @@ class Value(NamedTuple):
     element: int
     shape: tuple[int, ...] | None
     optional: bool = False
-    """An initializer stands for it where nothing is sent; older files (IR 3) list their weights in this way."""
+    """True if an initializer replaces a missing input; older files (IR 3) list their weights in this way."""
 
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:
-    """The graph's inputs, and its outputs. Raises MalformedFile, OSError."""
+    """Returns the graph's inputs, and its outputs. Raises MalformedFile, OSError."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             raise MalformedFile("the file is empty")
-        # Unmapped with its last view: closing it by hand would fail while an error's traceback still holds one.
+        # It is unmapped with its last view: an explicit close fails while an error's traceback still holds a view.
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         return _graph(memoryview(mapped))
     except (IndexError, UnicodeDecodeError) as error:
-        raise MalformedFile("the file is no ONNX model, or cut short") from error
+        raise MalformedFile("the file is not an ONNX model, or cut short") from error
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
@@ -90,7 +90,7 @@ def _text(view: memoryview, field: int) -> str:
 
 
 def _member(view: memoryview, field: int) -> memoryview | None:
-    """The last message or string of that number (protobuf: the last one counts)."""
+    """Returns the last message or string of that number, which counts in protobuf; None without one."""
     found = None
     for number, member in fields(view):
         if number == field and isinstance(member, memoryview):
@@ -99,7 +99,10 @@ def _member(view: memoryview, field: int) -> memoryview | None:
 
 
 def fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(field number, value) of a message: integers for varints, the bytes for everything else."""
+    """Yields (field number, value) for each field of a message: integers for varints, the bytes for all others.
+
+    Raises MalformedFile, IndexError.
+    """
     position, end = 0, len(view)
     while position < end:
         key, position = _varint(view, position)
@@ -113,7 +116,7 @@ def fields(view: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif wire in (FIXED32, FIXED64):
             size = 4 if wire == FIXED32 else 8
         else:
-            raise MalformedFile(f"the file is no ONNX model: wire type {wire}")
+            raise MalformedFile(f"the file is not an ONNX model: wire type {wire}")
         if size > end - position:
             raise MalformedFile("the file is cut short")
         yield key >> 3, view[position : position + size]
@@ -130,4 +133,4 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift > 63:  # noqa: PLR2004 - 64 bits are the most
-            raise MalformedFile("the file is no ONNX model: a number of more than 64 bits")
+            raise MalformedFile("the file is not an ONNX model: a number of more than 64 bits")

@@ -2,21 +2,22 @@
 
     def predict(inputs: dict[str, ndarray], parameters: dict) -> dict[str, ndarray]
 
-It may yield such dicts instead of returning one, each an answer of its own for clients that ask for a stream. Where a
-function `stream` of the same arguments stands beside it, that one is asked for streams, and `predict` for one answer.
+It may yield such dicts instead of returning one; each is an answer of its own for clients that request a stream. If
+model.py has a function `stream` with the same arguments, that one answers streams, and `predict` single answers.
 
     def http(request) -> bytes | str | dict | Generator | tuple[status, headers, body]
 
-answers whole requests on the path that its settings name (`http.path`); see core.dialects.custom.
+This optional function answers whole requests on the path in the model's settings (`http.path`); see
+core.dialects.custom.
 
-BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. What the model takes and gives may
-stand in its settings' `inputs` and `outputs`, or in a module variable `metadata` of the same form; requests are checked
-against what is said there, and metadata shows it.
+BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. The settings may declare `inputs` and
+`outputs`, or a module variable `metadata` of the same form may. Requests are checked against the declaration, and
+metadata shows it.
 
     def explain(inputs: dict[str, ndarray], parameters: dict) -> ndarray | dict[str, ndarray] | list[dict]
 
-may stand beside it. An array is each example's "importance_scores" along its first axis, arrays in a dict are as many
-members of each explanation; a list holds the explanations themselves, whose members are what JSON can carry.
+This function is optional, too. An array has each example's "importance_scores" along its first axis. Arrays in a dict
+are the members of each explanation. A list has the explanations themselves, whose members must fit into JSON.
 """
 
 import asyncio
@@ -46,10 +47,15 @@ log = logging.getLogger(__name__)
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
+    """Imports model.py. The spec has the inputs and outputs of the settings, else those of the module's `metadata`.
+
+    Raises ModelNotLoadable, in one line without paths: unless DRAGOMAN_ALLOW_CODE=true, for a module that raises or
+    has no function `predict`, and for a wrong `metadata`.
+    """
     if not settings.allow_code:
         raise ModelNotLoadable(
             f"model {source.name!r} is Python code, which is not run unless DRAGOMAN_ALLOW_CODE=true: "
-            "set it if everybody who can write to the repository may run code here"
+            "set it if every user with write access to the repository may run code here"
         )
     module = _import(source)
     predict = getattr(module, "predict", None)
@@ -71,8 +77,8 @@ def _labelled(
 
 
 def _import(source: Source) -> ModuleType:
-    """model.py as a module of its own, with its folder on the path while it is imported."""
-    # The name is unique to the version, so that two versions' modules do not meet in sys.modules.
+    """Imports model.py as a module of its own, with its folder on sys.path meanwhile. Raises ModelNotLoadable."""
+    # The name is unique to the version, so two versions' modules do not collide in sys.modules.
     name = f"dragoman_model_{source.name}_{source.version}".replace("-", "_").replace(".", "_")
     found = spec_from_file_location(name, source.folder / "model.py")
     if found is None or found.loader is None:
@@ -91,7 +97,10 @@ def _import(source: Source) -> ModuleType:
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
-    """The result, from another thread where this one runs an event loop (Lambda): a model may run one of its own."""
+    """Returns the result of `call`, from another thread if this one runs an event loop (Lambda).
+
+    A model may run an event loop of its own.
+    """
     if asyncio._get_running_loop() is None:  # noqa: SLF001 - documented for this; the other one raises
         return call()
     with ThreadPoolExecutor(1) as aside:
@@ -99,7 +108,7 @@ def _beside_any_loop(call: Callable[[], Any]) -> Any:
 
 
 class PythonModel:
-    steady = False  # it may do anything, asyncio.run() too
+    steady = False  # its time is unknown, and it may call asyncio.run()
 
     def __init__(self, spec: ModelSpec, module: ModuleType) -> None:
         self.spec = spec
@@ -122,13 +131,13 @@ class PythonModel:
                 raise self._wrong("predict yielded nothing")
             if self._next(answered) is not None:
                 name = shown(self.spec.name)
-                raise InvalidInput(f"model {name} gives more than one answer: ask it for a stream")
+                raise InvalidInput(f"model {name} returns more than one answer: request a stream")
             return self._outputs(outputs, only)
 
     def _stream(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]
     ) -> Generator[list[Tensor]]:
-        """Each answer as `predict` gives its one."""
+        """Yields each answer in the form of `predict`."""
         answered = self._call(getattr(self.module, "stream", self.module.predict), inputs, parameters)
         if not isinstance(answered, Generator):
             yield self._outputs(outputs, answered)
@@ -138,7 +147,7 @@ class PythonModel:
                 yield self._outputs(outputs, answer)
 
     def _next(self, answers: Generator[Any]) -> Any:
-        """None at the end."""
+        """Returns the next answer, None at the end."""
         return self._guarded(lambda: next(answers, None))
 
     def _http(self, request: Any) -> Any:
@@ -169,22 +178,22 @@ class PythonModel:
         return [dict(zip(arrays, values, strict=True)) for values in zip(*arrays.values(), strict=True)]
 
     def _members(self, name: str, value: Any) -> Sequence[Any]:
-        """One per example, each as JSON takes it: an array of numbers, a number, or lists of text."""
+        """Returns one value per example for JSON: an array of numbers, a number, or lists of text."""
         try:
             array = np.asarray(value)
         except ValueError as error:  # a ragged list
-            raise self._wrong(f"explain returned {name!r}, which is no array: {error}") from error
+            raise self._wrong(f"explain returned {name!r}, which is not an array: {error}") from error
         if not array.ndim or array.dtype.kind not in "biufU":
-            raise self._wrong(f"explain returned {name!r} of {shown(value)}, which is no array of numbers or text")
+            raise self._wrong(f"explain returned {name!r} of {shown(value)}; expected an array of numbers or text")
         if array.dtype.kind != "U":
-            # Of long doubles and foreign byte orders JSON writers know nothing.
+            # JSON writers do not know long doubles and foreign byte orders.
             native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
             array = np.ascontiguousarray(array, native)
         values: list[Any] = array.tolist() if array.dtype.kind == "U" or array.ndim == 1 else list(array)
         return values
 
     def _call(self, function: Callable[..., Any], inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> Any:
-        # Arrays read from a request are views of its body and read-only: model code may well write into its inputs.
+        # Arrays of a request are read-only views of its body, but model code may write into its inputs.
         arrays = {
             name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
             for name, tensor in inputs.items()
@@ -208,7 +217,7 @@ class PythonModel:
         try:
             array = np.asarray(answered[name])
         except ValueError as error:  # a ragged list
-            raise self._wrong(f"output {name!r} is no array: {error}") from error
+            raise self._wrong(f"output {name!r} is not an array: {error}") from error
         found = of_array(array.dtype)
         datatype = self._datatypes.get(name, found)
         if datatype is BYTES:
@@ -227,7 +236,7 @@ class PythonModel:
             try:
                 flat[index] = element.encode() if isinstance(element, str) else element
             except UnicodeEncodeError:
-                raise self._wrong(f"output {name!r} has a lone surrogate, which is no Unicode text") from None
+                raise self._wrong(f"output {name!r} has a lone surrogate, which is not Unicode text") from None
             if not isinstance(flat[index], bytes):
                 raise self._wrong(f"output {name!r} has {shown(element)} where BYTES needs str or bytes")
         return elements

@@ -1,4 +1,4 @@
-"""What the server knows of a loaded version: what its model says, and its settings over that."""
+"""Builds the spec of a loaded version from its model's declaration and from its settings, which come first."""
 
 from core.errors import ModelNotLoadable
 from core.operations import ModelSpec
@@ -13,7 +13,7 @@ from handler.settings.checked import Wrong
 def model_spec(
     source: Source, platform: str, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
 ) -> ModelSpec:
-    """Raises ModelNotLoadable with the path of the key that does not fit the model."""
+    """Builds the spec. Raises ModelNotLoadable with the path of the key that does not fit the model."""
     said = source.settings
     platform = said.platform or platform
     spec = ModelSpec(source.name, source.version, platform, inputs, outputs, said.max_batch_size)

@@ -1,4 +1,4 @@
-"""The configuration: one frozen object from DRAGOMAN_* variables, each checked at start."""
+"""The configuration: one frozen object, read from DRAGOMAN_* variables and checked at start."""
 
 import os
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 MB_PER_VCPU: Final = 1769
-"""Lambda gives one vCPU for as many MB of memory (AWS documentation, "Configure Lambda function memory")."""
+"""The MB of memory for which Lambda allots one vCPU (AWS documentation, "Configure Lambda function memory")."""
 
 UNITS: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 USABLE: Final = 0.9
-"""Of the memory that there is: the rest is for requests, and for what loads take beyond what is known of them."""
+"""The part of the memory that models may use. The rest is for requests, and for loads that need more than expected."""
 
 
 class InvalidSettings(Exception):
@@ -80,7 +80,7 @@ def _base_path(value: str) -> str:
 
 
 class Setting(NamedTuple):
-    """One row of the table; `default` as one would write it."""
+    """One row of the table. `default`: as text, like a variable's value."""
 
     variable: str
     field: str
@@ -92,19 +92,19 @@ class Setting(NamedTuple):
 SETTINGS: Final = (
     Setting("DRAGOMAN_REPOSITORY", "repository", _text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
     Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
-    Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", _bytes, "", "what this process may have in memory, such as `900MB` or `2GiB`: models that were used least recently are unloaded for others; `0`: no limit; default: 90 % of the function's memory on Lambda and of the container's elsewhere, if it has a limit"),
-    Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", _seconds_or_never, "60", "seconds after which a request for a model has the repository looked at again for new versions; `0`: only calls and S3 events do"),
+    Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", _bytes, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),
+    Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", _seconds_or_never, "60", "seconds after which a request for a model checks the repository again for new versions; `0`: only load calls and S3 events check it"),
     Setting("DRAGOMAN_DEFAULT_MODEL", "default_model", _text, "", "the model of GRPS requests that name none, as `name` or `name-version`; default: the repository's only one"),
     Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
     Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
-    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities stand in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
-    Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "whose answers `/v1` gives where KServe's and TensorFlow Serving's differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
+    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities are written in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
+    Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "the protocol of answers under `/v1` where KServe and TensorFlow Serving differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
     Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", _one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
-    Setting("DRAGOMAN_PATIENCE", "patience", _seconds, "", "seconds that a request waits for its model to be loaded before it is answered 503 with how far the load is, which goes on; default: what the function's timeout and API Gateway's 29 s leave on Lambda, without end on a server"),
+    Setting("DRAGOMAN_PATIENCE", "patience", _seconds, "", "seconds that a request waits while its model is loaded; then the answer is 503 with the load's progress, and the load continues; default: the time that the function's timeout and API Gateway's 29 s leave on Lambda, unlimited on a server"),
     Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
     Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
-    Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", _positive, "", "most bytes of downloads to keep, those least recently used go first; default: what the disk has room for"),
+    Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", _positive, "", "the most bytes of downloads to keep, the least recently used are deleted first; default: as many as fit on the disk"),
     Setting("DRAGOMAN_NAME", "name", _text, "dragoman", "the server's name in its metadata"),
     Setting("DRAGOMAN_SERVER_TIMING", "server_timing", _flag, "true", "`false`: no `Server-Timing` header in answers"),
     Setting("DRAGOMAN_SITE", "site", _flag, "true", "`false`: no status page, no /docs"),
@@ -116,9 +116,10 @@ SETTINGS: Final = (
 
 
 class Settings(NamedTuple):
-    """See SETTINGS for what each means. `cpus`: what the platform gives this process; not a whole number on Lambda.
+    """The values of SETTINGS, which explains them, and of the platform.
 
-    `initialization`: how Lambda starts it, "on-demand", "provisioned-concurrency" or "snap-start"; empty elsewhere.
+    `cpus`: the CPUs of this process; not a whole number on Lambda. `initialization`: Lambda's type of initialization,
+    "on-demand", "provisioned-concurrency" or "snap-start"; "" elsewhere.
     """
 
     repository: str
@@ -149,12 +150,12 @@ class Settings(NamedTuple):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
-        """Raises InvalidSettings; also for a DRAGOMAN_* variable that does not exist, which is a typing error."""
+        """Reads the settings. Raises InvalidSettings, also for an unknown DRAGOMAN_* variable: it is a typing error."""
         environ = os.environ if environ is None else environ
         known = {setting.variable for setting in SETTINGS}
         for variable in environ:
             if variable.startswith("DRAGOMAN_") and variable not in known:
-                raise InvalidSettings(f"{variable} is no setting; known are {', '.join(sorted(known))}")
+                raise InvalidSettings(f"unknown setting {variable}; the settings are {', '.join(sorted(known))}")
         values = {setting.field: _value(setting, environ) for setting in SETTINGS}
         cpus = _cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
@@ -188,7 +189,7 @@ def _cpus(environ: Mapping[str, str]) -> float:
 
 
 def _cgroup_cpus(quota_file: Path) -> float:
-    """A container's CPU quota (cgroup v2: "quota period" or "max period"), infinite without one."""
+    """Returns a container's CPU quota (cgroup v2: "quota period" or "max period"), infinity without one."""
     try:
         quota, _, period = quota_file.read_text().partition(" ")
         return int(quota) / int(period)
@@ -204,7 +205,7 @@ def _usable_memory(environ: Mapping[str, str]) -> int | None:
 
 
 def _cgroup_memory(limit_file: Path) -> int | None:
-    """What is usable of a container's memory (cgroup v2: bytes or "max"), None without a limit."""
+    """Returns the usable bytes of a container's memory (cgroup v2: bytes or "max"), None without a limit."""
     try:
         return int(int(limit_file.read_text()) * USABLE)
     except (OSError, ValueError):

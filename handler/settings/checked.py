@@ -1,4 +1,4 @@
-"""Reading a publisher's JSON: what is wrong is named by the path of its key."""
+"""Checks of a publisher's JSON. An error names the wrong value by the path of its key."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from core.errors import shown
 
 
 class Wrong(Exception):
-    """`path` has `value`, and something else was expected."""
+    """The key `path` has `value`, but `expected` describes the accepted values."""
 
     def __init__(self, path: str, value: Any, expected: str) -> None:
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
@@ -19,10 +19,10 @@ def an_object(value: Any, path: str) -> dict[str, Any]:
 
 
 def only(members: dict[str, Any], path: str, *known: str) -> dict[str, Any]:
-    """For objects that are this project's alone, where another key is a typing error."""
+    """Returns the members of an object that only this project defines. Raises Wrong for another key: a typing error."""
     for key, value in members.items():
         if key not in known:
-            raise Wrong(f"{path}.{key}", value, f"no such key; known are {', '.join(known)}")
+            raise Wrong(f"{path}.{key}", value, f"no such key; the keys are {', '.join(known)}")
     return members
 
 

@@ -1,4 +1,4 @@
-"""The key "explainer" of model-settings.json: what Shapley values of a model's answers are calculated against.
+"""The key "explainer" of model-settings.json: the background of Shapley values, and how to calculate them.
 
     "explainer": {
         "background": [[5.1, 3.5, 1.4, 0.2], [6.3, 2.9, 5.6, 1.8]],
@@ -9,23 +9,23 @@
         "feature_names": ["sepal length", "sepal width", "petal length", "petal width"]
     }
 
-background      Required. Typical examples, at most 1,000: "absent" means for a feature to have these values instead of
-                the explained example's. Either of
-                - rows: an array of examples, each nested as the model's only input is without its leading axis;
-                - {"input": rows, ...}: for a model of several inputs, by name, as many rows of each;
-                - {"file": "background.json"}: a file beside the model's own in the version's folder, of the same two
-                  forms: .json; .npy, an array [rows, ...]; .npz, such arrays by the names of the inputs.
-budget          How many coalitions of features to evaluate for an example at most, from 4 to 65536; 2048 if left out.
-                With up to 2048 all coalitions of 11 features are, and scores are exact; beyond they are estimated
-                (KernelSHAP), which takes at least 2 x features + 2. One explanation costs rows x coalitions
-                predictions, which are at most 4,194,304.
-seed            Of the estimate: a whole number from 0 up; 0 if left out. The same seed gives the same scores.
-output          The output to explain. Left out: the only one of numbers, else the first that has class labels or is
+background      Required. Typical examples, at most 1,000. An "absent" feature has their values instead of the
+                explained example's. One of
+                - rows: an array of examples, each nested like the model's only input without its leading axis;
+                - {"input": rows, ...}: rows by name for a model of several inputs, with equal numbers of rows;
+                - {"file": "background.json"}: a file in the version's folder, in the same two forms: .json; .npy, an
+                  array [rows, ...]; .npz, such arrays by the names of the inputs.
+budget          The most coalitions of features to evaluate for an example, from 4 to 65536; default 2048. With 2048,
+                all coalitions of 11 features are evaluated, and scores are exact. For more features they are
+                estimated (KernelSHAP), which needs a budget of at least 2 x features + 2. One explanation costs
+                rows x coalitions predictions, which are at most 4,194,304.
+seed            The seed of the estimate: a whole number from 0 up; default 0. Equal seeds yield equal scores.
+output          The output to explain. Default: the only one of numbers, else the first that has class labels or is
                 called "probabilities" or "scores", else the first of floats, else the first of numbers.
-target          The index of the class to explain. Left out: each example's class of the highest score.
+target          The index of the class to explain. Default: the class of the highest score, for each example.
 feature_names   Names to send along: one per element of an example, row by row; or {"input": names, ...}.
 
-Every numeric input is explained; a model with an input of BYTES has no such explanation. The model has to say its
+Every numeric input is explained; a model with an input of BYTES cannot have an explainer. The model must declare its
 inputs. Other keys are refused.
 """
 
@@ -49,19 +49,19 @@ from core.tensor import TensorSpec
 from handler.settings.checked import Wrong, an_object, only, texts
 
 MOST_BACKGROUND: Final = 1000
-"""Rows."""
+"""The most rows of a background."""
 MOST_BUDGET: Final = 65536
 MOST_NUMBER: Final = 2**63 - 1
 MOST_CELLS: Final = 2**23
-"""Features x coalitions: the matrices of the method take 8 bytes for each."""
+"""The most features x coalitions: the matrices of the method take 8 bytes for each."""
 FILES: Final = (".json", ".npy", ".npz")
 SAID: Final = 'a row per example, an object of such rows by input, or {"file": name}'
 WIDE: Final = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
-"""Kind of a file's elements -> a type that holds them all."""
+"""A type for each kind of a file's elements that holds them all."""
 
 
 class ExplainerSettings(NamedTuple):
-    """As written; `file`: its name instead of `background`."""
+    """The settings as written. `file`: the name of the file that replaces `background`."""
 
     background: Any
     file: str | None
@@ -73,7 +73,7 @@ class ExplainerSettings(NamedTuple):
 
 
 def parse(value: Any) -> ExplainerSettings | None:
-    """What the settings say; None for None. Raises Wrong."""
+    """Parses the key's value; None stays None. Raises Wrong."""
     if value is None:
         return None
     known = ("background", "budget", "seed", "output", "target", "feature_names")
@@ -95,7 +95,7 @@ def parse(value: Any) -> ExplainerSettings | None:
 
 
 def build(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> Explainer:
-    """The explainer of a model that says so much of itself; `folder` is its version's. Raises Wrong."""
+    """Builds the explainer of a model with this spec. `folder`: its version's. Raises Wrong."""
     background = _background(said, folder, spec)
     names = _names(said.feature_names, background)
     explainer = Explainer(background, said.budget, said.seed, said.output, said.target, names)
@@ -109,7 +109,7 @@ def _wrong(path: str, value: Any, expected: str) -> Wrong:
 
 
 def _file(background: Any) -> str | None:
-    """The name, if background is one. A list under "file" is the rows of an input of that name."""
+    """Returns the background's file name, None without one. A list under "file" is rows of an input of that name."""
     name = background.get("file") if isinstance(background, dict) else None
     if name is None or isinstance(name, list):
         return None
@@ -119,7 +119,7 @@ def _file(background: Any) -> str | None:
     if PurePath(name).suffix not in FILES:
         raise _wrong(".background.file", name, beside)
     if len(background) > 1:
-        raise _wrong(".background", background, 'nothing beside "file"')
+        raise _wrong(".background", background, '"file" without other keys')
     return name
 
 
@@ -133,7 +133,7 @@ def _number(members: Mapping[str, Any], key: str, default: int, least: int, most
 
 
 def _parsed_names(value: Any) -> Any:
-    """As `texts` by input, or for the only one."""
+    """Parses names by input, or the names of the only input. Raises Wrong."""
     if isinstance(value, dict):
         return {name: texts(names, f"explainer.feature_names.{name}") for name, names in value.items()}
     return None if value is None else texts(value, "explainer.feature_names")
@@ -143,20 +143,20 @@ def _background(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> dict[
     path = ".background" if said.file is None else f".background.file {said.file!r}"
     rows = said.background if said.file is None else _read(folder / said.file, path)
     if spec.inputs is None:
-        raise _wrong("", "given", 'nothing for a model that does not say its inputs: add "inputs" to these settings')
+        raise _wrong("", "given", 'none, as the model does not declare its inputs: add "inputs" to these settings')
     by_name = _by_input(rows, path, [tensor.name for tensor in spec.inputs], SAID)
     background = {tensor.name: _rows(by_name[tensor.name], tensor, path) for tensor in spec.inputs}
     counts = {name: len(array) for name, array in background.items()}
     if len(set(counts.values())) != 1 or not 0 < max(counts.values()) <= MOST_BACKGROUND:
-        raise _wrong(path, counts, f"from 1 to {MOST_BACKGROUND} rows, and as many of every input")
+        raise _wrong(path, counts, f"from 1 to {MOST_BACKGROUND} rows, the same number for every input")
     return background
 
 
 def _by_input(value: Any, path: str, inputs: list[str], expected: str) -> Mapping[str, Any]:
-    """What is said of each input, of exactly the model's."""
+    """Returns a value for each of the model's inputs. Raises Wrong if inputs are missing or unknown."""
     if not isinstance(value, Mapping):
         if len(inputs) != 1:
-            raise _wrong(path, value, f"an object by input, of which the model has {shown(inputs)}")
+            raise _wrong(path, value, f"an object by input; the model's inputs are {shown(inputs)}")
         return {inputs[0]: value}
     if set(value) != set(inputs):
         raise _wrong(path, list(value), f"the model's inputs {shown(inputs)}: {expected}")
@@ -164,12 +164,12 @@ def _by_input(value: Any, path: str, inputs: list[str], expected: str) -> Mappin
 
 
 def _read(path: Path, where: str) -> Any:
-    """A file's rows. Whatever is in it, it runs no code."""
+    """Reads a file's rows, without running code from it. Raises Wrong."""
     try:
         if path.suffix == ".json":
             return json.loads(path.read_bytes())
         if path.suffix == ".npy":
-            # A header can claim any size, for which numpy would first find memory if the file was not mapped.
+            # A header can claim any size. Without the mapping, numpy would first allocate as much memory.
             return np.lib.format.open_memmap(path, mode="r")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -180,7 +180,7 @@ def _read(path: Path, where: str) -> Any:
 
 
 def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
-    """[rows, ...] in the input's type, its elements exact or rounded as a request's are."""
+    """Returns rows [rows, ...] in the input's type, exact or rounded like a request's elements. Raises Wrong."""
     path = f"{path}.{tensor.name}"
     if tensor.datatype.is_bytes:
         raise _wrong(path, "BYTES", "a model of numbers")
@@ -189,7 +189,7 @@ def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
     if expected is not None and (
         len(shape) != len(expected) or any(e not in (-1, s) for s, e in zip(shape[1:], expected[1:], strict=True))
     ):
-        raise _wrong(path, list(shape), f"rows of the input's shape {list(expected)}, the first apart")
+        raise _wrong(path, list(shape), f"rows of the input's shape {list(expected)}, except its first axis")
     datatype = DATATYPES["FP32"] if tensor.datatype is BF16 else tensor.datatype
     try:
         array = from_values(tensor.name, datatype, shape, _wide(value, path)).array
@@ -199,7 +199,7 @@ def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
 
 
 def _wide(value: Any, path: str) -> Any:
-    """An array in memory of one of the types that parsers make; lists as they are."""
+    """Copies an array into memory, in one of the types that parsers make. Lists stay as they are. Raises Wrong."""
     if isinstance(value, list):
         return value
     if value.dtype.kind not in WIDE:

@@ -1,4 +1,4 @@
-"""model-settings.json: what a publisher says of a model, checked when it is read. Unknown keys are ignored.
+"""model-settings.json: a publisher's settings of a model, checked when they are read. Unknown keys are ignored.
 
 The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parameters` have MLServer's names and meaning.
 """
@@ -24,12 +24,12 @@ VERSION: Final = re.compile(r"[0-9]{1,18}")
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
 ROUTING: Final = ("version_policy", "version_labels", "canary")
-"""Keys that say which requests a version gets, and nothing of how it is loaded."""
+"""Keys that route requests to versions. They do not change how a version is loaded."""
 ROUNDING: Final = 1e-9
 
 
 class VersionPolicy(NamedTuple):
-    """Which versions are served: the `latest` n, all (None), or these `specific` ones."""
+    """The versions that are served: the `latest` n, all (None), or these `specific` ones."""
 
     latest: int | None = 1
     specific: tuple[int, ...] = ()
@@ -41,14 +41,14 @@ class VersionPolicy(NamedTuple):
 
 
 class CustomPath(NamedTuple):
-    """Where the model answers whole requests itself."""
+    """The path on which the model answers whole requests itself."""
 
     path: str
     methods: tuple[str, ...] = ("POST",)
 
 
 class ModelSettings(NamedTuple):
-    """`inputs`, `outputs` None: what the model itself says."""
+    """The settings of one model. `inputs`, `outputs` None: the model's own declaration applies."""
 
     platform: str | None = None
     implementation: str | None = None
@@ -62,18 +62,21 @@ class ModelSettings(NamedTuple):
     explainer: "ExplainerSettings | None" = None
     http: CustomPath | None = None
     canary: Mapping[int, float] = MappingProxyType({})
-    """Version -> its share of the requests that name no version."""
+    """The share of requests without a version that each version receives."""
     warmup: "tuple[WarmUp, ...]" = ()
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """Class labels of the signatures that have them, under the tensor that their scores come from."""
+        """The class labels of the signatures that have them, by the name of their tensor of scores."""
         signatures = (self.signatures or {}).values()
         return {said.outputs["scores"].tensor: said.class_labels for said in signatures if said.class_labels}
 
 
 def parse(model: str, *texts: bytes | None) -> ModelSettings:
-    """A model's settings, later texts' keys over earlier ones'. Raises ModelNotLoadable with the wrong key's path."""
+    """Parses a model's settings; a key of a later text replaces the earlier one.
+
+    Raises ModelNotLoadable with the wrong key's path.
+    """
     merged: dict[str, Any] = {}
     try:
         for text in texts:
@@ -84,7 +87,7 @@ def parse(model: str, *texts: bytes | None) -> ModelSettings:
 
 
 def loads_alike(before: bytes | None, after: bytes | None) -> bool:
-    """Whether a version that was loaded under the one text need not be loaded again under the other."""
+    """Decides whether a version loaded under one text can serve under the other without another load."""
     return before == after or _loading(before) == _loading(after)
 
 
@@ -106,7 +109,7 @@ def _json(text: bytes) -> Any:
 def _settings(members: dict[str, Any], model: str) -> ModelSettings:
     name = _optional(members, "name", str, "text")
     if name is not None and name != model:
-        raise Wrong("name", name, f"the folder's name {model!r}, or nothing")
+        raise Wrong("name", name, f"the folder's name {model!r}, or no name")
     batch = _optional(members, "max_batch_size", int, "a whole number") or 0
     if batch < 0:
         raise Wrong("max_batch_size", batch, "0 or more")
@@ -135,7 +138,7 @@ def _optional(members: dict[str, Any], key: str, kind: type, expected: str) -> A
 
 
 def described(model: str, metadata: Any) -> tuple[tuple[TensorSpec, ...] | None, tuple[TensorSpec, ...] | None]:
-    """The inputs and outputs that a python model's `metadata` tells. Raises ModelNotLoadable."""
+    """Returns the inputs and outputs that a Python model's `metadata` declares. Raises ModelNotLoadable."""
     try:
         members = an_object(metadata, "metadata")
         return _tensors(members, "inputs"), _tensors(members, "outputs")
@@ -150,7 +153,7 @@ def _tensors(members: dict[str, Any], key: str) -> tuple[TensorSpec, ...] | None
     if not isinstance(value, list):
         raise Wrong(key, value, "an array of tensors")
     tensors = tuple(_tensor(member, f"{key}[{index}]") for index, member in enumerate(value))
-    return tensors or None  # MLServer writes [] for "not said"
+    return tensors or None  # MLServer writes [] for "not declared"
 
 
 def _tensor(member: Any, path: str) -> TensorSpec:
@@ -204,7 +207,7 @@ def _explainer(value: Any) -> "ExplainerSettings | None":
 def _warmup(value: Any) -> "tuple[WarmUp, ...]":
     if value is None:
         return ()
-    from handler.settings import warmup as warmup_settings  # noqa: PLC0415 - the same, for models that need none
+    from handler.settings import warmup as warmup_settings  # noqa: PLC0415 - the same, for models without one
 
     return warmup_settings.parse(value)
 
@@ -237,7 +240,7 @@ def _http(value: Any) -> CustomPath | None:
 
 
 def _version_labels(value: Any) -> dict[str, int]:
-    """Whether there is such a version shows when a request uses the label."""
+    """Returns the labels' versions. Whether a version exists is checked when a request uses its label."""
     members = {} if value is None else an_object(value, "version_labels")
     return {label: number(version, f"version_labels.{label}", 0) for label, version in members.items()}
 

@@ -1,12 +1,12 @@
-"""The "signatures" of model-settings.json: read with the file, bound to the model's tensors when it is loaded.
+"""The key "signatures" of model-settings.json: read with the file, bound to the model's tensors when it is loaded.
 
     "signatures": {name: {"method": "predict" | "classify" | "regress",
                           "inputs": {alias: tensor | binding}, "outputs": {alias: tensor | binding},
                           "class_labels": [...], "description": text}}
     binding: {"tensor": name, "shape": [...], "default": ..., "encoding": "bytes"}
 
-`inputs` left out: every input of the model under its own name. Of classify and regress, the inputs are features, and
-the outputs have fixed aliases: "classes" and "scores", or "outputs".
+Without `inputs`, every input of the model has its own name. In classify and regress signatures, the inputs are
+features, and the outputs have fixed aliases: "classes" and "scores", or "outputs".
 """
 
 import math
@@ -23,11 +23,11 @@ FIXED: Final = {
     Method.CLASSIFY: ({"scores"}, {"classes"}, {"scores", "classes"}),
     Method.REGRESS: ({"outputs"},),
 }
-"""The output aliases that TF Serving knows a method by."""
+"""The sets of output aliases that TF Serving requires for each method."""
 
 
 class SaidBinding(NamedTuple):
-    """As written; `default` is JSON, None where there is none."""
+    """A binding as written. `default`: JSON, None without one."""
 
     tensor: str
     shape: tuple[int, ...] | None = None
@@ -36,7 +36,7 @@ class SaidBinding(NamedTuple):
 
 
 class SaidSignature(NamedTuple):
-    """As written. `inputs` None: all."""
+    """A signature as written. `inputs` None: all of the model's."""
 
     method: Method
     inputs: Mapping[str, SaidBinding] | None
@@ -48,7 +48,7 @@ SaidSignatures = Mapping[str, SaidSignature]
 
 
 def parse(value: Any) -> dict[str, SaidSignature]:
-    """Raises Wrong."""
+    """Parses the key's value. Raises Wrong."""
     return {
         name: _signature(an_object(member, f"signatures.{name}"), f"signatures.{name}")
         for name, member in an_object(value, "signatures").items()
@@ -66,7 +66,7 @@ def _signature(members: dict[str, Any], path: str) -> SaidSignature:
     outputs = _bindings(members.get("outputs"), f"{path}.outputs")
     _check_aliases(Method(method), outputs, f"{path}.outputs")
     if said is not None and "scores" not in outputs:
-        raise Wrong(f"{path}.outputs.scores", None, "the name of the output that the labels are of")
+        raise Wrong(f"{path}.outputs.scores", None, "the name of the output that the labels describe")
     return SaidSignature(
         Method(method),
         None if inputs is None else _bindings(inputs, f"{path}.inputs"),
@@ -79,7 +79,7 @@ def _check_aliases(method: Method, outputs: Mapping[str, SaidBinding], path: str
     known = FIXED.get(method)
     if known is not None and set(outputs) not in known:
         expected = " or ".join(" and ".join(sorted(names)) for names in known)
-        raise Wrong(path, sorted(outputs), f"{expected}, as a {method} signature has")
+        raise Wrong(path, sorted(outputs), f"{expected}, as a {method} signature requires")
 
 
 def _bindings(value: Any, path: str) -> dict[str, SaidBinding]:
@@ -109,9 +109,9 @@ def _binding(value: Any, path: str) -> SaidBinding:
 def bind(
     said: SaidSignatures, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
 ) -> Signatures:
-    """The signatures of a model with these inputs and outputs. Raises Wrong."""
+    """Returns the signatures of a model with these inputs and outputs. Raises Wrong."""
     if outputs is None:
-        raise Wrong("signatures", list(said), "nothing, for a model that does not say its outputs")
+        raise Wrong("signatures", list(said), "none, as the model does not declare its outputs")
     return {
         name: Signature(
             signature.method,
@@ -129,7 +129,7 @@ def bind(
 def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: str) -> dict[str, Binding] | None:
     if inputs is None:
         if said.inputs is not None or said.method is not Method.PREDICT:
-            raise Wrong(path, list(said.inputs or ()), f"a model that says its inputs, for {said.method}")
+            raise Wrong(path, list(said.inputs or ()), f"a model that declares its inputs, for {said.method}")
         return None
     features = said.inputs or {spec.name: SaidBinding(spec.name) for spec in inputs}
     to_default = _whole if said.method is Method.PREDICT else _flat
@@ -148,7 +148,7 @@ def _inputs(said: SaidSignature, inputs: tuple[TensorSpec, ...] | None, path: st
 
 
 def _check_feature(binding: Binding, path: str) -> None:
-    """One example's elements must tell its shape, and a default be as many as it needs."""
+    """Raises Wrong unless an example's elements imply its shape, and a default has as many as the shape needs."""
     shape = binding.feature_shape
     if shape.count(-1) > 1 or (-1 in shape and 0 in shape):
         raise Wrong(f"{path}.shape", list(shape), "one variable axis at most, beside axes above 0")

@@ -1,9 +1,9 @@
-"""`warmup` in model-settings.json: requests that a version answers before it is ready.
+"""The key "warmup" of model-settings.json: requests that a version answers before it is ready.
 
     "warmup": [{"random": true, "count": 2, "shapes": {"x": [8, 4]}}, {"file": "warmup.json"}]
 
-`random`: tensors of the shapes that the model declares, 1 for what it leaves open, or of `shapes`. `file`: a request as
-the body of /v2/models/NAME/infer, in JSON, beside the model. `count`: how often; 1 if it is left out.
+`random`: random tensors in the shapes that the model declares, with 1 for an open dimension, or in `shapes`. `file`: a
+JSON request beside the model, as in the body of /v2/models/NAME/infer. `count`: the number of times; default 1.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ MOST: Final = 1000
 
 
 class WarmUp(NamedTuple):
-    """`file` None: random tensors."""
+    """A warm-up request. `file` None: random tensors."""
 
     file: str | None = None
     times: int = 1
@@ -25,7 +25,7 @@ class WarmUp(NamedTuple):
 
 
 def parse(value: Any) -> tuple[WarmUp, ...]:
-    """Raises Wrong."""
+    """Parses the key's value. Raises Wrong."""
     if not isinstance(value, list):
         raise Wrong("warmup", value, "an array of requests")
     return tuple(_request(member, f"warmup[{index}]") for index, member in enumerate(value))
@@ -40,7 +40,7 @@ def _request(value: Any, path: str) -> WarmUp:
         raise Wrong(f"{path}.file", file, "a path in the version's folder")
     count = number(members.get("count", 1), f"{path}.count", 1)
     if count > MOST:
-        raise Wrong(f"{path}.count", count, f"{MOST} at most")
+        raise Wrong(f"{path}.count", count, f"at most {MOST}")
     return WarmUp(file, count, _shapes(members.get("shapes", {}), f"{path}.shapes"))
 
 

@@ -1,8 +1,8 @@
-"""What people look at, as a FastAPI application: the status page, the routes' documentation, the OpenAPI description.
+"""The pages for people, as a FastAPI application: the status, the routes' documentation, the OpenAPI description.
 
-FastAPI costs more start-up time than everything else here together: this module is imported when a request matches no
-protocol route, and never before. Its pages are complete in themselves (no script, nothing fetched from anywhere), and
-none of them loads a model.
+FastAPI costs more start-up time than all of the server: this module is imported with the first request that matches no
+protocol route, and never before. Its pages are complete in themselves (no script, no fetched resource), and none of
+them loads a model.
 """
 
 import base64
@@ -45,16 +45,16 @@ HEADERS: Final = {
 }
 JSON: Final = "application/json"
 LINE: Final = 140
-"""Characters of JSON that are shown in one line."""
+"""The most characters of JSON that are shown in one line."""
 IMPORTED: Final = time.monotonic()
 PROC: Final = Path("/proc")
 HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
 def create(registry: Registry, settings: Settings) -> FastAPI:
-    """The site over what the registry knows already."""
+    """Returns the site, which shows what the registry knows already."""
 
-    # Plain functions run in a thread: asking a repository in the network must not hold up inferences.
+    # Plain functions run in a thread: listing a remote repository must not delay inferences.
     def status(request: Request) -> Response:
         server = registry.server()
         deadline = request.scope.get(SCOPE_KEY, NEVER)
@@ -79,25 +79,25 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
 
 
 async def _refuse(request: Request, error: Any) -> Response:
-    """An HTTPException as the protocols here have errors, not FastAPI's {"detail"}."""
+    """Returns an HTTPException as {"error": text}, like the protocols' errors, instead of FastAPI's {"detail"}."""
     path = shown(request.url.path)
     texts = {404: f"there is nothing at {path}", 405: f"{request.method} is not possible on {path}"}
     return JSONResponse({"error": texts.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
 
 def _root(request: Request) -> str:
-    """The path in front of ours: an API Gateway stage, a proxy's prefix. Empty where there is none."""
+    """Returns the path in front of the server's: an API Gateway stage, a proxy's prefix, or ""."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def _base(request: Request) -> str:
-    """Where this server answers, as a client would type it."""
+    """Returns this server's URL as a client types it."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host if HOST.fullmatch(host) else 'localhost'}{_root(request)}"
 
 
 def _page(request: Request, title: str, heading: str, content: str) -> Response:
-    # Known prefixes are spelled out: behind a stage, relative links of /Prod (no slash) would leave the stage.
+    # A known prefix is part of each link: behind a stage, relative links of /Prod (no slash) would leave the stage.
     root = escape(_root(request))
     start = f"{root}/" if root else "./"
     links = (("", "Status"), ("docs", "API"), ("openapi.json", "OpenAPI"), ("v2", "Metadata"))
@@ -116,7 +116,7 @@ def _status(registry: Registry, settings: Settings, deadline: Deadline) -> str:
 
 
 def _facts(settings: Settings, ready: str) -> str:
-    """The instance: what it is, where it runs, since when."""
+    """Returns the table of the instance's facts: its age, its models, its platform."""
     rows = {
         "Up": _duration(age()),
         "Models ready": ready,
@@ -134,8 +134,8 @@ def _models(registry: Registry, entries: Sequence[IndexEntry]) -> str:
     rows = "\n".join(_model(entry, registry.load_seconds(entry.name, entry.version)) for entry in entries)
     return (
         f'<h2>Models</h2>\n<table class="models"><thead><tr>{columns}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>\n'
-        '<p class="note">A model loads with the first request for it. All of this is true of this instance only: '
-        "another one has loaded what it was asked for.</p>"
+        '<p class="note">A model loads with the first request for it. The states are those of this instance: '
+        "every other instance loads its own models.</p>"
     )
 
 
@@ -155,7 +155,10 @@ def _model(entry: IndexEntry, load_seconds: float | None) -> str:
 
 
 def age(proc: Path = PROC) -> float:
-    """Seconds since this process began (proc(5): field 22 of stat, in ticks since boot); elsewhere, since import."""
+    """Returns the seconds since this process began; without /proc, since the import.
+
+    Source: proc(5), field 22 of stat, in ticks since boot.
+    """
     try:
         began = int((proc / "self" / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
         return float((proc / "uptime").read_text("utf-8").split()[0]) - began / os.sysconf("SC_CLK_TCK")
@@ -164,7 +167,7 @@ def age(proc: Path = PROC) -> float:
 
 
 def _duration(seconds: float) -> str:
-    """The two largest units of a time span.
+    """Returns the two largest units of a time span.
 
     >>> _duration(7), _duration(190), _duration(7_500), _duration(180_000)
     ('7 s', '3 min 10 s', '2 h 5 min', '2 d 2 h')
@@ -178,7 +181,7 @@ def _duration(seconds: float) -> str:
 
 
 def _routes(base: str) -> str:
-    """The description as text for people: every route with a command to copy."""
+    """Returns the description as a page: every route with a command to copy."""
     server = f"<p>{_text(DESCRIPTION['info']['description'])}</p>"
     groups = (_group(tag, base) for tag in DESCRIPTION["tags"])
     schemas = (
@@ -223,9 +226,9 @@ def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) 
 
 
 def _commands(base: str, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Labels, shell commands, and what comes if that is shown for each: one for each example of the request's body.
+    """Yields a label, a shell command and its answer, if that is described, for each example of the request's body.
 
-    An example may name the model that it is for (`x-path`), and what its query says (`x-query`).
+    An example may name its model (`x-path`) and its query (`x-query`).
     """
     values = {p["name"]: p.get("example", "") for p in map(_resolved, operation.get("parameters", ()))}
     answers = {
@@ -245,7 +248,7 @@ def _commands(base: str, method: str, path: str, operation: Mapping[str, Any]) -
 
 
 def _examples(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The examples of a request or an answer: media type, name ("" for one that stands alone), and the example."""
+    """Yields the media type, the name ("" for a single one) and the value of each example of a request or an answer."""
     for media, content in body.get("content", {}).items():
         alone = {"": {"value": content["example"]}} if "example" in content else {}
         for name, example in content.get("examples", alone).items():
@@ -265,7 +268,7 @@ def _example(response: Mapping[str, Any]) -> str:
 
 
 def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a local reference stands for."""
+    """Returns the target of a local reference, or the node itself."""
     found: Any = DESCRIPTION if "$ref" in node else node
     for step in node.get("$ref", "#").split("/")[1:]:
         found = found[step]
@@ -273,7 +276,7 @@ def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _text(text: str) -> str:
-    """Escaped, with `code` between backticks."""
+    """Escapes a text, with text between backticks as code."""
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 

@@ -15,7 +15,7 @@ from core.engine import MEANINGS, execute
 from core.errors import InvalidInput, NotSupported
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec, RequestedOutput
 from core.tensor import Tensor, TensorSpec
-from tests.core.v1_samples import signature
+from tests.support.v1_samples import signature
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

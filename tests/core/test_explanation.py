@@ -202,7 +202,7 @@ def test_a_models_own_explanations_go_first() -> None:
     model = Fake(linear)
     model.explain = lambda inputs, parameters: ({"why": parameters["k"]}, {"why": inputs["x"].array[-1, 2]})
     assert explain(model, tensor(EXAMPLES), {"k": 1}) == [{"why": 1}, {"why": 5.0}]
-    with pytest.raises(ModelFailed, match="model 'm' gave 2 explanations for 1 examples"):
+    with pytest.raises(ModelFailed, match="model 'm' returned 2 explanations for 1 examples"):
         explain(model, tensor([[1, 2, 5]]), {"k": 1})
 
 
@@ -211,10 +211,10 @@ def test_a_models_own_explanations_go_first() -> None:
     [
         (tensor([1.0, 2.0]), InvalidInput, r"'x' has examples of shape \[\]; the explainer's background has \[3\]"),
         (tensor([[1.0] * 4]), InvalidInput, r"'x' has examples of shape \[4\]"),
-        (tensor(1.0), InvalidInput, "'x' is a scalar; what is explained has an axis of examples"),
+        (tensor(1.0), InvalidInput, "'x' is a scalar; an explanation needs an axis of examples"),
         (tensor(EXAMPLES) | tensor([1], "z"), InvalidInput, "same number of examples to be explained, not {'x': 2, "),
-        (tensor(EXAMPLES, "z"), NotSupported, "input 'z' of model 'm' is no part of what its explainer explains"),
-        (tensor([[b"a"]], datatype=BYTES), NotSupported, "input 'x' of model 'm' is no part"),
+        (tensor(EXAMPLES, "z"), NotSupported, "input 'z' of model 'm' cannot be explained by its explainer"),
+        (tensor([[b"a"]], datatype=BYTES), NotSupported, "input 'x' of model 'm' cannot be explained"),
         ({}, InvalidInput, "same number of examples to be explained, not {}"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_request_orders_a_bounded_number_of_predictions(
 )
 def test_an_output_of_another_shape_cannot_be_explained(function: Any, shape: str) -> None:
     """It needs a score for each row."""
-    message = re.escape(f"output 'y' of model 'm' has shape {shape} for 2 rows; what can be explained has [rows] or")
+    message = re.escape(f"output 'y' of model 'm' has shape {shape} for 2 rows; an explanation needs [rows] or")
     with pytest.raises(NotSupported, match=message):
         explain(Fake(column(function)), tensor(EXAMPLES), {})
 
@@ -261,7 +261,7 @@ def test_an_output_of_another_shape_cannot_be_explained(function: Any, shape: st
 def test_scores_that_are_not_finite_are_the_models_failure(value: float, when: Any) -> None:
     """Of the example itself, or of what is made of it and the background."""
     model = Fake(column(lambda x: np.where(when(x), value, x.sum(1))))
-    with pytest.raises(ModelFailed, match="model 'm' gave scores that are not finite"):
+    with pytest.raises(ModelFailed, match="model 'm' returned scores that are not finite"):
         explain(model, tensor(EXAMPLES[:1]), {})
 
 

@@ -12,7 +12,7 @@ import pytest
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput
 from core.tensor import MAX_RANK, checked_shape, from_raw, to_raw
-from tests.core.samples import SHAPES, sample
+from tests.support.samples import SHAPES, sample
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -250,7 +250,7 @@ def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_
     [
         ("1", ModelFailed, "returned int, not a dict of arrays"),
         ("{}", ModelFailed, r"returned no output 'y'; it returned \[\]"),
-        ("{'y': [[1], [1, 2]]}", ModelFailed, "output 'y' is no array"),
+        ("{'y': [[1], [1, 2]]}", ModelFailed, "output 'y' is not an array"),
         ("{'y': 1j}", ModelFailed, "output 'y' is complex128, which is not FP32"),
         ("{'y': 1.0, 'b': 1}", ModelFailed, "output 'b' has 1 where BYTES needs str or bytes"),
         ("{'y': 1.0, 'b': '\\ud800'}", ModelFailed, "output 'b' has a lone surrogate"),

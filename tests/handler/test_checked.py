@@ -25,7 +25,7 @@ def test_what_is_as_expected_is_handed_on() -> None:
     [
         (lambda: an_object([1], "a.b"), "a.b is [1]; expected an object"),
         (lambda: an_object(None, "a.b"), "a.b is null; expected an object"),
-        (lambda: only({"x": 1, "typo": 2}, "a.b", "x", "y"), "a.b.typo is 2; expected no such key; known are x, y"),
+        (lambda: only({"x": 1, "typo": 2}, "a.b", "x", "y"), "a.b.typo is 2; expected no such key; the keys are x, y"),
         (lambda: texts("ab", "a.b"), "a.b is 'ab'; expected an array of text"),
         (lambda: texts(["a", 1], "a.b"), "a.b is ['a', 1]; expected an array of text"),
         (lambda: number(-1, "a.b", 0), "a.b is -1; expected a whole number from 0 up"),

@@ -129,7 +129,7 @@ def wrong(path: str, value: str, expected: str) -> str:
         ({}, wrong(".background", "null", "a row per example")),
         ({"background": []}, wrong(".background", "[]", "a row per example")),
         ({"background": "b.npy"}, wrong(".background", "'b.npy'", "a row per example")),
-        ({"background": ROWS, "sed": 1}, wrong(".sed", "1", "no such key; known are background, budget")),
+        ({"background": ROWS, "sed": 1}, wrong(".sed", "1", "no such key; the keys are background, budget")),
         ({"background": {"file": 1}}, wrong(".background.file", "1", "the name of a file in the version's folder")),
         ({"background": {"file": "../b.npy"}}, wrong(".background.file", "'../b.npy'", "the name of a file")),
         ({"background": {"file": "/b.npy"}}, wrong(".background.file", "'/b.npy'", "the name of a file")),
@@ -138,7 +138,10 @@ def wrong(path: str, value: str, expected: str) -> str:
         ({"background": {"file": "b\0.npy"}}, wrong(".background.file", "", "")[:30]),
         ({"background": {"file": ".npy"}}, wrong(".background.file", "'.npy'", "the name of a file")),
         ({"background": {"file": "b.pkl"}}, wrong(".background.file", "'b.pkl'", "the name of a file")),
-        ({"background": {"file": "b.npy", "x": ROWS}}, wrong(".background", "", "")[:23] + '.*nothing beside "file"'),
+        (
+            {"background": {"file": "b.npy", "x": ROWS}},
+            'explainer.background is .*; expected "file" without other keys',
+        ),
         ({"background": ROWS, "budget": 3}, wrong(".budget", "3", "a whole number from 4 to 65536")),
         ({"background": ROWS, "budget": 65537}, wrong(".budget", "65537", "a whole number from 4 to 65536")),
         ({"background": ROWS, "budget": True}, wrong(".budget", "true", "a whole number")),
@@ -162,11 +165,11 @@ WIDER = [[0.0] * 10] * 1000
 @pytest.mark.parametrize(
     ("said", "inputs", "message"),
     [
-        ({"background": ROWS}, None, 'nothing for a model that does not say its inputs: add "inputs"'),
+        ({"background": ROWS}, None, 'none, as the model does not declare its inputs: add "inputs"'),
         (
             {"background": ROWS},
             tensors("x", "z"),
-            wrong(".background", "", "")[:23] + ".*an object by input, .*'x', 'z'",
+            wrong(".background", "", "")[:23] + ".*an object by input; .*'x', 'z'",
         ),
         ({"background": {"z": ROWS}}, tensors("x"), wrong(".background", "['z']", "the model's inputs ['x']")),
         (
@@ -203,7 +206,7 @@ WIDER = [[0.0] * 10] * 1000
         (
             {"background": {"x": ROWS, "z": ROWS * 2}},
             tensors("x", "z"),
-            wrong(".background", "{'x': 2, 'z': 4}", "from 1 to 1000 rows, and as many of every input"),
+            wrong(".background", "{'x': 2, 'z': 4}", "from 1 to 1000 rows, the same number for every input"),
         ),
         (
             {"background": ROWS, "feature_names": ["a"]},

@@ -58,7 +58,7 @@ def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
     counts = model(tmp_path, COUNTS)
     (y,) = counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([1]))}, ["y"], {})
     assert y.array.tolist() == [0]
-    with pytest.raises(InvalidInput, match=r"model 'm' gives more than one answer: ask it for a stream"):
+    with pytest.raises(InvalidInput, match=r"model 'm' returns more than one answer: request a stream"):
         counts.predict(INPUTS, [], {})
     with pytest.raises(ModelFailed, match="predict yielded nothing"):
         counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([0]))}, [], {})

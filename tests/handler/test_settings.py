@@ -76,7 +76,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(variable: str, text: str,
 
 def test_a_variable_that_does_not_exist_is_a_typing_error() -> None:
     """It would have been ignored in silence."""
-    with pytest.raises(InvalidSettings, match="DRAGOMAN_PRELAOD is no setting; known are DRAGOMAN_ALLOW_CODE"):
+    with pytest.raises(InvalidSettings, match="unknown setting DRAGOMAN_PRELAOD; the settings are DRAGOMAN_ALLOW_CODE"):
         Settings.from_env({"DRAGOMAN_PRELAOD": "x"})
 
 

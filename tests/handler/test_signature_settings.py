@@ -56,7 +56,7 @@ def test_a_description_is_for_people() -> None:
     [
         ([], "signatures is []; expected an object"),
         ({"s": []}, "signatures.s is []; expected an object"),
-        ({"s": OUT | {"input": {}}}, "signatures.s.input is {}; expected no such key; known are method, inputs,"),
+        ({"s": OUT | {"input": {}}}, "signatures.s.input is {}; expected no such key; the keys are method, inputs,"),
         ({"s": OUT | {"method": "explain"}}, "signatures.s.method is 'explain'; expected one of predict, classify,"),
         ({"s": OUT | {"method": None}}, "signatures.s.method is null; expected one of predict, classify, regress"),
         ({"s": {}}, "signatures.s.outputs is null; expected an object"),
@@ -66,7 +66,7 @@ def test_a_description_is_for_people() -> None:
         ({"s": OUT | {"inputs": {"a": {}}}}, "signatures.s.inputs.a.tensor is null; expected the name of a tensor"),
         (
             {"s": OUT | {"inputs": {"a": {"tensor": "x", "dtype": 1}}}},
-            "signatures.s.inputs.a.dtype is 1; expected no such key; known are tensor, shape, default, encoding",
+            "signatures.s.inputs.a.dtype is 1; expected no such key; the keys are tensor, shape, default, encoding",
         ),
         (
             {"s": OUT | {"inputs": {"a": {"tensor": "x", "shape": 2}}}},
@@ -80,7 +80,7 @@ def test_a_description_is_for_people() -> None:
         ({"s": OUT | {"class_labels": ["a"]}}, "signatures.s.outputs.scores is null; expected the name of the output"),
         (
             {"s": OUT | {"method": "regress"}},
-            "signatures.s.outputs is ['y']; expected outputs, as a regress signature has",
+            "signatures.s.outputs is ['y']; expected outputs, as a regress signature requires",
         ),
         (
             {"s": SCORES | {"outputs": {"scores": "y", "probabilities": "z"}}},
@@ -150,7 +150,7 @@ def test_an_encoded_binding_is_of_bytes_with_an_axis_for_them() -> None:
 @pytest.mark.parametrize(
     ("said", "inputs", "outputs", "message"),
     [
-        (OUT, (X,), None, "signatures is ['s']; expected nothing, for a model that does not say its outputs"),
+        (OUT, (X,), None, "signatures is ['s']; expected none, as the model does not declare its outputs"),
         ({"outputs": {"o": "q"}}, (X,), (Y,), "signatures.s.outputs.o is 'q'; expected one of the model's tensors: y"),
         (
             OUT | {"inputs": {"a": "x"}},
@@ -204,13 +204,13 @@ def test_an_encoded_binding_is_of_bytes_with_an_axis_for_them() -> None:
             OUT | {"inputs": {"x": "x"}},
             None,
             (Y,),
-            "signatures.s.inputs is ['x']; expected a model that says its inputs, for predict",
+            "signatures.s.inputs is ['x']; expected a model that declares its inputs, for predict",
         ),
         (
             SCORES,
             None,
             (Y,),
-            "signatures.s.inputs is []; expected a model that says its inputs, for classify",
+            "signatures.s.inputs is []; expected a model that declares its inputs, for classify",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_requests_are_read_from_the_settings() -> None:
         ([{"file": "x\0"}], r"warmup\[0\].file is 'x.x00'; expected"),
         ([{"file": "/x"}], r"warmup\[0\].file is '/x'; expected"),
         ([{"random": True}, {"random": True, "count": 0}], r"warmup\[1\].count is 0; expected a whole number from 1"),
-        ([{"random": True, "count": MOST + 1}], r"warmup\[0\].count is 1001; expected 1000 at most"),
+        ([{"random": True, "count": MOST + 1}], r"warmup\[0\].count is 1001; expected at most 1000"),
         ([{"random": True, "shapes": {"x": [-1]}}], r"warmup\[0\].shapes.x is \[-1\]; expected an array of whole"),
         ([{"random": True, "shapes": [1]}], r"warmup\[0\].shapes is \[1\]; expected an object"),
         ([{"random": True, "rows": 1}], r"warmup\[0\].rows is 1; expected no such key"),

@@ -1,6 +1,6 @@
-"""The error codes of Connect and gRPC-Web, and the refusals that these protocols have beside those of the operations.
+"""The error codes of Connect and gRPC-Web, and the refusals of these protocols beside those of the operations.
 
-Sources: the Connect protocol's "Error Codes"; gRPC's statuscodes.md, whose names Faults have.
+Sources: the Connect protocol's "Error Codes"; gRPC's statuscodes.md, whose names Fault uses.
 """
 
 from typing import ClassVar, Final, NamedTuple
@@ -10,7 +10,7 @@ from core.wire import Header
 
 
 class Code(NamedTuple):
-    """`name`: in Connect's JSON. `number`: gRPC's. `status`: of a Connect answer that is no stream."""
+    """`name`: Connect's, in JSON. `number`: gRPC's. `status`: the HTTP status of a unary Connect answer."""
 
     name: str
     number: int
@@ -31,14 +31,14 @@ CODES: Final = {
         Code("unavailable", 14, 503),
     )
 }
-"""Those that this server says."""
+"""The codes that this server sends."""
 OF_FAULT: Final = {fault: CODES[fault.name.lower()] for fault in Fault}
 
 
 class EdgeError(ServingError):
     """A refusal under a code that no Fault has, or with an HTTP status that no code has.
 
-    `status`: 0 for the code's. `headers`: of an answer that is no stream.
+    `status`: 0 for the code's. `headers`: the headers of a unary answer.
     """
 
     code: ClassVar[Code]
@@ -54,13 +54,13 @@ class DeadlineExceeded(EdgeError):
 
 
 class UnknownCompression(EdgeError):
-    """`headers`: which are known."""
+    """An unknown compression. `headers`: the supported ones."""
 
     code = CODES["unimplemented"]
 
 
 class UnannouncedCompression(EdgeError):
-    """A compressed message where nothing says how: gRPC's compression.md wants this code."""
+    """A compressed message without a header that names the compression. gRPC's compression.md requires this code."""
 
     code = CODES["internal"]
 
@@ -71,14 +71,14 @@ class UnknownMethod(EdgeError):
 
 
 class WrongVerb(EdgeError):
-    """Clients make this code of the status. `headers`: Allow."""
+    """A refused HTTP method. Clients derive this code from the status. `headers`: Allow."""
 
     code = CODES["unknown"]
     status = 405
 
 
 class WrongType(EdgeError):
-    """Clients make this code of the status. `headers`: Accept-Post."""
+    """A refused content type. Clients derive this code from the status. `headers`: Accept-Post."""
 
     code = CODES["unknown"]
     status = 415

@@ -1,7 +1,7 @@
-"""How the answers of each protocol end, well or not: Connect's JSON errors and last messages, gRPC-Web's trailers.
+"""The ends of each protocol's answers, after success or failure: Connect's JSON errors and last messages, and trailers.
 
 Sources: the Connect protocol's "Error and EndStreamResponse"; gRPC's PROTOCOL-WEB.md "Message framing", and
-PROTOCOL-HTTP2.md "Status-Message" for what is percent-encoded.
+PROTOCOL-HTTP2.md "Status-Message" on percent-encoding.
 """
 
 from typing import Any, Final
@@ -16,11 +16,11 @@ from core.wire import JSON, Header, HttpResponse, headers_of
 END_STREAM: Final = 2
 TRAILERS: Final = 128
 PLAIN: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
-"""What a Status-Message has as it is, beside letters, digits, _, ., - and ~: %x20-%x7E without the percent sign."""
+"""Characters that stay as they are in a Status-Message, beside letters, digits, _, ., - and ~: %x20-%x7E except %."""
 
 
 def refusal(error: ServingError) -> HttpResponse:
-    """The whole answer of a Connect method that is no stream."""
+    """Returns the whole refusal of a unary Connect method."""
     status = error.status if isinstance(error, EdgeError) else 0
     more = error.headers if isinstance(error, EdgeError) else ()
     headers = (JSON, *more, *headers_of(error))
@@ -28,7 +28,7 @@ def refusal(error: ServingError) -> HttpResponse:
 
 
 def end_stream(error: ServingError | None) -> bytes:
-    """The last envelope of a Connect stream."""
+    """Returns the last envelope of a Connect stream."""
     if error is None:
         return framed(b"{}", END_STREAM)
     last: dict[str, Any] = {"error": _error(error)}
@@ -38,12 +38,12 @@ def end_stream(error: ServingError | None) -> bytes:
 
 
 def trailers(error: ServingError | None) -> bytes:
-    """The last envelope of a gRPC-Web answer."""
+    """Returns the last envelope of a gRPC-Web answer."""
     return framed(b"".join(b"%b: %b\r\n" % line for line in status(error)), TRAILERS)
 
 
 def status(error: ServingError | None) -> list[Header]:
-    """Trailers of gRPC."""
+    """Returns gRPC's trailers."""
     if error is None:
         return [(b"grpc-status", b"0")]
     message = quote_from_bytes(error.message.encode(), PLAIN).encode()

@@ -17,21 +17,21 @@ LONGEST: Final = 2**32 - 1
 
 
 class Frame(NamedTuple):
-    """A message as it came."""
+    """A message as it was received."""
 
     content: Part
     compressed: bool
 
     def message(self, limit: int) -> Part:
-        """Raises InvalidInput, TooLarge."""
-        # An empty message is not decompressed, whatever its flags say.
+        """Returns the message, inflated if it is compressed. Raises InvalidInput, TooLarge."""
+        # An empty message is not decompressed, whatever its flags are.
         if not self.compressed or not self.content:
             return self.content
         return compression.inflate(self.content, b"gzip", limit)
 
 
 def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
-    """The messages of a request. `gzipped`: what a compressed one is; `limit`: of each in bytes.
+    """Yields the messages of a request. `limit`: the most bytes of each. `gzipped`: a header announces gzip.
 
     Raises InvalidInput, TooLarge, UnannouncedCompression.
     """
@@ -46,7 +46,7 @@ def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
         if size > limit:
             raise TooLarge(f"an envelope announces {size} bytes; at most {limit} are accepted")
         if flags and not gzipped:
-            raise UnannouncedCompression(f"the envelope at byte {position} is compressed, and no header says how")
+            raise UnannouncedCompression(f"the envelope at byte {position} is compressed, but no header says how")
         position = start + size
         if position > end:
             raise InvalidInput(f"an envelope announces {size} bytes; {end - start} follow")
@@ -54,7 +54,7 @@ def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
 
 
 def only(found: Iterator[Frame]) -> Frame:
-    """The frame of a method that takes one message; gRPC wants any other number to be UNIMPLEMENTED."""
+    """Returns the frame of a method that takes one message. gRPC requires UNIMPLEMENTED for any other number."""
     frame = next(found, None)
     if frame is None:
         raise NotSupported("the request has no message; this method takes one")
@@ -64,7 +64,7 @@ def only(found: Iterator[Frame]) -> Frame:
 
 
 def head(size: int, flags: int = 0) -> bytes:
-    """What stands before a message of `size` bytes. Raises TooLarge."""
+    """Returns the head of the envelope of a message of `size` bytes. Raises TooLarge."""
     if size > LONGEST:
         raise TooLarge(f"the answer has {size} bytes; an envelope takes {LONGEST}")
     return bytes((flags,)) + size.to_bytes(4)

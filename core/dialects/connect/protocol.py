@@ -1,7 +1,7 @@
-"""Remote calls over plain HTTP: the Connect protocol and gRPC-Web, as far as they are more than a method's messages.
+"""Remote calls over plain HTTP: the parts of the Connect protocol and gRPC-Web around a method's messages.
 
-Connect's unary methods have one bare message each way, and HTTP says how it went; its streams and all of gRPC-Web have
-envelopes in a body that is always 200 OK. Nothing here needs HTTP/2, nor trailers.
+Connect's unary methods have one bare message each way, and the HTTP status is the outcome. Connect's streams and all of
+gRPC-Web have envelopes in a body that is always 200 OK. Neither needs HTTP/2, nor HTTP trailers.
 Sources: connectrpc.com/docs/protocol; gRPC's PROTOCOL-WEB.md.
 """
 
@@ -22,10 +22,10 @@ End = Callable[[ServingError | None], bytes]
 
 
 class Kind(NamedTuple):
-    """One protocol, by the Content-Type that tells it.
+    """One protocol, identified by its Content-Type.
 
-    `json`: messages are in proto3's JSON. `end`: the last envelope, None where messages are bare. `text`: all of it in
-    base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and of the answer's.
+    `json`: messages are in proto3's JSON. `end`: makes the last envelope, None if messages are bare. `text`: the body
+    is base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and the answer's.
     """
 
     content_type: bytes
@@ -37,17 +37,17 @@ class Kind(NamedTuple):
     text: bool = False
 
     def refuse(self, error: ServingError) -> HttpResponse:
-        """The whole answer."""
+        """Returns the whole refusal."""
         if self.end is None or isinstance(error, WrongVerb | WrongType):
             return ends.refusal(error)
         return HttpResponse(200, self.head(), (self.last(error),))
 
     def head(self) -> tuple[Header, ...]:
-        """The headers of an answer in envelopes."""
+        """Returns the headers of an answer in envelopes."""
         return ((b"content-type", self.content_type), (self.accepts, b"gzip"))
 
     def last(self, error: ServingError | None) -> bytes:
-        """The last part of an answer in envelopes."""
+        """Returns the last part of an answer in envelopes."""
         end = b"" if self.end is None else self.end(error)
         return requests.to_text(end) if self.text else end
 
@@ -92,7 +92,7 @@ KINDS: Final = {**UNARY, **STREAMS, **WEB}
 CALLS: Final = {**UNARY, **WEB}
 MANY: Final = {**STREAMS, **WEB}
 PLAIN: Final = UNARY[b"application/json"]
-"""How those are refused who speak none of them."""
+"""The form of refusals to clients that speak none of the protocols."""
 TELLING: Final = (
     b"content-type",
     b"accept",
@@ -101,12 +101,12 @@ TELLING: Final = (
     b"accept-encoding",
     *(header for kind in (*STREAMS.values(), *WEB.values()) for header in (kind.coding, kind.accepts)),
 )
-"""The headers that tell what a request asks, but for its deadline, which clients count down from call to call."""
+"""The headers that determine a request's question. The deadline is not among them: clients lower it with every call."""
 REMEMBERED: Final = 1024
 LONGEST_REMEMBERED: Final = 512
 _asked_before: "dict[tuple[RpcMethod, tuple[bytes | None, ...]], Question]" = {}
 VARIES: Final[Header] = (b"vary", b"accept-encoding")
-"""Of answers that a cache may keep."""
+"""The header of answers that a cache may keep."""
 GRPC: Final = b"application/grpc"
 NATIVE: Final = HttpResponse(
     200,
@@ -115,14 +115,14 @@ NATIVE: Final = HttpResponse(
         *ends.status(NotSupported("gRPC needs HTTP/2: use the gRPC port, or gRPC-Web or Connect on this one")),
     ),
 )
-"""The whole answer to gRPC itself, which came over HTTP/1.1 or through a proxy that speaks it: "Trailers-Only"."""
+"""The whole answer, "Trailers-Only", to gRPC itself that arrived over HTTP/1.1 or through a proxy that speaks it."""
 
 
 class Question(NamedTuple):
     """A call whose head has been read.
 
-    `message`: of a GET, which has no body. `gzipped`: whether that is how a compressed message is to be read.
-    `deflates`: whether the client takes answers with gzip. `seconds`: until the client's deadline.
+    `message`: the message of a GET, which has no body. `gzipped`: compressed messages are gzip. `deflates`: the client
+    accepts answers in gzip. `seconds`: the time until the client's deadline.
     """
 
     method: RpcMethod
@@ -133,7 +133,7 @@ class Question(NamedTuple):
     deflates: bool
 
     def frames(self, body: Part, limit: int) -> Iterator[Frame]:
-        """The messages, as they are asked for; `body` is no text any more.
+        """Yields the messages, lazily. `body` has been decoded from base64.
 
         Raises InvalidInput, TooLarge, UnannouncedCompression.
         """
@@ -144,7 +144,7 @@ class Question(NamedTuple):
         return frames(body, limit, gzipped=self.gzipped)
 
     def answer(self, message: bytes, least: int) -> HttpResponse:
-        """The answer of a method that has one. `least`: bytes from which on it is worth compressing."""
+        """Returns the answer of a method with one answer. `least`: bytes from which on it is worth compressing."""
         kind = self.kind
         deflates = self.deflates and len(message) >= least
         content = deflated(message) if deflates else message
@@ -159,18 +159,18 @@ class Question(NamedTuple):
         return HttpResponse(200, (*headers, VARIES) if varies else headers, (content,))
 
     def head(self) -> tuple[Header, ...]:
-        """The headers of an answer in envelopes."""
+        """Returns the headers of an answer in envelopes."""
         return (*self.kind.head(), (self.kind.coding, b"gzip")) if self.deflates else self.kind.head()
 
     def part(self, message: bytes, least: int) -> bytes:
-        """One of an answer's envelopes."""
+        """Returns one of an answer's envelopes."""
         deflates = self.deflates and len(message) >= least
         part = framed(deflated(message), COMPRESSED) if deflates else framed(message)
         return requests.to_text(part) if self.kind.text else part
 
 
 def kind_of(headers: Headers) -> Kind:
-    """What the client speaks, which is how any refusal has to be told."""
+    """Returns the client's protocol, in whose form any refusal is written."""
     media_type = _media_type(headers)
     if media_type in WEB and WEB_TEXT in headers.get(b"accept", b""):
         media_type = WEB_TEXT
@@ -183,16 +183,16 @@ def is_native(headers: Headers) -> bool:
 
 
 def question(method: RpcMethod | None, verb: str, path: str, headers: Headers, query: bytes) -> Question:
-    """What a request asks, as far as its head tells. Raises EdgeError, InvalidInput."""
+    """Returns the question of a request's head. Raises EdgeError, InvalidInput."""
     if method is None:
-        raise UnknownMethod(f"there is no method at {shown(path)}")
+        raise UnknownMethod(f"the server has no method at {shown(path)}")
     found = _posted(method, path, headers) if verb == "POST" else _asked(method, verb, path, headers, query)
     seconds = found.kind.timeout(headers)
     return found if seconds is None else found._replace(seconds=seconds)
 
 
 def _posted(method: RpcMethod, path: str, headers: Headers) -> Question:
-    """A client's calls of a method have one head all day long."""
+    """Returns the question of a POST, from a cache: a client repeats the same head for every call of a method."""
     told = tuple(map(headers.get, TELLING))
     found = _asked_before.get((method, told))
     if found is None:
@@ -205,7 +205,7 @@ def _posted(method: RpcMethod, path: str, headers: Headers) -> Question:
 
 
 def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: bytes) -> Question:
-    """All but the deadline."""
+    """Returns the question without its deadline. Raises EdgeError, InvalidInput."""
     safe = method.safe and method.form is Form.UNARY
     if verb == "GET" and safe:
         return _got(method, headers, Query(query))
@@ -244,7 +244,7 @@ def _is_gzip(coding: bytes | None, kind: Kind) -> bool:
 
 
 def _deflates(headers: Headers, kind: Kind, *, gzipped: bool) -> bool:
-    # Who does not say what he takes, takes what he sends.
+    # A client without this header accepts the compression that it sends.
     accepted = headers.get(kind.accepts)
     return gzipped if accepted is None else compression.accepted(accepted) == b"gzip"
 

@@ -1,4 +1,4 @@
-"""What stands beside a request's messages: its deadline, the version of its protocol, a GET's query, text for bytes."""
+"""The parts of a request beside its messages: its deadline, its protocol's version, a GET's query, base64 bodies."""
 
 import binascii
 import re
@@ -17,12 +17,12 @@ MILLISECONDS: Final = re.compile(rb"[0-9]{1,10}")
 GRPC_DURATION: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 SLICE: Final = 1024 * 1024
-"""Characters of a text that are read at a time, for which it takes ten times their memory; a multiple of four."""
+"""Characters of a text that are decoded at a time, which takes ten times their memory; a multiple of four."""
 Headers = Mapping[bytes, bytes]
 
 
 def connect_timeout(headers: Headers) -> float | None:
-    """In seconds, None for none. Raises InvalidInput."""
+    """Returns the timeout in seconds, None for none. Raises InvalidInput."""
     text = headers.get(CONNECT_TIMEOUT)
     if not text:
         return None
@@ -32,7 +32,7 @@ def connect_timeout(headers: Headers) -> float | None:
 
 
 def grpc_timeout(headers: Headers) -> float | None:
-    """In seconds, None for none. Raises InvalidInput. Source: PROTOCOL-HTTP2.md "Timeout"."""
+    """Returns the timeout in seconds, None for none. Raises InvalidInput. Source: PROTOCOL-HTTP2.md "Timeout"."""
     text = headers.get(GRPC_TIMEOUT)
     if not text:
         return None
@@ -43,14 +43,14 @@ def grpc_timeout(headers: Headers) -> float | None:
 
 
 def check_version(headers: Headers) -> None:
-    """Raises InvalidInput. Who says none means this one."""
+    """Raises InvalidInput for another version than 1, which is also the default."""
     version = headers.get(b"connect-protocol-version", b"1")
     if version != b"1":
         raise InvalidInput(f"connect-protocol-version is {shown(version)}; expected '1'")
 
 
 class Query(dict[bytes, bytes]):
-    """The parameters of a Connect GET; of one that stands there twice, the first."""
+    """The parameters of a Connect GET; the first value of each. Raises InvalidInput."""
 
     def __init__(self, text: bytes) -> None:
         for pair in reversed(text.split(b"&")):
@@ -64,14 +64,14 @@ class Query(dict[bytes, bytes]):
                 raise InvalidInput(f"the query needs the parameter {name.decode()}")
 
     def message(self) -> bytes:
-        """Raises InvalidInput."""
+        """Returns the message, decoded from base64 if the query says so. Raises InvalidInput."""
         text = self[b"message"]
         if self.get(b"base64") != b"1":
             return text
         try:
             return to_bytes(text.decode().replace(" ", "+"))  # in a query, a + is a space
         except ValueError:
-            raise InvalidInput("the parameter message is no base64 text") from None
+            raise InvalidInput("the parameter message is not base64 text") from None
 
 
 def _plain(text: bytes) -> bytes:
@@ -79,7 +79,7 @@ def _plain(text: bytes) -> bytes:
 
 
 def from_text(body: bytes | memoryview) -> bytes:
-    """The body of grpc-web-text: base64 in as many pieces as its client flushed, each with padding of its own.
+    """Decodes the body of grpc-web-text: base64 in one piece per flush of its client, each with its own padding.
 
     Raises InvalidInput.
     """
@@ -92,13 +92,13 @@ def _from_slice(body: memoryview) -> bytes:
     characters = np.frombuffer(text, np.uint8)
     padding = np.flatnonzero(characters == ord("="))
     place = padding % 4
-    # Of four characters the last may be padding, or the last two.
+    # The last one or two of four characters may be padding.
     if (place < 2).any() or (characters[padding[place == 2] + 1] != ord("=")).any():  # noqa: PLR2004 - see above
-        raise InvalidInput("the body is no base64 text: it has padding inside of four characters")
+        raise InvalidInput("the body is not base64 text: it has padding inside a group of four characters")
     try:
         content = binascii.a2b_base64(text.replace(b"=", b"A"), strict_mode=True)
     except binascii.Error:
-        raise InvalidInput("the body is no base64 text") from None
+        raise InvalidInput("the body is not base64 text") from None
     if not padding.size:
         return content
     return np.delete(np.frombuffer(content, np.uint8), padding // 4 * 3 + place - 1).tobytes()

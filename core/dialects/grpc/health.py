@@ -1,4 +1,4 @@
-"""gRPC's health checking protocol (grpc.health.v1): of this server, and of each model by its name."""
+"""gRPC's health checking protocol (grpc.health.v1): the health of this server, and of each model by its name."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -12,12 +12,12 @@ SERVICE: Final = "grpc.health.v1.Health"
 
 
 def _unknown(_: HealthCheckRequest | None, error: ServingError) -> HealthCheckResponse | None:
-    # Check refuses what it does not know; who watches is told when it comes.
+    # Check refuses an unknown service; Watch reports it as unknown until it exists.
     return HealthCheckResponse(status="SERVICE_UNKNOWN") if error.fault is Fault.NOT_FOUND else None
 
 
 def health(services: Iterable[str]) -> tuple[RpcMethod, ...]:
-    """Its methods beside other services, whose names stand for the server as a whole, as its own and "" do."""
+    """Returns the service's methods. The names in `services`, its own name and "" stand for the whole server."""
     server = {"", SERVICE, *services}
 
     def check(message: HealthCheckRequest) -> tuple[ops.Operation, Callable[[ops.Readiness], HealthCheckResponse]]:

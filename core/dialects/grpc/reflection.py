@@ -26,7 +26,7 @@ NOT_FOUND: Final = 5
 
 
 def answer(body: bytes, services: Sequence[str]) -> bytes:
-    """Of one request of the stream. Raises InvalidInput for bytes that are none."""
+    """Returns the answer to one request of the stream. Raises InvalidInput for bytes that are not a request."""
     try:
         request = ServerReflectionRequest.FromString(body)
     except DecodeError:
@@ -40,7 +40,7 @@ def answer(body: bytes, services: Sequence[str]) -> bytes:
 def _answer(request: ServerReflectionRequest, services: Sequence[str]) -> ServerReflectionResponse:
     kind = request.WhichOneof("message_request")
     if kind is None:
-        return _error(INVALID_ARGUMENT, "the request asks for nothing that is known here")
+        return _error(INVALID_ARGUMENT, "the request has no message_request, or one of an unknown kind")
     if kind == "list_services":
         listed = ListServiceResponse(service=[ServiceResponse(name=name) for name in services])
         return ServerReflectionResponse(list_services_response=listed)
@@ -57,7 +57,7 @@ def _found(request: ServerReflectionRequest, kind: str) -> ServerReflectionRespo
         return _file(POOL.FindFileByName(request.file_by_filename))
     if kind == "file_containing_symbol":
         return _file(_containing(request.file_containing_symbol))
-    if kind == "file_containing_extension":  # none of the messages has any
+    if kind == "file_containing_extension":  # no message has extensions
         raise KeyError(kind)
     known = POOL.FindMessageTypeByName(request.all_extension_numbers_of_type)
     none = ExtensionNumberResponse(base_type_name=known.full_name)
@@ -67,7 +67,7 @@ def _found(request: ServerReflectionRequest, kind: str) -> ServerReflectionRespo
 def _containing(symbol: str) -> FileDescriptor:
     try:
         return POOL.FindFileContainingSymbol(symbol)
-    except KeyError:  # a method, which the pool does not look for
+    except KeyError:  # a method, which the pool does not find by its symbol
         service, _, method = symbol.rpartition(".")
         return POOL.FindServiceByName(service).methods_by_name[method].containing_service.file
 

@@ -1,7 +1,7 @@
-"""What a GRPS message carries, whichever way it travels, and how its few element types stand for all of ours.
+"""The content of a GRPS message, in JSON or protobuf, and the mapping of this server's datatypes to GRPS's few.
 
-GRPS has no booleans, no unsigned integers above 8 bits and no bfloat16: each travels in the narrowest type that holds
-it, and comes back from that type with its range checked. Source: GRPS's interface document, and its grps.proto.
+GRPS has no booleans, no unsigned integers above 8 bits and no bfloat16. Each is sent in the narrowest type that holds
+it, and read back from that type with a check of its range. Source: GRPS's interface document, and its grps.proto.
 """
 
 from typing import Any, Final, NamedTuple
@@ -31,7 +31,7 @@ CARRIERS: Final = {
     "UINT64": INT64,
     "BF16": FP32,
 }
-"""What stands for a datatype that the protocol does not have; for UINT64 as far as it goes."""
+"""The types that carry datatypes which the protocol lacks; INT64 carries UINT64 up to its own maximum."""
 MAP_FIELDS: Final = {
     "s_s": BYTES,
     "s_b": BYTES,
@@ -40,9 +40,9 @@ MAP_FIELDS: Final = {
     "s_f": FP32,
     "s_d": FP64,
 }
-"""The maps of GenericMapData, and what their values are."""
+"""The maps of GenericMapData, and the datatypes of their values."""
 LARGEST_SIZE: Final = 2**32 - 1
-"""Of a dimension: uint32."""
+"""The largest dimension: uint32."""
 
 
 class Text(NamedTuple):
@@ -58,7 +58,7 @@ class Binary(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """gtensors, of the protocol's types. A name may be "", which is none."""
+    """gtensors, of the protocol's types. The name "" means no name."""
 
     tensors: tuple[Tensor, ...]
 
@@ -70,7 +70,7 @@ class Numbers(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One value of a map: its key and what is under it, as a tensor without a dimension. `field`: of MAP_FIELDS."""
+    """One entry of a map: its key and value as a tensor without a dimension. `field`: a key of MAP_FIELDS."""
 
     field: str
     tensor: Tensor
@@ -93,19 +93,19 @@ class Question(NamedTuple):
 
 
 def carrier(datatype: DataType) -> DataType:
-    """The protocol's type for elements of a datatype."""
+    """Returns the protocol's type that carries a datatype's elements."""
     return CARRIERS.get(datatype.name, datatype)
 
 
 def element(value: bytes) -> NDArray[Any]:
-    """One BYTES element, without a dimension."""
+    """Returns one BYTES element as an array without a dimension."""
     array = np.empty((), object)
     array[()] = value
     return array
 
 
 def carried(tensor: Tensor) -> Tensor:
-    """An output in a type of the protocol. Raises ModelFailed for what none of them holds."""
+    """Returns an output in a type of the protocol. Raises ModelFailed for values that no such type holds."""
     datatype, array = carrier(tensor.datatype), tensor.array
     if datatype is tensor.datatype:
         return tensor
@@ -113,13 +113,13 @@ def carried(tensor: Tensor) -> Tensor:
         return Tensor(tensor.name, datatype, bf16_to_float(array.reshape(-1)).reshape(array.shape))
     if array.size and array.max().item() > np.iinfo(datatype.numpy.str).max:
         raise ModelFailed(
-            f"output {shown(tensor.name)} has {array.max().item()}, which is beyond what {datatype.grps} holds"
+            f"output {shown(tensor.name)} has {array.max().item()}, which is beyond the range of {datatype.grps}"
         )
     return Tensor(tensor.name, datatype, array.astype(datatype.numpy))
 
 
 def converted(tensor: Tensor, datatype: DataType) -> Tensor:
-    """Numbers as elements of another datatype: rounded to the nearest float, integers exact. Raises InvalidInput."""
+    """Converts numbers to another datatype: floats round to the nearest, integers stay exact. Raises InvalidInput."""
     name, shape = tensor.name, tensor.array.shape
     flat = tensor.array.reshape(-1)
     if datatype is not BF16:

@@ -1,7 +1,7 @@
-"""GRPS over HTTP: its routes, and all answers but inference.
+"""GRPS over HTTP: its routes, and all answers except inference.
 
-Every answer but bytes has a status, whose code is the HTTP status. Sources: GRPS's interface document; what its python
-server answers, tracebacks and HTML apart.
+Every answer except bytes has a status, whose code is the HTTP status. Sources: GRPS's interface document; the answers
+of its Python server, without their tracebacks and HTML.
 """
 
 from typing import Any, Final
@@ -30,10 +30,15 @@ EMPTY_NAME: Final = "The model name is empty."
 
 
 def answer(status: dict[str, Any] = SUCCESS, **members: Any) -> HttpResponse:
+    """Returns {"status": {"code", "msg", "status"}, **members} as JSON; the HTTP status is the code.
+
+    Source: GRPS's interface document.
+    """
     return HttpResponse(status["code"], (JSON,), (jsonio.dumps({"status": status, **members}),))
 
 
 def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
+    """Returns the failure of an error as {"status": ...}, with the error's HTTP status and headers."""
     refusal = answer(failure(error))
     return refusal._replace(headers=(*refusal.headers, *headers_of(error)))
 
@@ -75,7 +80,7 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
 
 
 def named_model(name: str | None) -> ops.ModelMetadata:
-    """What a request for a model's metadata asks, whose str_data is the name. Raises InvalidInput."""
+    """Returns the question of a request for a model's metadata, whose str_data is the name. Raises InvalidInput."""
     if not name:
         raise InvalidInput(NO_NAME if name is None else EMPTY_NAME)
     return ops.ModelMetadata(ops.ModelRef(name, dashed=True))
@@ -88,7 +93,7 @@ def _predict(call: Call) -> tuple[ops.Operation, AnyReply]:
 
 
 def _routes(methods: str, path: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
-    """The router takes a slash behind a path for nothing; this protocol does not."""
+    """Returns routes that refuse a trailing slash, which the router ignores and this protocol does not."""
 
     def exactly(call: Call) -> tuple[ops.Operation, AnyReply]:
         if call.request.path.endswith("/"):

@@ -1,4 +1,4 @@
-"""GRPS's content as the inputs of a model, whose spec says what unnamed tensors, text, bytes and numbers are."""
+"""Binds GRPS's content to a model's inputs. The spec assigns unnamed tensors, text, bytes and numbers to them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -26,19 +26,19 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, named
 
 UNNAMED: Final = "input-{}"
-"""What an input is called that neither the request nor the model names: by its position, as KServe and MLServer do."""
+"""The name, by position, of an input that neither the request nor the model names, as in KServe and MLServer."""
 
 
 def bound(content: Content, spec: ModelSpec) -> tuple[Tensor, ...]:
-    """The inputs that the content stands for. Raises InvalidInput where it can stand for none of the model's.
+    """Returns the inputs that the content describes. Raises InvalidInput if it cannot describe the model's inputs.
 
-    What the model does not have, misses, or wants in another shape is for the engine to find.
+    The engine checks for unknown and missing inputs, and the shapes.
     """
     return _BOUND[type(content)](content, spec)
 
 
 def check_count(count: int, spec: ModelSpec) -> None:
-    """Of the tensors of a request, before they are made. Raises InvalidInput for more than the model has inputs."""
+    """Raises InvalidInput if a request has more tensors than the model has inputs; called before they are made."""
     if spec.inputs is not None and count > len(spec.inputs):
         raise InvalidInput(f"{count} tensors are {count} inputs; {_has(spec)}")
 
@@ -50,8 +50,8 @@ def _tensors(content: Tensors, spec: ModelSpec) -> tuple[Tensor, ...]:
         return _typed(tensors, spec.inputs or ())
     if any(names):
         raise InvalidInput(
-            f"tensor {names.index('')} of {len(names)} has no name: give every tensor the name of an input, or none of "
-            "them one, and they are the inputs in their order"
+            f"tensor {names.index('')} of {len(names)} has no name: name every tensor after its input, or name none: "
+            "then they are the inputs in order"
         )
     if spec.inputs is None:
         return tuple(tensor._replace(name=UNNAMED.format(index)) for index, tensor in enumerate(tensors))
@@ -67,7 +67,7 @@ def _has(spec: ModelSpec) -> str:
 
 
 def _typed(tensors: Sequence[Tensor], inputs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
-    """In the inputs' own types, where the protocol has only wider ones."""
+    """Returns the tensors in the inputs' own types, which the protocol's may be wider than."""
     expected = {given.name: given.datatype for given in inputs}
     return tuple(_narrowed(tensor, expected.get(tensor.name, tensor.datatype)) for tensor in tensors)
 
@@ -79,7 +79,10 @@ def _narrowed(tensor: Tensor, expected: DataType) -> Tensor:
 
 
 def _only(spec: ModelSpec, kind: str, *datatypes: DataType) -> TensorSpec:
-    """The input that all of the content is for; of a model that does not say its inputs, one of the first datatype."""
+    """Returns the only input; for a model that does not declare its inputs, one of the first datatype.
+
+    Raises InvalidInput if the model needs several inputs, or one of another datatype.
+    """
     if spec.inputs is None:
         return TensorSpec(UNNAMED.format(0), datatypes[0], None)
     needed = [given for given in spec.inputs if not given.optional] or spec.inputs
@@ -96,7 +99,7 @@ def _check_kind(expected: TensorSpec, kind: str, *datatypes: DataType) -> None:
 
 
 def _ones(spec: TensorSpec) -> tuple[int, ...]:
-    """The shape of a single element, of the input's rank."""
+    """Returns the shape of a single element in the input's rank."""
     return (1,) if spec.shape is None else (1,) * len(spec.shape)
 
 
@@ -105,7 +108,7 @@ def _string(spec: TensorSpec, value: bytes) -> Tensor:
 
 
 def _bytes(spec: TensorSpec, data: bytes | memoryview) -> Tensor:
-    """One BYTES element; or UINT8, along the last axis."""
+    """Returns one BYTES element, or UINT8 along the last axis."""
     if spec.datatype is BYTES:
         return _string(spec, bytes(data))
     array = np.frombuffer(data, np.uint8)
@@ -130,7 +133,7 @@ def _map(content: Map, spec: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def _value(entry: Entry, expected: TensorSpec | None) -> Tensor:
-    """`expected` None: nobody knows the input, or the engine knows that there is none."""
+    """Returns one entry as a tensor. `expected` None: the input is not declared; the engine refuses it if it must."""
     field, tensor = entry
     spec = expected or TensorSpec(tensor.name, MAP_FIELDS[field], None)
     if tensor.datatype is not BYTES:
@@ -141,7 +144,7 @@ def _value(entry: Entry, expected: TensorSpec | None) -> Tensor:
 
 
 def _check_number(expected: TensorSpec, field: str, given: DataType) -> None:
-    """Floats are for floats, integers for every number."""
+    """Raises InvalidInput for a number in an input of strings, and for a float in an input of integers or booleans."""
     wanted = expected.datatype
     if wanted is BYTES or (given.is_float and not (wanted.is_float or wanted is BF16)):
         kind = "a float" if given.is_float else "a number"

@@ -1,7 +1,7 @@
 """GRPS's requests in JSON: proto3's JSON mapping, and nested lists for ndarray.
 
-Long arrays of numbers go straight into numpy. What that reading refuses is read again exactly, so that the first
-mistake is named in the same words, and with the same digits, whatever the size of the body.
+Long arrays of numbers are read straight into numpy. A body that this reading refuses is read again exactly, so a
+message names the first mistake in the same words, and with the same digits, for a body of any size.
 Source: GRPS's interface document; protobuf's ProtoJSON format.
 """
 
@@ -35,18 +35,18 @@ from core.tensor import Tensor, checked_shape, named
 
 Body = bytes | memoryview
 BARE: Final = (b"NaN", b"Inf")
-"""What may be a number that JSON does not have, or part of a string."""
+"""The text of numbers that JSON does not have; it may also be part of a string."""
 NO_FIELD: Final = "No legal field in json."
 OCTETS_ONLY: Final = "bin_data should use application/octet-stream format."
 ALIAS: Final = "flat_double"
-"""Of flat_float64, in the interface document's examples."""
+"""The spelling of flat_float64 in the interface document's examples."""
 LONGEST_SIZE: Final = 10
-"""Digits of a dimension."""
+"""The most digits of a dimension."""
 
 
 @cache
 def camel(name: str) -> str:
-    """proto3's spelling in JSON.
+    """Returns proto3's spelling of a field's name in JSON.
 
     >>> camel("flat_float32"), camel("s_i64")
     ('flatFloat32', 'sI64')
@@ -56,7 +56,7 @@ def camel(name: str) -> str:
 
 
 def document(body: Body, loads: Callable[[Body], Any] = jsonio.loads_exact) -> dict[str, Any]:
-    """The members of a message. Raises InvalidInput."""
+    """Returns the members of a message. Raises InvalidInput."""
     value = loads(body)
     content = bytes(body)
     if any(token in content for token in BARE):
@@ -76,12 +76,12 @@ def _refuse_bare(value: Any) -> None:
             waiting += found
         elif isinstance(found, float) and not math.isfinite(found):
             raise InvalidInput(
-                'the body is not JSON: NaN and infinities are the strings "NaN", "Infinity", "-Infinity"'
+                'the body is not JSON: send NaN and infinities as the strings "NaN", "Infinity", "-Infinity"'
             )
 
 
 def member(owner: Mapping[str, Any], name: str) -> Any:
-    """A member in either spelling; None where it is absent or null. Raises InvalidInput."""
+    """Returns a member in either spelling, None if it is absent or null. Raises InvalidInput if both are there."""
     value, other = owner.get(name), owner.get(camel(name))
     if value is None or camel(name) == name:
         return other
@@ -91,14 +91,17 @@ def member(owner: Mapping[str, Any], name: str) -> Any:
 
 
 def text(value: Any, name: str) -> str:
-    """A member that is a string. Raises InvalidInput."""
+    """Returns a member that is a string. Raises InvalidInput for any other type."""
     if not isinstance(value, str):
         raise InvalidInput(f"'{name}' is {shown(value)}; expected a string")
     return value
 
 
 def read(body: Body, *, binary: bool = False) -> Question:
-    """`binary`: bin_data may stand in the JSON, as base64, which HTTP has another content type for."""
+    """Reads a request. Raises InvalidInput.
+
+    `binary`: bin_data is permitted in the JSON, as base64. HTTP has a content type of its own for it.
+    """
     try:
         return _question(document(body, jsonio.loads_shaped), binary=binary)
     except InvalidInput:
@@ -135,7 +138,7 @@ def _object(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _tensor(value: Any, place: str) -> Tensor:
-    """`place`: what messages call it if it has no name."""
+    """Reads one tensor. `place`: its name in messages if it has none. Raises InvalidInput."""
     members = _object(value, place)
     name = "" if members.get("name") is None else text(members["name"], "name")
     called = name or place
@@ -167,7 +170,7 @@ def _shape(value: Any, name: str) -> tuple[int, ...]:
 
 
 def _size(value: Any) -> Any:
-    """A number that may have come as a string."""
+    """Returns a dimension, which may be a string of digits, as a number."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_SIZE:
         return int(value)
     return value

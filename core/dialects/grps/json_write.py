@@ -1,4 +1,4 @@
-"""GRPS's answers in JSON: proto3's JSON mapping without what has its default, and nested lists for ndarray.
+"""GRPS's answers in JSON: proto3's JSON mapping without fields at their defaults, and nested lists for ndarray.
 
 Integers of 64 bits are strings; floats of 16 bits have the digits of 32. Source: protobuf's ProtoJSON format.
 """
@@ -18,7 +18,7 @@ from core.encoding.proto_json import from_bytes, integers
 from core.tensor import Tensor
 
 Spell = Callable[[str], str]
-"""Of a member's name: as it is in the protocol, or in proto3's lowerCamelCase."""
+"""Spells a member's name: as in the protocol, or in proto3's lowerCamelCase."""
 FP16: Final = DATATYPES["FP16"]
 
 
@@ -27,7 +27,10 @@ def snake(name: str) -> str:
 
 
 def write(content: Content | None, spell: Spell, non_finite: NonFinite | None) -> bytes:
-    """A success; with `content` None nothing but that. Raises InvalidInput for what `non_finite` None refuses."""
+    """Returns a success with the content; with `content` None, the status only.
+
+    Raises InvalidInput for NaN and infinities if `non_finite` is None.
+    """
     told: dict[str, Any] = {"status": SUCCESS}
     if content is not None:
         name, value = _member(content, spell, non_finite)

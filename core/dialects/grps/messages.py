@@ -1,7 +1,7 @@
-"""GRPS's message in protobuf: requests read, answers written.
+"""Reads and writes GRPS's message in protobuf.
 
-Floats, packed as they are, are taken out of a large request's bytes and put into an answer's without protobuf, which
-makes a Python object of every element. Source: GRPS's grps.proto.
+Packed floats are taken out of a large request's bytes, and put into an answer's bytes, without protobuf, which makes a
+Python object for every element. Source: GRPS's grps.proto.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ FLOATS: Final = {
     "flat_float32": (GenericTensor.FLAT_FLOAT32_FIELD_NUMBER, FP32.numpy),
     "flat_float64": (GenericTensor.FLAT_FLOAT64_FIELD_NUMBER, FP64.numpy),
 }
-"""The fields whose elements are packed as they are in memory."""
+"""The fields that are packed like arrays in memory: their numbers and element types."""
 INTEGERS: Final = {
     "flat_uint8": DATATYPES["UINT32"].numpy,
     "flat_int8": DATATYPES["INT32"].numpy,
@@ -47,18 +47,18 @@ INTEGERS: Final = {
     "flat_int32": DATATYPES["INT32"].numpy,
     "flat_int64": DATATYPES["INT64"].numpy,
 }
-"""The elements of a field, of which a datatype may have less."""
+"""The element type of each field of integers, which may be wider than the datatype in it."""
 ELEMENTS: Final = {**INTEGERS, **{field: dtype for field, (_, dtype) in FLOATS.items()}}
 WORTH_SPLITTING: Final = 32 * 1024
-"""Bytes from which on finding the floats between the other fields pays."""
+"""Bytes from which on finding the floats between the other fields costs less than protobuf's reading."""
 NO_FIELD: Final = "No legal field in message."
 NDARRAY: Final = "ndarray is for JSON alone: send gtensors"
 Packed = Mapping[str, bytes]
-"""By field: elements that have been taken out of a tensor's message."""
+"""The elements that have been taken out of a tensor's message, by field."""
 
 
 class Request(NamedTuple):
-    """`kind`: the field that has the content. `tensors`: those of gtensors, which then are not in `message`, too."""
+    """A request. `kind`: the field that has the content. `tensors`: the gtensors that were taken out of `message`."""
 
     message: GrpsMessage
     kind: str
@@ -70,18 +70,18 @@ class Request(NamedTuple):
 
     @property
     def tensor_count(self) -> int:
-        """How many tensors it has. To make one takes a hundred times as long as to read it."""
+        """The number of tensors; `content` makes them, which takes a hundred times as long as reading them."""
         return len(self.tensors) or len(self.message.gtensors.tensors)
 
     def content(self) -> Content:
-        """Raises InvalidInput."""
+        """Makes the content. Raises InvalidInput."""
         if self.tensors:
             return Tensors(tuple(_tensor(*tensor, index) for index, tensor in enumerate(self.tensors)))
         return _CONTENTS[self.kind](self.message)
 
 
 def read(body: bytes) -> Request:
-    """Raises DecodeError; InvalidInput for a message without content."""
+    """Parses a request. Raises DecodeError, and InvalidInput for a message without content."""
     request = _large(body) if len(body) >= WORTH_SPLITTING else None
     if request is not None:
         return request
@@ -93,15 +93,15 @@ def read(body: bytes) -> Request:
 
 
 def _large(body: bytes) -> Request | None:
-    """None where it is not gtensors alone, or where protobuf shall see to it."""
+    """Parses a request whose content is gtensors. Returns None for any other, and to leave a request to protobuf."""
     split = fields.split(body, GTENSORS)
     if split is None or not split[1]:
         return None
     rest, parts = split
     message = GrpsMessage.FromString(rest)
-    if message.WhichOneof("data_oneof") is not None:  # the last of them counts
+    if message.WhichOneof("data_oneof") is not None:  # protobuf keeps the last content
         return None
-    split = fields.split(b"".join(parts), TENSORS)  # a message in parts is one
+    split = fields.split(b"".join(parts), TENSORS)  # protobuf merges the parts of a repeated message
     if split is None or not split[1]:
         return None
     rest, members = split
@@ -110,7 +110,7 @@ def _large(body: bytes) -> Request | None:
 
 
 def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:
-    """A tensor's message without its packed floats, and those."""
+    """Returns a tensor's message without its packed floats, and the packed floats."""
     packed: dict[str, bytes] = {}
     rest = body
     for field, (number, dtype) in FLOATS.items():
@@ -121,7 +121,7 @@ def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:
             rest, parts = split
             packed[field] = b"".join(parts)
     message = GenericTensor.FromString(rest)
-    if any(getattr(message, field) for field in packed):  # some came one by one
+    if any(getattr(message, field) for field in packed):  # some are not packed
         return GenericTensor.FromString(body), {}
     return message, packed
 
@@ -191,7 +191,7 @@ _CONTENTS: Final[dict[str, Callable[[GrpsMessage], Content]]] = {
 
 
 def write(content: Content) -> bytes:
-    """A success. Raises InvalidInput for what only JSON carries."""
+    """Returns a success with the content. Raises InvalidInput for ndarray, which only JSON carries."""
     message = success()
     match content:
         case Tensors(tensors):

@@ -1,6 +1,6 @@
-"""What GRPS tells of a server and of a model: one YAML document each, in str_data.
+"""GRPS's metadata of the server and of a model: one YAML document each, in str_data.
 
-GRPS's own servers send their configuration files, paths included; this tells what a client can use.
+GRPS's own servers send their configuration files, paths included; these documents have only what a client can use.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from core.tensor import TensorSpec
 
 
 def of_server(overview: tuple[ServerInfo, Sequence[IndexEntry]]) -> str:
-    """The server, and every version of every model. GRPS's servers have `interface` and `models` in theirs, too."""
+    """Returns the YAML of the server and every model version. GRPS's servers also have `interface` and `models`."""
     info, versions = overview
     return _yaml(
         {
@@ -26,7 +26,10 @@ def of_server(overview: tuple[ServerInfo, Sequence[IndexEntry]]) -> str:
 
 
 def of_model(info: ModelInfo) -> str:
-    """`dtype`: of the protocol; `datatype`: of the tensor; both `inputs` and a `shape` are null where it is open."""
+    """Returns the YAML of a model. `dtype`: the protocol's type; `datatype`: the tensor's own.
+
+    `inputs`, `outputs` and a `shape` are null if the model does not declare them.
+    """
     spec = info.spec
     return _yaml(
         {
@@ -59,7 +62,7 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def _lines(value: Any) -> list[str]:
-    """Of an object, or of a list of objects; strings are quoted, so that none is taken for a number or a date."""
+    """Returns the lines of an object or a list of objects. Strings are quoted: none is read as a number or a date."""
     if isinstance(value, list):
         marks = ("- ", "  ")
         return [marks[bool(index)] + line for member in value for index, line in enumerate(_lines(member))]
@@ -81,7 +84,7 @@ def _plain(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A double-quoted scalar; what YAML's readers refuse or take for the end of a line is escaped."""
+    """Returns a double-quoted scalar, with an escape for characters that YAML refuses or reads as the end of a line."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 

@@ -1,4 +1,4 @@
-"""Elements of tensors in proto3's JSON: numbers, also as strings, and "NaN", "Infinity" and "-Infinity".
+"""Reads elements of tensors in proto3's JSON: numbers, also as strings, and "NaN", "Infinity" and "-Infinity".
 
 Source: protobuf's ProtoJSON format.
 """
@@ -19,15 +19,15 @@ from core.tensor import MAX_RANK, Tensor, named
 
 TOKENS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 INTEGERS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:,-?(?:0|[1-9][0-9]{0,18}))*")
-"""With commas between: as many digits as an int64 may have, and as a uint64 holds all of."""
+"""Integers with commas between them, each of at most 19 digits: an int64 needs no more, and a uint64 holds them all."""
 INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})")
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
 def flat(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Tensor:
-    """A tensor from the elements under its flat_ field, as lists or as an array that the parser made.
+    """Returns a tensor from the elements under its flat_ field, which are a list or the parser's array.
 
-    Raises InvalidInput, Inexact as from_values does.
+    Raises InvalidInput, and Inexact as from_values does.
     """
     if isinstance(data, np.ndarray):
         if data.ndim != 1:
@@ -40,12 +40,12 @@ def flat(name: str, datatype: DataType, shape: tuple[int, ...], data: Any) -> Te
 
 
 def scalar(name: str, datatype: DataType, value: Any) -> Tensor:
-    """One number, without a dimension."""
+    """Returns one number as a tensor without a dimension. Raises InvalidInput."""
     return from_values(name, datatype, (), _elements(name, datatype, [value]))
 
 
 def nested(name: str, value: Any) -> Tensor:
-    """FP32 whose shape is how its numbers are nested; it has at least one. Raises InvalidInput."""
+    """Returns FP32 in the shape of the numbers' nesting. Raises InvalidInput, also for a value without numbers."""
     if isinstance(value, np.ndarray) and value.size and value.ndim <= MAX_RANK:
         return from_values(name, FP32, value.shape, value.reshape(-1))
     elements, shape = _flattened(name, value)
@@ -70,7 +70,7 @@ def _flattened(name: str, value: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def _elements(name: str, datatype: DataType, data: list[Any]) -> Any:
-    """What from_values takes: numbers instead of strings, except for those that no number can be."""
+    """Returns elements for from_values: numbers instead of strings, except strings for NaN and infinities."""
     kinds = set(map(type, data))
     _check(name, datatype, data, kinds)
     if datatype.is_bytes or str not in kinds:
@@ -106,8 +106,8 @@ def _wrong(name: str, datatype: DataType, value: Any) -> InvalidInput:
 
 
 def to_bytes(name: str, text: str) -> bytes:
-    """Base64 in the standard or the URL-safe alphabet, with or without padding. Raises InvalidInput."""
+    """Decodes base64 in the standard or the URL-safe alphabet, with or without padding. Raises InvalidInput."""
     try:
         return proto_json.to_bytes(text)
-    except ValueError:  # binascii.Error, and what is no ASCII
+    except ValueError:  # binascii.Error, and text that is not ASCII
         raise InvalidInput(f"{named(name)} has {shown(text)} where s_b needs base64") from None

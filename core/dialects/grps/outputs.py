@@ -1,7 +1,7 @@
-"""A model's outputs as GRPS's content: in the form of the request if they fit it, else as tensors.
+"""Converts a model's outputs to GRPS's content: in the form of the request if they fit it, else as tensors.
 
-Bytes that are no UTF-8 cannot be strings here, neither in JSON nor in the protocol's messages: they are bin_data, or
-bytes of a map, if the outputs' shapes allow it.
+Bytes that are not UTF-8 cannot be strings, neither in JSON nor in the protocol's messages. They are bin_data, or bytes
+of a map, if the outputs' shapes allow it.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,18 +30,21 @@ from core.tensor import Tensor
 NO_FLOATS: Final = "No float32 tensors in output. Cannot convert to ndarray."
 TWO_TENSORS: Final = "NDArray only support one tensor"
 MAP_FIELD: Final = {INT64: "s_i64", FP32: "s_f", DATATYPES["FP16"]: "s_f", DATATYPES["FP64"]: "s_d"}
-"""Of a number; every other integer is s_i32."""
+"""The map of a number; every other integer is in s_i32."""
 
 
 def answered(outputs: Sequence[Tensor], asked: type[Content]) -> Content:
-    """`asked`: the form of the request. Raises ModelFailed for what the protocol cannot carry."""
+    """Returns the outputs as content. `asked`: the form of the request.
+
+    Raises ModelFailed for outputs that the protocol cannot carry.
+    """
     tensors = tuple(map(carried, outputs))
     content = _FORMS[asked](tensors) if asked in _FORMS else None
     return _tensors(tensors) if content is None else content
 
 
 def as_ndarray(outputs: Sequence[Tensor]) -> Numbers:
-    """For requests that say return-ndarray. Raises InvalidInput, with the texts of GRPS's own servers."""
+    """Returns the only output, for requests with return-ndarray. Raises InvalidInput with GRPS's own texts."""
     tensors = tuple(map(carried, outputs))
     if not any(tensor.datatype is FP32 for tensor in tensors):
         raise InvalidInput(NO_FLOATS)
@@ -51,7 +54,7 @@ def as_ndarray(outputs: Sequence[Tensor]) -> Numbers:
 
 
 def _one_string(tensors: Sequence[Tensor]) -> bytes | None:
-    """The content of the only output, if that is one string."""
+    """Returns the only output's string, None if there are more outputs, strings or another datatype."""
     if len(tensors) != 1 or tensors[0].datatype is not BYTES or tensors[0].array.size != 1:
         return None
     string: bytes = tensors[0].array.item()
@@ -75,7 +78,7 @@ def _binary(tensors: Sequence[Tensor]) -> Content | None:
 
 
 def _is_vector(tensor: Tensor) -> bool:
-    """All along the last axis, as bin_data becomes an input."""
+    """Decides whether all elements lie along the last axis, as those of an input from bin_data do."""
     shape = tensor.array.shape
     return len(shape) > 0 and all(size == 1 for size in shape[:-1])
 
@@ -109,7 +112,7 @@ def _tensors(tensors: tuple[Tensor, ...]) -> Content:
         if tensor.datatype is BYTES and not _is_text(tensor):
             return _bytes(tensors, tensor.name)
         if max(tensor.array.shape, default=0) > LARGEST_SIZE:
-            raise ModelFailed(f"output {shown(tensor.name)} has a dimension beyond 32 bits, which GRPS cannot say")
+            raise ModelFailed(f"output {shown(tensor.name)} has a dimension beyond 32 bits, which GRPS cannot express")
     return Tensors(tensors)
 
 
@@ -118,8 +121,8 @@ def _bytes(tensors: tuple[Tensor, ...], name: str) -> Content:
     content = _map(tensors) if string is None else Binary(string)
     if content is None:
         raise ModelFailed(
-            f"output {shown(name)} has bytes that are not UTF-8, which GRPS's tensors cannot carry; single strings "
-            "would be bin_data, or s_b of a gmap"
+            f"output {shown(name)} has bytes that are not UTF-8, which GRPS's tensors cannot carry; only single "
+            "strings can be bin_data, or s_b of a gmap"
         )
     return content
 

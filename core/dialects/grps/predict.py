@@ -1,7 +1,7 @@
 """GRPS's inference over HTTP: JSON or bytes in; JSON, bytes, or a stream of either out.
 
-The query may say `model`, `streaming` and `return-ndarray`. Messages of a stream follow each other with nothing
-between, as GRPS's servers send them. Source: GRPS's interface document.
+The query may have `model`, `streaming` and `return-ndarray`. Messages of a stream follow each other without separators,
+as GRPS's servers send them. Source: GRPS's interface document.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -29,7 +29,7 @@ STREAM_OF_NDARRAYS: Final = "Bad Request, err: Streaming and ret ndarray are not
 
 
 class Wishes(NamedTuple):
-    """What a query asks for."""
+    """The options of a query."""
 
     model: str = ""
     streaming: bool = False
@@ -37,7 +37,7 @@ class Wishes(NamedTuple):
 
 
 def content_type(request: HttpRequest) -> bytes:
-    """Without its parameters, in lower case; JSON, or bytes. Raises InvalidInput."""
+    """Returns the media type, in lower case: JSON or bytes. Raises InvalidInput for any other."""
     kind = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if not kind:
         raise InvalidInput(NO_TYPE)
@@ -47,7 +47,7 @@ def content_type(request: HttpRequest) -> bytes:
 
 
 def wishes(query: bytes) -> Wishes:
-    """Raises InvalidInput for what is said twice."""
+    """Reads the options of a query. Raises InvalidInput if one is there twice."""
     pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     said = dict(pairs)
     for name in ("model", "streaming", "return-ndarray"):
@@ -61,7 +61,7 @@ def wishes(query: bytes) -> Wishes:
 
 
 def decode(call: Call) -> tuple[Deferred, AnyReply]:
-    """Raises InvalidInput, TooLarge, UnsupportedEncoding."""
+    """Returns the question, to decode once the model is known. Raises InvalidInput, TooLarge, UnsupportedEncoding."""
     request = call.request
     kind = content_type(request)
     wished = wishes(request.query)
@@ -81,12 +81,12 @@ def decode(call: Call) -> tuple[Deferred, AnyReply]:
 
 
 def pinned(content: Content, spec: ModelSpec) -> Infer:
-    """The inference, of the version whose spec made the tensors: another may have become the newest meanwhile."""
+    """Returns the inference by the version whose spec decoded the tensors: by now another may be the newest."""
     return Infer(ModelRef(spec.name, spec.version), bound(content, spec))
 
 
 class _Phrasing:
-    """How one request wants its answers."""
+    """The form of one request's answers."""
 
     __slots__ = ("_asked", "_ndarray", "_non_finite")
 
@@ -100,7 +100,7 @@ class _Phrasing:
         return HttpResponse(200, (kind,), (body,))
 
     def stream(self, results: Iterable[InferResult]) -> HttpStream:
-        """What fails before the first message is refused as everywhere: its status line has not been sent."""
+        """Returns the answers as a stream. A failure before the first message raises: no status line was sent yet."""
         rest = iter(results)
         opening = tuple(self._body(result)[1] for result in islice(rest, 1))
         return HttpStream(200, (OCTETS,), self._chunks(opening, rest))
@@ -113,7 +113,7 @@ class _Phrasing:
         except ServingError as error:
             yield jsonio.dumps({"status": failure(error)})
         finally:
-            if isinstance(rest, Generator):  # of a tuple nothing is left to be ended
+            if isinstance(rest, Generator):  # a tuple's iterator has nothing to close
                 rest.close()
 
     def _body(self, result: InferResult) -> tuple[Header, bytes]:

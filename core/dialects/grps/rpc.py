@@ -30,7 +30,7 @@ SERVICE: Final = "grps.protos.v1.GrpsService"
 
 
 class Asked(NamedTuple):
-    """A request. `made`: its content, for the model that answers; raises InvalidInput. `written`: an answer's."""
+    """A request. `made`: returns its content for a spec, or raises InvalidInput. `written`: encodes an answer."""
 
     model: str
     made: Callable[[ModelSpec], Content]
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 def _read(body: bytes) -> Asked:
-    """Raises DecodeError, InvalidInput."""
+    """Parses a request. Raises DecodeError, InvalidInput."""
     request = messages.read(body)
 
     def made(spec: ModelSpec) -> Content:
@@ -58,7 +58,7 @@ def _read(body: bytes) -> Asked:
 
 
 def _read_json(body: bytes) -> Asked:
-    """Raises InvalidInput."""
+    """Parses a request in JSON. Raises InvalidInput."""
     question = json_read.read(body, binary=True)
     return Asked(question.model, lambda _: question.content, _in_json)
 

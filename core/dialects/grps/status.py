@@ -1,4 +1,4 @@
-"""The status that every answer of GRPS has; its members are those of the message, in JSON and in protobuf."""
+"""The status of every answer in GRPS; its members are those of the message, in JSON and in protobuf."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ SUCCESS: Final[dict[str, Any]] = {"code": 200, "msg": "OK", "status": "SUCCESS"}
 
 
 def failure(error: ServingError) -> dict[str, Any]:
-    """`code`: HTTP's number, over gRPC too."""
+    """Returns the status of an error. Its code is HTTP's number, over gRPC too."""
     return failed(status_of(error), error.message)
 
 
@@ -18,5 +18,5 @@ def failed(code: int, message: str) -> dict[str, Any]:
 
 
 def unready(reason: str) -> dict[str, Any]:
-    """What a load balancer is told."""
+    """Returns the status of a server that is not ready, for load balancers."""
     return failed(503, f"Service Unavailable: {reason}")

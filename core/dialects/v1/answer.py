@@ -1,7 +1,7 @@
 """Outputs as TensorFlow Serving's rows and columns.
 
-Strings whose alias ends in _bytes are {"b64": text}; so is any other that is not UTF-8, where TF Serving's answer is no
-JSON. Source: TF Serving's json_tensor.h.
+Strings whose alias ends in _bytes are {"b64": text}. So is every other string that is not UTF-8, for which TF Serving's
+answer is not valid JSON. Source: TF Serving's json_tensor.h.
 """
 
 import base64
@@ -22,15 +22,19 @@ BINARY_SUFFIX: Final = "_bytes"
 
 
 class Output(NamedTuple):
+    """One output under the alias that the client knows."""
+
     alias: str
     tensor: Tensor
 
     def value(self, non_finite: NonFinite | None) -> Any:
+        """Returns the tensor for `jsonio.dumps`, nested in its shape. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
             return _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
         return json_numbers.numeric(self.tensor, non_finite)
 
     def rows(self, non_finite: NonFinite | None) -> list[Any]:
+        """Returns one such value per element of the first axis. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
             strings: list[Any] = _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
             return strings
@@ -38,7 +42,7 @@ class Output(NamedTuple):
 
 
 def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output]:
-    """A model's outputs under the signature's aliases; under their own names where there is none."""
+    """Returns a model's outputs under the signature's aliases, or under their own names if `signature` is None."""
     if signature is None:
         return [Output(tensor.name, tensor) for tensor in tensors]
     by_name = {tensor.name: tensor for tensor in tensors}
@@ -49,13 +53,21 @@ def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output
 
 
 def columns(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
+    """Returns {alias: value}, whole tensors in their shapes; a single output is the value itself.
+
+    Raises InvalidInput for NaN and infinities if `non_finite` is None.
+    """
     if len(outputs) == 1:
         return outputs[0].value(non_finite)
     return {output.alias: output.value(non_finite) for output in outputs}
 
 
 def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
-    """One value or object per row. Raises InvalidInput for outputs that are no rows, or not equally many."""
+    """Returns one value per row, or one {alias: value} per row if there are several outputs.
+
+    Raises InvalidInput, in TF Serving's words, for an output without a first axis and for outputs with different
+    numbers of rows; also for NaN and infinities if `non_finite` is None.
+    """
     sizes: list[int] = []
     for alias, tensor in outputs:
         if not tensor.array.ndim:
@@ -73,7 +85,7 @@ def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
 
 
 def _encoded(tensor: Tensor) -> Tensor:
-    """UINT8 as strings of the bytes along its last axis."""
+    """Converts UINT8 to strings: each is the bytes along the last axis."""
     array = np.ascontiguousarray(tensor.array)
     strings = np.empty(array.shape[:-1], object)
     for at in np.ndindex(strings.shape):
@@ -88,7 +100,7 @@ def _strings(array: NDArray[Any], *, binary: bool) -> Any:
 
 
 def text(element: bytes, *, binary: bool = False) -> Any:
-    """A string, or the object that stands for its bytes."""
+    """Returns the element as a string, or as {"b64": text} if it is binary or not UTF-8."""
     if not binary:
         try:
             return element.decode()

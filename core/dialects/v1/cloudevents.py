@@ -1,4 +1,4 @@
-"""CloudEvents over HTTP, as KServe takes and gives them: a request in an event is answered in an event of its form.
+"""CloudEvents over HTTP, as KServe reads and writes them: a request in an event is answered by an event of its form.
 
 Binary: attributes in ce-* headers, the body is the data. Structured: one JSON object with the attributes and "data".
 Source: CloudEvents' HTTP protocol binding, sections 3.1 and 3.2; KServe's dataplane.
@@ -23,7 +23,10 @@ Finish = Callable[[HttpResponse], HttpResponse]
 
 
 def opened(call: Call) -> tuple[bytes | memoryview, Finish]:
-    """An event's data, or a body that is no event, and how to put the answer into its envelope. Raises InvalidInput."""
+    """Returns an event's data and a function that wraps the answer in an event of the same form.
+
+    A body that is not an event is returned unchanged, and so is its answer. Raises InvalidInput.
+    """
     headers, body = call.request.headers, call.request.content()
     if b"ce-specversion" in headers:
         _check({name: headers.get(b"ce-" + name.encode(), b"").decode("latin-1") for name in ATTRIBUTES})
@@ -49,7 +52,7 @@ def _data(event: Any) -> bytes:
         try:
             return binascii.a2b_base64(event["data_base64"], strict_mode=True)
         except (TypeError, ValueError):  # binascii.Error among them
-            raise InvalidInput("the event's data_base64 is no base64 text") from None
+            raise InvalidInput("the event's data_base64 is not base64 text") from None
     if "data" not in event:
         raise InvalidInput("the event has no data")
     return jsonio.dumps_exact(event["data"])
@@ -73,7 +76,7 @@ def _binary(response: HttpResponse, model: str) -> HttpResponse:
 
 
 def _header(value: str) -> bytes:
-    """Percent-encoded, where a header cannot hold it (section 3.1.3.2)."""
+    """Percent-encodes the characters that a header cannot hold (section 3.1.3.2)."""
     plain = "".join(c if "!" <= c <= "~" and c not in '"%' else "".join(f"%{b:02X}" for b in c.encode()) for c in value)
     return plain.encode()
 

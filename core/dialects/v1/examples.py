@@ -1,8 +1,8 @@
 """Classify and regress under /v1: lists of feature objects, read as TensorFlow Serving makes tf.Examples of them.
 
-A feature is a value or a flat list: floats, integers and booleans, or strings and {"b64": text}, never mixed. What is
-shared by all examples may stand in "context"; an example's own value wins. Integers are taken for float features, too,
-because JavaScript writes 80.0 as 80. Sources: TF Serving's RESTful API page; its json_tensor, classifier, regressor.
+A feature is a value or a flat list: floats, integers and booleans, or strings and {"b64": text}, never mixed. "context"
+holds features that all examples share; an example's own value wins. A float feature accepts integers, too, because
+JavaScript writes 80.0 as 80. Sources: TF Serving's RESTful API page; its json_tensor, classifier, regressor.
 """
 
 import math
@@ -34,7 +34,10 @@ Example = Mapping[str, Any]
 
 
 def classify(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
-    """Per example the [label, score] pairs of its classes."""
+    """Binds a request to a classify signature. The answer has, per example, the [label, score] pairs of its classes.
+
+    Raises InvalidInput, in TF Serving's words where it has them.
+    """
     signature = _signature(question, spec, Method.CLASSIFY)
 
     def reply(result: InferResult) -> HttpResponse:
@@ -44,7 +47,10 @@ def classify(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
 
 def regress(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
-    """Per example a number."""
+    """Binds a request to a regress signature. The answer has one number per example.
+
+    Raises InvalidInput, in TF Serving's words where it has them.
+    """
     signature = _signature(question, spec, Method.REGRESS)
 
     def reply(result: InferResult) -> HttpResponse:
@@ -88,7 +94,10 @@ def _outputs(result: InferResult, signature: Signature) -> dict[str, Tensor]:
 
 
 def _classes(outputs: dict[str, Tensor], signature: Signature, question: Question) -> list[Any]:
-    """Without classes the labels are the settings', or empty; without scores, 0.0."""
+    """Returns [label, score] pairs. Without an output of classes the labels are the settings' or "".
+
+    Without an output of scores, each score is 0.0.
+    """
     shapes = {alias: tensor.array.shape for alias, tensor in outputs.items()}
     if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 2:  # noqa: PLR2004 - [n, k]
         raise InvalidInput(f"Expected outputs of one shape [batch_size, num_classes] but got {shown(str(shapes))}")
@@ -130,7 +139,7 @@ def _examples(document: dict[str, Any], method: Method) -> list[Example]:
 
 
 def _feature(name: str, binding: Binding, examples: Sequence[Example]) -> Tensor:
-    """One feature of all examples as a tensor [examples, *shape]."""
+    """Returns one feature of all examples as a tensor [examples, *shape]."""
     if binding.encoded:
         strings = Binding(TensorSpec(binding.spec.name, BYTES_TYPE, None), binding.feature_shape[:-1])
         return decoded(binding.spec, _feature(name, strings, examples))
@@ -156,13 +165,13 @@ def _values(default: Tensor) -> list[Any]:
 
 
 def _known(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """`shape` with its variable axis as long as `count` elements make it."""
+    """Returns `shape` with its variable axis set so that it has `count` elements."""
     fixed = math.prod(size for size in shape if size != -1)
     return tuple(count // fixed if size == -1 else size for size in shape)
 
 
 def _row(name: str, datatype: DataType, value: Any, shape: tuple[int, ...], default: list[Any] | None) -> list[Any]:
-    """One example's values of a feature, checked but for the range."""
+    """Returns one example's values of a feature. Checks everything but their range."""
     values = value if isinstance(value, list) else [value]
     if not values:
         if default is None:
@@ -185,7 +194,7 @@ def _row(name: str, datatype: DataType, value: Any, shape: tuple[int, ...], defa
 
 
 def _kind(name: str, values: Sequence[Any], widened: Mapping[str, str]) -> str:
-    """What all values are. `widened`: kinds that count as another."""
+    """Returns the one kind of all values. `widened`: kinds that count as another. Raises InvalidInput."""
     first = ""
     for value in values:
         kind = BYTES if is_binary(value) else KIND_OF.get(type(value), "")

@@ -1,8 +1,8 @@
 """/v1: KServe V1 and TensorFlow Serving's REST API, which share their paths, as one protocol for both clients.
 
-Where an answer of one has keys that the other's clients do not look at, it has both. Where the two contradict each
-other, the request decides, or a setting: see v1_predict. Every refusal is {"error": text}; for a path or method that is
-none, 400 and TensorFlow Serving's text. Sources: TF Serving's RESTful API page; KServe's V1 protocol page.
+If one protocol's clients ignore the other's keys, an answer has the keys of both. If the two contradict each other, the
+request decides, or a setting: see v1.predict. Every refusal is {"error": text}. An unknown path or method is refused
+with 400 and TensorFlow Serving's text. Sources: TF Serving's RESTful API page; KServe's V1 protocol page.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,16 @@ MODEL_SEGMENT: Final = 3
 
 
 def answer(value: Any, status: int = 200) -> HttpResponse:
+    """Returns `value` as a JSON response."""
     return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
 
 
 def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
+    """Returns {"error": text} with the error's HTTP status and headers.
+
+    TF Serving's own texts: an unknown path or method is 400 "Malformed request" and quotes at most 256 characters of
+    the path; a missing model or version is "Servable not found". Source: TF Serving's http_rest_api_handler.cc.
+    """
     if isinstance(error, RouteNotFound | MethodNotAllowed):
         shortened = path if len(path) <= LONGEST_PATH else path[: LONGEST_PATH - 3] + "..."
         return answer({"error": f"Malformed request: {method} {shortened}".encode(errors="replace").decode()}, 400)
@@ -48,7 +54,7 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
 
 
 def _servable(path: str, version: str) -> str:
-    """Latest(name) or Specific(name, version), of a path that matched a route."""
+    """Returns Latest(name) or Specific(name, version) for a path that matched a route."""
     _, _, _, *rest = path.split("/")
     names = [part.rpartition(":")[0] or part for part in rest]
     if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions":
@@ -100,7 +106,7 @@ def _unknown(reference: ops.ModelRef, missing: str) -> str:
 
 
 def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:
-    """GetModelStatusResponse's entries, the newest first."""
+    """Returns GetModelStatusResponse's entries, the newest first."""
     return [
         {
             "version": entry.version,
@@ -115,7 +121,7 @@ def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:
 
 
 def _state(entry: ops.IndexEntry) -> str:
-    """ModelVersionStatus.State: START before the first try; END when it was unloaded, or failed."""
+    """Returns the ModelVersionStatus.State: START before the first load; END after an unload or a failure."""
     if entry.state is State.UNAVAILABLE:
         return "START" if entry.fresh else "END"
     return "AVAILABLE" if entry.state is State.READY else "LOADING"

@@ -1,6 +1,6 @@
-"""TensorFlow Serving's rows and columns as tensors, with its messages for what is none.
+"""Reads TensorFlow Serving's rows and columns as tensors, and refuses others with its messages.
 
-Rows are checked as a whole, which is quick; what does not fit is then looked for row by row, to name the first.
+Rows are checked as a whole, which is quick. If that fails, a search row by row names the first that does not fit.
 Source: TF Serving's json_tensor.h.
 """
 
@@ -16,17 +16,23 @@ from core.signature import Binding
 from core.tensor import Tensor, TensorSpec
 
 UNNAMED: Final = "input-0"
-"""What KServe and MLServer call the only input of a request that does not name it."""
+"""KServe's and MLServer's name for the only input of a request that does not name it."""
 Bindings = Mapping[str, Binding] | None
-"""A signature's inputs; None where the model does not say them, and anything goes."""
+"""A signature's inputs; None if the model does not declare them, and any are accepted."""
 
 
 def is_named(value: Any) -> bool:
-    """Whether it is an object of inputs by name, and no binary value."""
+    """Decides whether a value is an object of inputs by name; {"b64": text} is not."""
     return isinstance(value, dict) and not is_binary(value)
 
 
 def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
+    """Returns the inputs of a request with whole tensors ("inputs").
+
+    `value` is {alias: tensor}, or the tensor itself if the signature requires one input. Each tensor's shape is its
+    nesting: lists [[1, 2, 3]] have shape [1, 3]. Missing inputs get their defaults in the defaults' own shapes.
+    Raises InvalidInput with TF Serving's messages. Source: TF Serving's json_tensor.h.
+    """
     if not is_named(value):
         name = _only(bindings, "inputs is a plain value/list, but expecting an object")
         return _with_defaults({name: _tensor(name, bindings, value)}, bindings)
@@ -47,7 +53,7 @@ def _with_defaults(given: dict[str, Tensor], bindings: Bindings, rows: int | Non
 
 
 def _repeated(default: Tensor, binding: Binding, rows: int) -> Tensor:
-    """A default for each row, where it is an example's and the input takes a batch of them."""
+    """Repeats an example's default for each row: [rows, *shape]. A default of the input's own rank stays as it is."""
     shape = binding.spec.shape
     if shape is None or len(shape) != default.array.ndim + 1:
         return default
@@ -76,20 +82,20 @@ def _tensor(name: str, bindings: Bindings, value: Any) -> Tensor:
 
 
 def decoded(spec: TensorSpec, strings: Tensor) -> Tensor:
-    """Strings as UINT8 with their bytes along a last axis."""
+    """Converts strings to UINT8 [*shape, length], with their bytes along the last axis. Raises InvalidInput."""
     contents = strings.array.reshape(-1).tolist()
     lengths = set(map(len, contents))
     if len(lengths) > 1:
         raise InvalidInput(
             f"input {shown(spec.name)} has strings of {min(lengths)} and of {max(lengths)} bytes; its elements are "
-            "bytes, so that all strings of one request need the same length"
+            "bytes, so all strings of one request need the same length"
         )
     array = np.frombuffer(b"".join(contents), np.uint8)
     return Tensor(spec.name, spec.datatype, array.reshape(*strings.array.shape, *lengths or {0}))
 
 
 def _inferred(value: Any) -> DataType:
-    """The datatype of values for a model that does not say what it takes."""
+    """Infers the datatype of values for a model that does not declare its inputs."""
     if isinstance(value, np.ndarray):
         return of_array(value.dtype) or BYTES
     kinds = set(map(type, flattened(value)[0]))
@@ -101,6 +107,12 @@ def _inferred(value: Any) -> DataType:
 
 
 def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
+    """Returns the inputs of a request with one value per row ("instances").
+
+    A row is {alias: value}, or the value itself if the signature requires one input. An input's shape is [rows, *shape
+    of one value]. Missing inputs get their defaults, repeated per row if the input has one more axis than the default.
+    Raises InvalidInput with TF Serving's messages. Source: TF Serving's json_tensor.h.
+    """
     if isinstance(instances, np.ndarray) and instances.ndim:
         instances = instances if len(instances) else []
     elif not isinstance(instances, list):
@@ -115,11 +127,11 @@ def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
 
 
 def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
-    """One input of every row. Raises InvalidInput that names the first row which differs from those before it."""
+    """Stacks one input of every row. Raises InvalidInput that names the first row that differs from those before it."""
     if isinstance(values, list) and isinstance(values[0], np.ndarray):
         alike = {(value.shape, value.dtype) if isinstance(value, np.ndarray) else None for value in values}
         if len(alike) > 1:
-            raise InvalidInput("rows of different kinds")  # the reading as lists says which
+            raise InvalidInput("rows of different kinds")  # the request is then read as lists, which names the row
         values = np.stack(values)
     try:
         return _tensor(name, bindings, values)

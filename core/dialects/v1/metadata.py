@@ -1,6 +1,6 @@
-"""A model's signatures as TensorFlow Serving tells them: the JSON form of GetModelMetadataResponse.
+"""A model's signatures in TensorFlow Serving's form: GetModelMetadataResponse in JSON.
 
-Whatever the graph takes, classify and regress show one input of serialized examples, as they do there.
+As in TF Serving, classify and regress signatures show one input of serialized examples, not the graph's inputs.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,11 @@ OWN_FIELD: Final = {"FLOAT", "DOUBLE", "STRING", "INT64", "BOOL", "UINT32", "UIN
 
 
 def metadata(spec: ModelSpec) -> dict[str, Any]:
+    """Returns the members of a GetModelMetadataResponse in proto3's JSON.
+
+    A shape is {"dim": [{"size": decimal text, "name": ""}], "unknown_rank": bool}, with size "-1" for any size.
+    Source: TF Serving's get_model_metadata.proto, TensorFlow's meta_graph.proto and tensor.proto.
+    """
     signatures = {name: _signature(signature) for name, signature in spec.signatures.items()}
     return {
         "model_spec": {"name": spec.name, "signature_name": "", "version": spec.version},
@@ -49,7 +54,7 @@ def _infos(bindings: Mapping[str, Binding]) -> dict[str, Any]:
 
 def _info(binding: Binding) -> dict[str, Any]:
     spec = binding.spec
-    # What is encoded is one string where the graph has a last axis of bytes.
+    # An encoded input is one string where the graph has a last axis of bytes.
     shape = spec.shape[:-1] if binding.encoded and spec.shape else spec.shape
     datatype = BYTES if binding.encoded else spec.datatype
     return {"dtype": datatype.tensorflow, "tensor_shape": _shape(shape), "name": spec.name}
@@ -63,7 +68,7 @@ def _shape(shape: tuple[int, ...] | None) -> dict[str, Any]:
 
 
 def _proto(default: Tensor) -> dict[str, Any]:
-    """A TensorProto, whose values stand in the field for their type."""
+    """Returns a TensorProto, with the values in the field of their type."""
     told: dict[str, Any] = {
         "dtype": default.datatype.tensorflow,
         "tensor_shape": _shape(default.array.shape),

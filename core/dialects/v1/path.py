@@ -1,4 +1,4 @@
-"""The model that a path under /v1 names."""
+"""Reads the model that a path under /v1 names."""
 
 from typing import Final
 
@@ -8,11 +8,14 @@ from core.wire import Call, RouteNotFound
 
 LARGEST_VERSION: Final = 2**63 - 1
 MOST_DIGITS: Final = 80
-"""Zeros in front among them; Python's int() takes time that grows with their square."""
+"""The most digits, leading zeros among them: the time of Python's int() grows with the square of their number."""
 
 
 def ref(call: Call) -> ModelRef:
-    """The model, version or label of a path. Raises RouteNotFound for a version that is no number, or InvalidInput."""
+    """Returns the model, and the version or label, of a path.
+
+    Raises RouteNotFound for a version that is not a number, InvalidInput for one beyond 64 bits.
+    """
     version = call.path.get("version")
     if version is None:
         return ModelRef(call.path["model"], None, call.path.get("label"))

@@ -1,9 +1,9 @@
 """Predict under /v1: TensorFlow Serving's rows and columns, and KServe's "inputs" that are rows.
 
-{"instances": [...]} are rows, one per example: a value or nested list each for the only input, or an object of them.
-{"inputs": {name: tensor}} are columns, whole tensors; of the only input also without its name. KServe reads a list
-under "inputs" as rows. A list of objects can be nothing else; of a plain list the tensor is the same, and the answer
-has both protocols' keys, unless the request can only be TensorFlow Serving's or a setting says whose it is.
+{"instances": [...]} are rows, one per example: a value or nested list for the only input, or an object of them by name.
+{"inputs": {name: tensor}} are columns, whole tensors; the only input may come without its name. KServe reads a list
+under "inputs" as rows. A list of objects can only be rows. A plain list is the same tensor either way, and its answer
+has both protocols' keys, unless the request can only be TensorFlow Serving's or a setting chooses the protocol.
 Sources: TF Serving's RESTful API page, json_tensor.h; KServe's V1 protocol page.
 """
 
@@ -26,6 +26,11 @@ NO_SIGNATURE: Final = 'Serving signature name: "{name}" not found in signature d
 
 
 def predict(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
+    """Binds a request to the model's signature. Returns the inference and the function that writes its answer.
+
+    The answer is {"predictions": rows}, {"outputs": columns} or both. `question.document` holds shapes as described at
+    `from_rows` and `from_columns`. Raises InvalidInput with TF Serving's messages; so does the written answer.
+    """
     signature, inputs, keys = _read(question, spec)
 
     def reply(result: InferResult) -> HttpResponse:
@@ -37,6 +42,11 @@ def predict(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
 
 def explain(question: Question, spec: ModelSpec) -> tuple[Explain, Reply]:
+    """Binds a request as `predict` does. The answer is {"predictions": rows, "explanations": one object per example}.
+
+    Raises InvalidInput as `predict` does; writing the answer raises ModelFailed for values that JSON cannot carry.
+    Source: KServe's V1 protocol page, "Explain".
+    """
     signature, inputs, _ = _read(question, spec)
 
     def reply(result: ExplainResult) -> HttpResponse:
@@ -67,7 +77,7 @@ def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelS
 
 
 def _both(outputs: Sequence[Output], question: Question) -> dict[str, Any]:
-    """For who reads "predictions" and for who reads "outputs"; only the latter where the outputs are no rows."""
+    """Returns "predictions" for KServe's clients and "outputs" for TF Serving's; the former only if there are rows."""
     answer = {"outputs": columns(outputs, question.non_finite)}
     try:
         return {"predictions": rows(outputs, question.non_finite), **answer}
@@ -79,7 +89,7 @@ _FORMS: Final = {"predictions": rows, "outputs": columns}
 
 
 def _read(question: Question, spec: ModelSpec) -> tuple[Signature | None, tuple[Tensor, ...], tuple[str, ...]]:
-    """The signature, the inputs, and under which keys to answer."""
+    """Returns the signature, the inputs, and the keys of the answer. Raises InvalidInput."""
     signature = find_signature(question, spec, NO_SIGNATURE)
     bindings = None if signature is None else signature.inputs
     document = question.document

@@ -1,4 +1,4 @@
-"""What all requests with a body under /v1 have in common: the JSON document, the model they name, the signature."""
+"""The common parts of all requests with a body under /v1: the JSON document, the model they name, the signature."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from core.wire import Call, HttpResponse, Reply
 
 
 class Question(NamedTuple):
-    """A request's document and what decides how it is answered. `pinned`: its path names a version or a label."""
+    """A request's document, and what decides the form of its answer. `pinned`: its path names a version or a label."""
 
     document: dict[str, Any]
     non_finite: NonFinite | None
@@ -28,10 +28,10 @@ Finish = Callable[[HttpResponse], HttpResponse]
 
 
 def ask(call: Call, body: bytes | memoryview, bind: Bind, finish: Finish, *, shaped: bool) -> tuple[Deferred, Reply]:
-    """The question that `bind` makes of the body once the model is known.
+    """Returns the question that `bind` decodes from the body once the model is known.
 
-    What does not fit in the quick reading (`shaped`) is read again as lists: the first mistake is named as exactly, and
-    in the same words, whatever the size of the body.
+    If the quick reading (`shaped`) does not fit, the body is read again as lists. So a message names the first mistake
+    exactly, and in the same words, for a body of any size.
     """
     document = _document(jsonio.loads_shaped if shaped else jsonio.loads_lists, body)
     options = call.request.options
@@ -52,7 +52,7 @@ def ask(call: Call, body: bytes | memoryview, bind: Bind, finish: Finish, *, sha
 
 
 def _has_arrays(document: dict[str, Any]) -> bool:
-    """Whether the quick reading made any, which it does down to a list of objects (`loads_shaped`)."""
+    """Decides whether the quick reading made arrays. It does so down to a list of objects (`loads_shaped`)."""
     level = list(document.values())
     for _ in range(3):
         if any(isinstance(value, np.ndarray) for value in level):
@@ -84,7 +84,10 @@ def _document(loads: Callable[[bytes | memoryview], Any], body: bytes | memoryvi
 
 
 def find_signature(question: Question, spec: ModelSpec, unknown: str) -> Signature | None:
-    """The signature that the document names; None where the model does not say its inputs. `unknown`: with {name}."""
+    """Returns the signature that the document names, None if the model does not declare its inputs.
+
+    Raises InvalidInput with the text `unknown`, in which {name} is replaced.
+    """
     name = question.document.get("signature_name") or DEFAULT
     if not spec.signatures and name == DEFAULT:
         return None
@@ -94,5 +97,5 @@ def find_signature(question: Question, spec: ModelSpec, unknown: str) -> Signatu
 
 
 def pin(spec: ModelSpec) -> ModelRef:
-    """The version whose spec made the tensors: another may have become the newest meanwhile."""
+    """Returns a reference to the version whose spec decoded the tensors: by now another may be the newest."""
     return ModelRef(spec.name, spec.version)

@@ -1,9 +1,9 @@
-"""TensorFlow Serving's conversion of parsed JSON to tensors, whose shape is how the values are nested.
+"""TensorFlow Serving's conversion of parsed JSON to tensors, whose shape is the nesting of the values.
 
-It differs from the Open Inference Protocol's (core.encoding.values) as the two servers do: no fraction, not even .0,
-makes an integer; NaN and infinities are bare tokens and never strings or null; a float beyond its width becomes
-infinite; bytes may stand as {"b64": text}. Source: TF Serving's json_tensor.h. Its messages are kept where clients
-know them.
+It differs from the Open Inference Protocol's (core.encoding.values) as the two servers do: a number with a fraction,
+even .0, is not an integer; NaN and infinities are bare tokens and never strings or null; a float beyond its width
+becomes infinite; bytes may be written as {"b64": text}. Source: TF Serving's json_tensor.h. Its messages are kept where
+clients know them.
 """
 
 import binascii
@@ -23,7 +23,7 @@ from core.tensor import MAX_RANK, Tensor
 FEW: Final = 128
 """Elements up to which Python's own comparisons are faster than numpy's calls."""
 BOUND: Final = 65504.0
-"""No float is beyond the range of its type up to here."""
+"""The largest magnitude that is in the range of every float type."""
 B64: Final = {"b64"}
 KINDS: Final[dict[type, str]] = {
     type(None): "Null",
@@ -42,7 +42,7 @@ class Irregular(InvalidInput):
 
 
 def quoted(value: Any) -> str:
-    """A value as messages show it: JSON's spelling, bounded."""
+    """Returns a value as messages show it: in JSON's spelling, at a bounded length."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     text = shown(value)
@@ -52,14 +52,14 @@ def quoted(value: Any) -> str:
 
 
 def is_binary(value: Any) -> bool:
-    """Whether it is {"b64": text}: a value, and no object of names."""
+    """Decides whether a value is {"b64": text}: bytes, and not an object of names."""
     return isinstance(value, dict) and value.keys() == B64 and isinstance(value["b64"], str)
 
 
 def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
-    """A tensor from a value, from lists nested regularly, or from an array that the parser made.
+    """Returns a tensor from a value, from regularly nested lists, or from an array that the parser made.
 
-    Raises InvalidInput: Irregular for the nesting, else for the first value that is not of the datatype.
+    Raises Irregular for the nesting, InvalidInput for the first value that is not of the datatype.
     """
     if isinstance(value, np.ndarray):
         return Tensor(name, datatype, _from_numbers(value, datatype))
@@ -70,7 +70,7 @@ def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
 
 
 def flattened(value: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
-    """The values of lists nested regularly, and their shape. Raises Irregular."""
+    """Returns the values of regularly nested lists, and their shape. Raises Irregular."""
     flat: list[Any] = [value]
     shape: list[int] = []
     while True:
@@ -85,7 +85,7 @@ def flattened(value: Any) -> tuple[Sequence[Any], tuple[int, ...]]:
 
 
 def _irregular(value: Any) -> Irregular:
-    """The first place where the nesting leaves what the first elements have, in TF Serving's words."""
+    """Names, in TF Serving's words, the first place whose nesting differs from that of the first elements."""
     shape, first = [], value
     while isinstance(first, list):
         shape.append(len(first))
@@ -107,7 +107,7 @@ def _irregular(value: Any) -> Irregular:
 
 
 def elements(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
-    """Values without lists as a flat array. Raises InvalidInput for the first that is not of the datatype."""
+    """Returns values, none of them a list, as a flat array. Raises InvalidInput for the first of another type."""
     kinds = set(map(type, flat))
     if datatype.is_bytes:
         return _strings(flat, kinds, datatype)
@@ -143,7 +143,7 @@ def mismatch(value: Any, datatype: DataType) -> InvalidInput:
 
 
 def type_name(datatype: DataType) -> str:
-    """TensorFlow's name in messages, e.g. float."""
+    """Returns TensorFlow's name of the datatype in messages, e.g. float."""
     return datatype.tensorflow.removeprefix("DT_").lower()
 
 
@@ -165,7 +165,7 @@ def _integers(flat: Sequence[int], datatype: DataType) -> NDArray[Any]:
 
 
 def _from_numbers(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
-    """Numbers that the parser read into int64, uint64 or doubles; what does not fit is named by the exact reading."""
+    """Casts the parser's int64, uint64 or double array; after a refusal, the exact reading names the wrong value."""
     if datatype.is_bytes or datatype is BOOL:
         if array.size:
             raise mismatch(array.flat[0].item(), datatype)
@@ -185,7 +185,7 @@ def _floats(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
 
 
 def _ranged(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
-    """Integers as the datatype's own, which TF Serving lets wrap below 32 bits."""
+    """Casts integers to the datatype. Raises InvalidInput out of its range, where TF Serving wraps below 32 bits."""
     limits = np.iinfo(datatype.numpy.str)
     if array.size:
         for extreme in (array.min().item(), array.max().item()):
@@ -208,11 +208,11 @@ def _utf8(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("JSON Value: a string with a lone surrogate, which is no Unicode text") from None
+        raise InvalidInput("JSON Value: a string with a lone surrogate, which is not Unicode text") from None
 
 
 def to_bytes(value: Any, datatype: DataType = BYTES) -> bytes:
-    """A string's UTF-8, or what {"b64": text} says. Raises InvalidInput."""
+    """Returns a string's UTF-8, or the bytes of {"b64": text}. Raises InvalidInput."""
     if isinstance(value, bytes):  # a default of the settings
         return value
     if isinstance(value, str):
@@ -225,13 +225,13 @@ def to_bytes(value: Any, datatype: DataType = BYTES) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    """The standard alphabet; padding and white space may be missing or there."""
+    """Decodes base64 in the standard alphabet; padding and white space are optional. Raises InvalidInput."""
     packed = text.translate(JSON_SPACE)
     stripped = packed.rstrip("=")
     padding = -len(stripped) % 4
     try:
         if len(packed) - len(stripped) > padding:
-            raise ValueError(text)  # noqa: TRY301 - one way out for all that is no base64
+            raise ValueError(text)  # noqa: TRY301 - one way out for every text that is not base64
         return binascii.a2b_base64(stripped + "=" * padding, strict_mode=bool(stripped))
     except (binascii.Error, ValueError):
         raise InvalidInput(f"Unable to base64 decode {quoted(text)}") from None

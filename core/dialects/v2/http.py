@@ -1,4 +1,4 @@
-"""The Open Inference Protocol (KServe V2) over REST: its routes and all answers but inference.
+"""The Open Inference Protocol (KServe V2) over REST: its routes, and all answers except inference.
 
 Sources: the OIP's inference_rest.md; Triton's extension documents for model repository, configuration and statistics.
 """
@@ -27,7 +27,7 @@ def answer(value: Any, status: int = 200) -> HttpResponse:
 
 
 def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
-    """Every failure of this protocol: {"error": text}."""
+    """Returns a refusal, which is {"error": text} for every failure of this protocol."""
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": error.message}),))
 
 
@@ -36,7 +36,7 @@ def ref(call: Call) -> ops.ModelRef:
 
 
 def _members(call: Call) -> dict[str, Any]:
-    """The body of a repository call: nothing, or an object."""
+    """Returns the members of a repository call's body, which is empty or an object. Raises InvalidInput."""
     body = bytes(call.request.content())
     members = jsonio.loads(body) if body.strip() else {}
     if not isinstance(members, dict):
@@ -49,10 +49,10 @@ def _members(call: Call) -> dict[str, Any]:
 
 
 def refuse_foreign(parameters: Iterable[str]) -> None:
-    """Refuse what would load a model of the client's own."""
+    """Raises InvalidInput for parameters that would load a model of the client's own."""
     for name in parameters:
         if name == "config" or name.startswith("file:"):
-            raise InvalidInput(f"parameter {shown(name)} is not possible: models come from the repository alone")
+            raise InvalidInput(f"parameter {shown(name)} is not possible: models are loaded from the repository only")
 
 
 def _live(_: Call) -> tuple[ops.Operation, Reply]:
@@ -110,7 +110,7 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
-    # The protocol has no word for "any rank"; the parameter says that [-1] is not to be taken as rank 1.
+    # The protocol cannot express "any rank"; the parameter marks a [-1] that does not mean rank 1.
     shape = [-1] if spec.shape is None else list(spec.shape)
     told: dict[str, Any] = {"name": spec.name, "datatype": spec.datatype.name, "shape": shape}
     parameters = {
@@ -120,7 +120,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _config(call: Call) -> tuple[ops.Operation, Reply]:
-    """The model configuration extension, as far as a server without Triton's scheduler has one."""
+    """Answers the model configuration extension, with the members that apply to a server without Triton's scheduler."""
 
     def reply(info: ops.ModelInfo) -> HttpResponse:
         spec = info.spec

@@ -1,7 +1,7 @@
 """The Open Inference Protocol's inference over REST, with the binary tensor data and classification extensions.
 
-A body is JSON, or JSON followed by the binary parts of the inputs that say "binary_data_size", in their order; the
-header Inference-Header-Content-Length then tells where the JSON ends. 0 there: the body is the model's only input.
+A body is JSON, or JSON followed by the binary parts of the inputs that have "binary_data_size", in their order; the
+header Inference-Header-Content-Length is then the length of the JSON. With 0 there, the body is the model's only input.
 Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, extension_classification.md.
 """
 
@@ -24,7 +24,7 @@ ARRAYS: Final = frozenset({"data"})
 
 
 class What(NamedTuple):
-    """What a message is about; put into words only where one is raised."""
+    """The subject of a message, which is formatted only if an error is raised."""
 
     role: str
     name: str
@@ -37,7 +37,7 @@ REQUEST: Final = What("the request", "")
 
 
 def decode(call: Call) -> tuple[Infer, Reply]:
-    """Raises InvalidInput that names the member."""
+    """Returns the inference and the function that writes its answer. Raises InvalidInput that names the member."""
     request = call.request
     non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ModelRef(call.path["model"], call.path.get("version"))
@@ -95,6 +95,7 @@ def refuse_shared_memory(parameters: Mapping[str, Any], what: What) -> None:
 
 
 def flag_of(parameters: Mapping[str, Any], name: str, what: What) -> bool | None:
+    """Returns a boolean parameter, None if it is absent or null. Raises InvalidInput for any other type."""
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidInput(f"parameter '{name}' of {what} is {shown(value)}; expected true or false")
@@ -114,7 +115,7 @@ def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
 
 
 def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[Tensor, int]:
-    """One input, and where the next one's binary part begins."""
+    """Returns one input, and the position of the next one's binary part."""
     name = _name(member, "inputs", index)
     what = What("input", name)
     datatype = datatype_of(member.get("datatype"), what)
@@ -148,6 +149,7 @@ def _name(member: Any, role: str, index: int) -> str:
 
 
 def datatype_of(name: Any, what: What) -> DataType:
+    """Returns the datatype of a name from the wire. Raises InvalidInput that lists the known names."""
     datatype = DATATYPES.get(name) if isinstance(name, str) else None
     if datatype is None:
         raise InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
@@ -162,9 +164,9 @@ def _binary_size(member: Mapping[str, Any], what: What) -> int | None:
 
 
 def _implied_size(datatype: DataType, shape: tuple[int, ...], what: What) -> int:
-    """The size of a binary part that does not say it (OVMS's binary inputs): the shape's."""
+    """Returns the size, by its shape, of a binary part without "binary_data_size" (OVMS's binary inputs)."""
     if datatype is BYTES:
-        raise InvalidInput(f"{what} is BYTES and needs 'binary_data_size': its shape does not tell its size")
+        raise InvalidInput(f"{what} is BYTES and needs 'binary_data_size': its shape does not imply its size")
     size = datatype.numpy.itemsize
     for dimension in shape:
         size *= dimension
@@ -172,7 +174,7 @@ def _implied_size(datatype: DataType, shape: tuple[int, ...], what: What) -> int
 
 
 def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]]:
-    """Which outputs say for themselves whether they come as binary, and what is asked for."""
+    """Returns the outputs' own "binary_data" flags by name, and the requested outputs."""
     members = body.get("outputs")
     if members is None:
         return {}, ()
@@ -191,6 +193,10 @@ def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedO
 
 
 def classes_of(parameters: Mapping[str, Any], what: What) -> int:
+    """Returns the classification extension's number of classes, 0 if absent or null.
+
+    Raises InvalidInput unless it is an integer above 0. Source: Triton's extension_classification.md.
+    """
     classes = parameters.get("classification")
     if classes is None:
         return 0
@@ -200,7 +206,7 @@ def classes_of(parameters: Mapping[str, Any], what: What) -> int:
 
 
 class _Phrasing:
-    """How one request wants its answer: the id to echo, and which outputs as binary."""
+    """The form of one request's answer: the id to echo, and the outputs to send as binary."""
 
     __slots__ = ("all_binary", "non_finite", "request_id", "wishes")
 
@@ -247,4 +253,4 @@ class _Phrasing:
         try:
             return [element.decode() for element in tensor.array.flat]
         except UnicodeDecodeError:
-            raise InvalidInput(f"{what} has bytes that are not UTF-8, no JSON string: ask for binary data") from None
+            raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None

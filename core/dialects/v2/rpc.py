@@ -1,4 +1,4 @@
-"""The Open Inference Protocol (KServe V2) over protobuf messages: its service, and all answers but inference.
+"""The Open Inference Protocol (KServe V2) over protobuf messages: its service, and all answers except inference.
 
 Sources: the OIP's open_inference_grpc.proto; Triton's extension documents for model repository, configuration and
 statistics, and its stream.
@@ -48,7 +48,7 @@ from core.wire import Waits
 
 SERVICE: Final = "inference.GRPCInferenceService"
 EXTENSIONS: Final = tuple(name for name in http.EXTENSIONS if name != "binary_tensor_data")
-"""Raw tensors are no extension here."""
+"""Raw tensors are part of the protocol here, not an extension."""
 
 
 def _ref(message: ModelReadyRequest | ModelMetadataRequest | ModelConfigRequest | ModelStatisticsRequest) -> ModelRef:
@@ -68,7 +68,7 @@ def _model_ready(message: ModelReadyRequest) -> tuple[ops.Operation, Callable[[o
 
 
 def _not_ready(_: ModelReadyRequest | None, error: ServingError) -> ModelReadyResponse | None:
-    # As in Triton: clients ask again and again until a model is there, and take an error for the end of that.
+    # As in Triton: clients poll until a model is ready, and stop at an error.
     return ModelReadyResponse(ready=False) if error.fault is Fault.NOT_FOUND else None
 
 

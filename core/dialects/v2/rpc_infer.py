@@ -1,7 +1,7 @@
 """The Open Inference Protocol's inference over protobuf messages, with the classification extension.
 
-A tensor's elements are in its own `contents`, in the field of its datatype, or those of all tensors are raw bytes
-beside them. An answer comes as its request came; FP16 and BF16, which have no field, make all of it raw.
+A tensor's elements are in its own `contents`, in the field of its datatype; or the elements of all tensors are raw
+bytes beside them. An answer has the form of its request, but is raw if an output is FP16 or BF16, which have no field.
 Source: the OIP's open_inference_grpc.proto.
 """
 
@@ -31,11 +31,11 @@ RAW_INPUT: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 RAW_OUTPUT: Final = ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER
 INFER_RESPONSE: Final = ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER
 FINAL: Final = "triton_final_response"
-"""What Triton says of every answer in a stream: whether it is the last one to its request."""
+"""Triton's parameter on every answer in a stream: whether it is the last one for its request."""
 EMPTY_FINAL: Final = "triton_enable_empty_final_response"
-"""The request's parameter by which a client asks to be told of the end even where no answer is left to say it in."""
+"""The request's parameter that asks for an empty last answer, if the end is not known with the last result."""
 WORTH_SPLITTING: Final = 32 * 1024
-"""Bytes from which on two copies of them take longer than finding the tensors between the other fields."""
+"""Bytes from which on copying them twice takes longer than finding the tensors between the other fields."""
 ELEMENTS: Final = {
     "bool_contents": np.dtype(np.bool_),
     "int_contents": np.dtype(np.int32),
@@ -45,18 +45,18 @@ ELEMENTS: Final = {
     "fp32_contents": np.dtype(np.float32),
     "fp64_contents": np.dtype(np.float64),
 }
-"""The elements of a field, of which a datatype may have less."""
+"""The element type of each field, which may be wider than a datatype in it."""
 
 
 class Request(NamedTuple):
-    """`raw`: raw_input_contents, which `message` then may lack."""
+    """A request. `raw`: raw_input_contents, which `message` may then lack."""
 
     message: ModelInferRequest
     raw: Sequence[Part]
 
 
 def read(body: bytes) -> Request:
-    """Raises DecodeError."""
+    """Parses a ModelInferRequest. Raises DecodeError."""
     split = fields.split(body, RAW_INPUT) if len(body) >= WORTH_SPLITTING else None
     if split is None:
         message = ModelInferRequest.FromString(body)
@@ -71,13 +71,19 @@ def ref(request: Request) -> ModelRef:
 
 
 def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
-    """Raises InvalidInput that names the field."""
+    """Returns the inference and the function that writes a ModelInferResponse.
+
+    Raises InvalidInput that names the field.
+    """
     operation, phrase = _decode(request)
     return operation, lambda result: b"".join(phrase(result))
 
 
 def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
-    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    """Returns the inference and the function that writes its results as ModelStreamInferResponses.
+
+    Raises InvalidInput that names the field.
+    """
     operation, phrase = _decode(request)
     wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
 
@@ -104,7 +110,7 @@ def _decode(request: Request) -> tuple[Infer, Callable[..., list[Part]]]:
     message, contents = request
     parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
     members = message.inputs
-    # Without an input nothing tells which of the two is meant; raw is the one that every client reads.
+    # A request without inputs does not show its form; every client reads the raw one.
     raw = len(contents) > 0 or not members
     inputs = _raw_inputs(members, contents) if raw else tuple([_typed_input(tensor) for tensor in members])
     outputs = tuple([_requested(output) for output in message.outputs])
@@ -132,7 +138,7 @@ def _parameters(given: Mapping[str, InferParameter], what: What) -> dict[str, An
 def _value(name: str, parameter: InferParameter, what: What) -> Any:
     kind = parameter.WhichOneof("parameter_choice")
     if kind is None:
-        raise InvalidInput(f"parameter {shown(name)} of {what} has no value of a kind that is known here")
+        raise InvalidInput(f"parameter {shown(name)} of {what} has no value, or one of an unknown kind")
     return getattr(parameter, kind)
 
 

@@ -1,7 +1,7 @@
 """The Open Inference Protocol's inference over proto3's JSON mapping of its messages, as Connect's clients send it.
 
-Tensors go past protobuf: their elements are read and written as REST's are, and the rest of a document, which is
-small, is a message without them. Field names are taken in both spellings and written in lowerCamel.
+Tensors bypass protobuf: their elements are read and written as REST's are. The rest of a document is small, and is
+parsed as a message without them. Field names are read in both spellings and written in lowerCamel.
 Source: protobuf.dev/programming-guides/json; the OIP's open_inference_grpc.proto.
 """
 
@@ -35,14 +35,14 @@ LOWER_CAMEL: Final = {field.name: field.json_name for field in InferTensorConten
 ARRAYS: Final = frozenset(FIELDS)
 NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 QUOTED: Final = ("INT64", "UINT64")
-"""Doubles, which other languages read numbers into, do not hold them."""
+"""Datatypes written as strings: other languages read numbers into doubles, which do not hold them."""
 Phrase = Callable[..., dict[str, Any]]
 
 
 class Request(NamedTuple):
-    """`message` is without rawInputContents and every input's contents, which `raw` and `contents` are.
+    """A request. `message` lacks rawInputContents and the inputs' contents, which are `raw` and `contents`.
 
-    Both are empty once they are tensors: a request lives until it is answered.
+    Both lists are cleared once they are tensors, because a request stays in memory until it is answered.
     """
 
     body: bytes
@@ -52,18 +52,24 @@ class Request(NamedTuple):
 
 
 def read(body: bytes) -> Request:
-    """Of a ModelInferRequest. Raises InvalidInput."""
+    """Parses a ModelInferRequest. Raises InvalidInput."""
     return _from_document(jsonio.loads(body, ARRAYS), body)
 
 
 def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
-    """For a ModelInferResponse. Raises InvalidInput that names the field."""
+    """Returns the inference and the function that writes a ModelInferResponse.
+
+    Raises InvalidInput that names the field.
+    """
     operation, phrase = _decode(request)
     return operation, lambda result: jsonio.dumps(phrase(result))
 
 
 def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
-    """For ModelStreamInferResponses around the answers. Raises InvalidInput that names the field."""
+    """Returns the inference and the function that writes its results as ModelStreamInferResponses.
+
+    Raises InvalidInput that names the field.
+    """
     operation, phrase = _decode(request)
     wants_end = bool(flag_of(operation.parameters, EMPTY_FINAL, REQUEST))
     message = request.message
@@ -118,17 +124,17 @@ def _decoded(request: Request) -> tuple[Infer, Phrase]:
 
 
 def _message(document: dict[str, Any]) -> ModelInferRequest:
-    """The request without its tensors' elements."""
-    from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+    """Parses the request without its tensors' elements. Raises InvalidInput."""
+    from google.protobuf import json_format  # noqa: PLC0415 - needed for JSON requests only
 
     try:
         return json_format.ParseDict(document, ModelInferRequest(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
-        raise InvalidInput(f"the body is no ModelInferRequest in JSON: {shown(str(error))}") from None
+        raise InvalidInput(f"the body is not a ModelInferRequest in JSON: {shown(str(error))}") from None
 
 
 def _raw(values: Sequence[Any]) -> list[Part]:
-    """`values`: one, unless it is in neither spelling or in both."""
+    """Returns the raw parts. `values` has one member per spelling that the document uses. Raises InvalidInput."""
     if not values:
         return []
     if len(values) > 1 or not isinstance(values[0], list):
@@ -142,11 +148,11 @@ def _octets(value: Any, where: str) -> bytes:
             return to_bytes(value)
     except ValueError:
         pass
-    raise InvalidInput(f"{where} has {shown(value)}, which is no base64 text")
+    raise InvalidInput(f"{where} has {shown(value)}, which is not base64 text")
 
 
 def _without_contents(member: Any, contents: list[Any]) -> Any:
-    """The input for protobuf, and its elements at the end of `contents`."""
+    """Returns the input for protobuf, and appends its elements to `contents`."""
     own = None
     if isinstance(member, dict):
         member = dict(member)
@@ -156,9 +162,9 @@ def _without_contents(member: Any, contents: list[Any]) -> Any:
 
 
 def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
-    """The elements of an input as raw_input_contents would have them."""
+    """Returns the elements of an input as in raw_input_contents. Raises InvalidInput."""
     datatype = DATATYPES.get(tensor.datatype)
-    if datatype is None:  # refused with all the rest
+    if datatype is None:  # the message is refused as a whole, later
         return b""
     values = _values(contents, datatype, tensor.name)
     shape = checked_shape(list(tensor.shape), tensor.name)
@@ -171,7 +177,7 @@ def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
 
 
 def _values(contents: Any, datatype: DataType, name: str) -> Any:
-    """The array in the datatype's field."""
+    """Returns the array in the datatype's field. Raises InvalidInput."""
     if not datatype.contents:
         raise InvalidInput(f"{named(name)} is {datatype.name}, which has no typed contents: send it raw")
     if not isinstance(contents, dict | None):
@@ -190,7 +196,7 @@ def _values(contents: Any, datatype: DataType, name: str) -> Any:
 
 
 def _plain(values: Any, name: str) -> Any:
-    """The numbers without the quotes that proto3's JSON may put around them."""
+    """Returns the numbers without the quotes that proto3's JSON permits around them. Raises InvalidInput."""
     if isinstance(values, np.ndarray):
         return values
     kinds = set(map(type, values))
@@ -208,7 +214,7 @@ def _plain(values: Any, name: str) -> Any:
 
 
 def _unquoted(texts: list[str]) -> Any:
-    """All of them at once, as long as each is one number, which together they are if they are as many."""
+    """Parses all texts at once. Returns None unless each is one number, which the count of the results shows."""
     joined = ",".join(texts)
     if "[" in joined:
         return None
@@ -222,7 +228,7 @@ def _unquoted(texts: list[str]) -> Any:
 
 
 def _answer(result: InferResult, request_id: str, told: Mapping[str, Any] | None, *, wants_raw: bool) -> dict[str, Any]:
-    """As json_format has it: no field that is empty."""
+    """Returns a ModelInferResponse as json_format writes it: without empty fields."""
     answer: dict[str, Any] = {"modelName": result.model_name, "modelVersion": result.model_version}
     if request_id:
         answer["id"] = request_id

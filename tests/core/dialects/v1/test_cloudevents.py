@@ -1,0 +1,206 @@
+"""core.dialects.v1.cloudevents: requests in events of both forms, and answers in events of the same form."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.dialects.v1.cloudevents import opened
+from core.dialects.v1.http import V1
+from core.encoding import jsonio
+from core.errors import InvalidInput
+from core.wire import JSON, Call, HttpRequest, HttpResponse, Router
+from tests.support.v1_samples import model, output, result, signature, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EVENT = {"specversion": "1.0", "id": "7", "source": "me", "type": "ask"}
+HEADERS = {b"ce-" + name.encode(): value.encode() for name, value in EVENT.items()}
+STRUCTURED = {b"content-type": b"application/cloudevents+json"}
+ANSWER = HttpResponse(200, (JSON,), (b'{"predictions":', b"[NaN]}"))
+
+
+def call(headers: Mapping[bytes, bytes], body: Any = b"", name: str = "m") -> Call:
+    """A request for a model; objects become JSON."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Call(HttpRequest("POST", "/v1/models/m:predict", headers, content), {"model": name})
+
+
+def data(body: Any, headers: Mapping[bytes, bytes] = STRUCTURED) -> bytes:
+    """What the dialect gets to read."""
+    return bytes(opened(call(headers, body))[0])
+
+
+def refused(headers: Mapping[bytes, bytes], body: Any = b"") -> str:
+    """The refusal's text."""
+    with pytest.raises(InvalidInput) as refusal:
+        opened(call(headers, body))
+    return refusal.value.message
+
+
+def check_attributes(found: Mapping[str, str]) -> None:
+    """Those of an answer of model m."""
+    assert found["specversion"] == "1.0"
+    assert found["source"] == "io.kserve.inference.m"
+    assert found["type"] == "io.kserve.inference.response"
+    assert UUID(found["id"]).version == 4
+    assert datetime.fromisoformat(found["time"]).tzinfo == UTC
+
+
+@pytest.mark.parametrize("headers", [{}, {b"content-type": b"application/json"}, {b"ce-id": b"1"}])
+def test_a_body_that_is_no_event_passes_untouched(headers: Mapping[bytes, bytes]) -> None:
+    """As does its answer; specversion alone makes an event."""
+    body, finish = opened(call(headers, b"{"))
+    assert bytes(body) == b"{"
+    assert finish(ANSWER) is ANSWER
+
+
+def test_a_binary_event_has_its_attributes_in_headers() -> None:
+    """The body is the data, the answer's body the answer."""
+    body, finish = opened(call(HEADERS | {b"content-type": b"application/json"}, b'{"instances": [1]}'))
+    assert bytes(body) == b'{"instances": [1]}'
+    response = finish(ANSWER)
+    assert (response.status, response.parts) == (ANSWER.status, ANSWER.parts)
+    assert response.headers[0] == JSON
+    attributes = {name.decode(): value.decode() for name, value in response.headers[1:]}
+    assert all(name.startswith("ce-") for name in attributes)
+    check_attributes({name.removeprefix("ce-"): value for name, value in attributes.items()})
+
+
+def test_a_structured_event_is_one_object() -> None:
+    """So is the answer, and its data is the answer as it was written."""
+    body, finish = opened(call(STRUCTURED, EVENT | {"data": {"instances": [1]}, "own": "extension"}))
+    assert json.loads(bytes(body)) == {"instances": [1]}
+    response = finish(ANSWER)
+    assert (response.status, response.headers) == (200, ((b"content-type", b"application/cloudevents+json"),))
+    event = told(response)
+    check_attributes(event)
+    assert event["datacontenttype"] == "application/json"
+    assert b'"data":{"predictions":[NaN]}' in b"".join(response.parts)
+
+
+def test_every_answer_is_an_event_of_its_own() -> None:
+    """No two have the same id."""
+    _, finish = opened(call(STRUCTURED, EVENT | {"data": {}}))
+    assert told(finish(ANSWER))["id"] != told(finish(ANSWER))["id"]
+
+
+@pytest.mark.parametrize("content_type", [b"Application/CloudEvents+JSON", b"application/cloudevents+json; charset=x"])
+def test_a_structured_event_is_known_by_its_media_type(content_type: bytes) -> None:
+    """In any case, with parameters; where both forms are there it is the headers' data."""
+    assert data(EVENT | {"data": 5}, {b"content-type": content_type}) == b"5"
+    both = HEADERS | {b"content-type": content_type}
+    assert data(EVENT | {"data": 5}, both) == json.dumps(EVENT | {"data": 5}).encode()
+
+
+def test_a_compressed_event_is_read() -> None:
+    """In both forms."""
+    coding = {b"content-encoding": b"gzip"}
+    event = gzip.compress(json.dumps(EVENT | {"data": {"a": 1}}).encode())
+    assert data(event, STRUCTURED | coding) == b'{"a":1}'
+    assert data(gzip.compress(b"{}"), HEADERS | coding) == b"{}"
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON_VALUES)
+def test_data_of_a_structured_event_are_read_without_loss(value: Any) -> None:
+    """Integers of 64 bits, infinities and all text."""
+    assert jsonio.loads_lists(data(EVENT | {"data": value})) == value
+
+
+def test_numbers_that_json_does_not_have_stay_what_they_are() -> None:
+    """As bare tokens."""
+    body = json.dumps(EVENT)[:-1].encode()
+    assert data(body + b', "data": [NaN, -Infinity]}') == b"[NaN,-Infinity]"
+
+
+@given(st.binary(max_size=30))
+def test_data_may_be_base64(raw: bytes) -> None:
+    """Of the standard alphabet; it goes before data."""
+    coded = base64.b64encode(raw).decode()
+    assert data(EVENT | {"data_base64": coded}) == raw
+    assert data(EVENT | {"data": 5, "data_base64": coded}) == raw
+
+
+@pytest.mark.parametrize("coded", [5, None, "a", "a b=", "_-8=", "\u00e9", ["YQ=="]])
+def test_what_is_no_base64_is_refused(coded: Any) -> None:
+    """Never read as something else."""
+    assert refused(STRUCTURED, EVENT | {"data_base64": coded}) == "the event's data_base64 is not base64 text"
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_both_versions_of_the_specification_are_taken(version: str) -> None:
+    """And answered in the newer one."""
+    assert data(EVENT | {"specversion": version, "data": 1}) == b"1"
+    _, finish = opened(call(HEADERS | {b"ce-specversion": version.encode()}))
+    assert dict(finish(ANSWER).headers)[b"ce-specversion"] == b"1.0"
+
+
+@pytest.mark.parametrize("version", ["2.0", "", "1", "1.0\u00e9"])
+def test_another_version_is_refused(version: str) -> None:
+    """By its text, in both forms."""
+    text = f"the event's specversion is '{version}'; expected 1.0"
+    assert refused(HEADERS | {b"ce-specversion": version.encode("latin-1")}) == text
+    assert refused(STRUCTURED, EVENT | {"specversion": version, "data": 1}) == text
+
+
+@pytest.mark.parametrize("name", ["id", "source", "type"])
+def test_an_attribute_that_every_event_has_may_not_be_missing_or_empty(name: str) -> None:
+    """In either form; of a structured one it is text."""
+    without = {key: value for key, value in HEADERS.items() if key != b"ce-" + name.encode()}
+    assert refused(without) == f"the event's {name} is ''; expected text that is not empty"
+    for value, shown in ((None, "null"), ("", "''"), (5, "5")):
+        event = EVENT | {name: value, "data": 1}
+        assert refused(STRUCTURED, event) == f"the event's {name} is {shown}; expected text that is not empty"
+    assert "specversion is null" in refused(STRUCTURED, {"data": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"[1]", "the event is [1]; expected an object"),
+        (EVENT, "the event has no data"),
+        (b"", "the body is not JSON"),
+        (b"\xff", "the JSON is not UTF-8"),
+    ],
+)
+def test_a_structured_event_that_is_none_is_refused(body: Any, text: str) -> None:
+    """By what it is."""
+    assert refused(STRUCTURED, body).startswith(text)
+
+
+@pytest.mark.parametrize("name", ["a b", '"quoted"', "50%", "\u65e5\u672c", "tab\t", "plain-1.0", "\U0001f99c"])
+def test_a_header_holds_any_models_name(name: str) -> None:
+    """Percent-encoded where a header could not; a structured answer needs none of it."""
+    _, finish = opened(call(HEADERS, name=name))
+    source = dict(finish(ANSWER).headers)[b"ce-source"].decode("ascii")
+    assert not set(source) & set(' "\t')
+    assert unquote(source) == f"io.kserve.inference.{name}"
+    _, finish = opened(call(STRUCTURED, EVENT | {"data": 1}, name))
+    assert told(finish(ANSWER))["source"] == f"io.kserve.inference.{name}"
+
+
+def test_a_route_opens_the_event_and_closes_its_answer() -> None:
+    """From one end to the other."""
+    spec = model(serving_default=signature({"x": "x"}, {"y": "y"}))
+    route, values = Router(V1).find("POST", "/v1/models/m:predict")
+    body = json.dumps(EVENT | {"data": {"instances": [1.0]}}).encode()
+    operation, _ = route.decode(Call(HttpRequest("POST", "/v1/models/m:predict", STRUCTURED, body), values))
+    _, reply = operation.decode(spec)  # type: ignore[union-attr] # a Deferred
+    assert told(reply(result(output("y", "FP32", [2.5]))))["data"] == {"predictions": [2.5]}

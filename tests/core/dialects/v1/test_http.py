@@ -1,0 +1,471 @@
+"""core.dialects.v1.http by itself: its routes, refusals, status and metadata, and what all requests with a body share.
+
+What clients see of it through a server is in tests/conformance/v1.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core import operations as ops
+from core.dialects.v1.http import V1
+from core.dialects.v1.metadata import FIELDS
+from core.dialects.v1.path import LARGEST_VERSION
+from core.dtype import BYTES, DATATYPES
+from core.encoding import jsonio, simd
+from core.errors import Fault, InvalidInput, ModelFailed, ModelNotFound, ModelUnavailable, VersionNotFound
+from core.operations import IndexEntry, ModelRef, State, StatusResult
+from core.signature import Method, plain
+from core.tensor import TensorSpec
+from core.wire import Call, HttpRequest, MethodNotAllowed, Options, RouteNotFound, Router, Waits
+from tests.support.samples import sample
+from tests.support.v1_samples import binding, listed, model, output, result, signature, told
+
+if TYPE_CHECKING:
+    from core.wire import HttpResponse
+
+ROUTER = Router(V1)
+SPEC = model(serving_default=signature({"x": "x"}, {"y": "y"}))
+VERBS = ("predict", "classify", "regress", "explain")
+
+
+def ask(method: str, path: str, body: bytes = b"", **options: str) -> tuple[Any, Any]:
+    """The operation and the reply of a route."""
+    route, values = ROUTER.find(method, path)
+    return route.decode(Call(HttpRequest(method, path, {}, body, Options(**options)), values))  # type: ignore[arg-type] # the texts among them
+
+
+def answered(operation: Any, *outputs: Any, spec: Any = SPEC) -> Any:
+    """What a client reads once the model has said its spec and given those outputs."""
+    _, reply = operation.decode(spec)
+    return told(reply(result(*outputs)))
+
+
+def refusal(error: Exception, method: str = "POST", path: str = "/v1/models/m:predict") -> tuple[int, str]:
+    """Status and text; nothing else may be in the body."""
+    response: HttpResponse = V1.refuse(error, method, path)  # type: ignore[arg-type] # a ServingError
+    assert (b"content-type", b"application/json") in response.headers
+    body = told(response)
+    assert set(body) == {"error"}
+    return response.status, body["error"]
+
+
+# -- the table ----------------------------------------------------------------------------------------------------
+
+PLACES = [
+    ("/v1/models/m", ModelRef("m")),
+    ("/V1/Models/m", ModelRef("m")),
+    ("/v1/models/Predict", ModelRef("Predict")),
+    ("/v1/models/m/versions/123", ModelRef("m", "123")),
+    ("/v1/MODELS/m/VERSIONS/007", ModelRef("m", "7")),
+    ("/v1/models/m/versions/0", ModelRef("m", "0", zero_is_newest=True)),
+    ("/v1/models/m/versions/00", ModelRef("m", "0", zero_is_newest=True)),
+    (f"/v1/models/m/versions/{LARGEST_VERSION}", ModelRef("m", str(LARGEST_VERSION))),
+    ("/v1/models/m/versions/" + "0" * 60 + "5", ModelRef("m", "5")),
+    ("/v1/models/m/labels/stable", ModelRef("m", None, "stable")),
+    ("/v1/models/m/labels/1", ModelRef("m", None, "1")),
+    ("/v1/models/m/Labels/Two words", ModelRef("m", None, "Two words")),
+]
+
+
+@pytest.mark.parametrize(("path", "ref"), PLACES)
+def test_a_path_names_a_model_a_version_or_a_label(path: str, ref: ModelRef) -> None:
+    """Versions are numbers, however they are written; labels never are; fixed words match in any case."""
+    assert ask("GET", path)[0] == ops.ModelStatus(ref)
+    assert ask("GET", f"{path}/metadata")[0] == ops.ModelMetadata(ref)
+    for verb in VERBS:
+        assert ask("POST", f"{path}:{verb}", b"{}")[0].ref == ref
+
+
+@pytest.mark.parametrize("version", ["HELLO", "-1", "+1", "1.0", "1e3", "\u0661", "\u00b2", "1 "])
+def test_a_version_that_is_no_number_is_no_path(version: str) -> None:
+    """TensorFlow Serving's paths have digits there."""
+    for method, suffix in (("GET", ""), ("GET", "/metadata"), ("POST", ":predict")):
+        with pytest.raises(RouteNotFound):
+            ask(method, f"/v1/models/m/versions/{version}{suffix}", b"{}")
+
+
+@pytest.mark.parametrize("version", [str(LARGEST_VERSION + 1), "9" * 30, "1" * 5000])
+def test_a_version_beyond_64_bits_is_refused_by_number(version: str) -> None:
+    """However long: Python itself reads no more than 4300 digits."""
+    with pytest.raises(InvalidInput, match="is beyond 64 bits"):
+        ask("GET", f"/v1/models/m/versions/{version}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1"),
+        ("GET", "/v1/"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/models/m:predict"),
+        ("POST", "/v1/models/m:PREDICT"),
+        ("POST", "/v1/models/m:predict/"),
+        ("POST", "/v1/models/m:foo"),
+        ("POST", "/v1/models/:predict"),
+        ("POST", "/v1/models/m"),
+        ("PUT", "/v1/models/m"),
+        ("POST", "/v1/models/m/metadata"),
+        ("GET", "/v1/models/m/version/1"),
+        ("GET", "/v1/models/m/label/x"),
+        ("POST", "/v1/models/m/versions/1/labels/x:predict"),
+        ("POST", "/v1/models/a:b:predict"),
+    ],
+)
+def test_every_other_path_and_method_is_malformed(method: str, path: str) -> None:
+    """400 in TensorFlow Serving's words, which knows no 404 and no 405 here."""
+    with pytest.raises((RouteNotFound, MethodNotAllowed)) as error:
+        ask(method, path)
+    assert refusal(error.value, method, path) == (400, f"Malformed request: {method} {path}")
+
+
+def test_the_path_of_a_malformed_request_is_shown_in_part() -> None:
+    """And as text, whatever bytes it had."""
+    status, text = refusal(RouteNotFound("nothing"), "GET", "/v1/" + "x" * 300)
+    assert (status, len(text)) == (400, len("Malformed request: GET ") + 256)
+    assert text.endswith("xxx...")
+    assert refusal(RouteNotFound("nothing"), "GET", "/v1/\udcff") == (400, "Malformed request: GET /v1/?")
+
+
+def test_the_names_of_the_models_can_be_listed() -> None:
+    """As KServe does."""
+    operation, reply = ask("GET", "/v1/models")
+    assert operation == ops.ListModels()
+    assert told(reply(["a", "b"])) == {"models": ["a", "b"]}
+
+
+def test_the_root_is_alive() -> None:
+    """KServe's client asks there."""
+    assert V1.root is not None
+    assert told(V1.root) == {"status": "alive"}
+
+
+def test_what_may_take_long_is_known_by_its_route() -> None:
+    """An edge with threads chooses one by it."""
+    waits = {verb: ROUTER.find("POST", f"/v1/models/m:{verb}")[0].waits for verb in VERBS}
+    assert waits == dict.fromkeys(VERBS, Waits.MODEL) | {"explain": Waits.LONG}
+    assert ROUTER.find("GET", "/v1/models/m")[0].waits is Waits.STORE
+
+
+# -- refusals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "text"),
+    [
+        ("/v1/models/m:predict", ModelNotFound("no"), "Latest(m)"),
+        ("/v1/models/m", ModelNotFound("no"), "Latest(m)"),
+        ("/v1/models/m/metadata", ModelNotFound("no"), "Latest(m)"),
+        ("/v1/models/m/versions/7:predict", ModelNotFound("no"), "Specific(m, 7)"),
+        ("/v1/models/m/versions/007/metadata", VersionNotFound("no", "7"), "Specific(m, 7)"),
+        ("/V1/Models/m/VERSIONS/99:regress", VersionNotFound("no", "99"), "Specific(m, 99)"),
+        ("/v1/models/m/labels/gone:predict", VersionNotFound("no", "99"), "Specific(m, 99)"),
+        ("/v1/models/m/labels/gone:predict", ModelNotFound("no"), "Latest(m)"),
+        ("/v1/models/m", VersionNotFound("no", "3"), "Specific(m, 3)"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_tensorflow_servings_words(path: str, error: Exception, text: str) -> None:
+    """By the version that was asked for, or that a label stands for."""
+    assert refusal(error, "POST", path) == (404, f"Servable not found for request: {text}")
+
+
+def test_any_other_refusal_has_its_own_text() -> None:
+    """With when to come back, where that is known."""
+    assert refusal(InvalidInput("wrong")) == (400, "wrong")
+    assert refusal(ModelFailed("broken")) == (500, "broken")
+    response = V1.refuse(ModelUnavailable("later", retry_after=3), "POST", "/v1/models/m:predict")
+    assert response.status == 503
+    assert (b"retry-after", b"3") in response.headers
+
+
+# -- requests with a body -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"", "JSON Parse error: The document is empty"),
+        (b" \n", "JSON Parse error: The document is empty"),
+        (b"{", "JSON Parse error: .* at offset: 1"),
+        (b'{"instances": [1,]}', "JSON Parse error: .* at offset: 17"),
+        (b"{} x", "JSON Parse error: Extra data at offset: 3"),
+        (b"\xff", "JSON Parse error: not UTF-8 at offset: 0"),
+        (b'{"a": "\\ud800"}', ".*lone surrogate"),
+        (b"[" * 100_000, ".*nested too deeply"),
+        (b"[]", "Is not object"),
+        (b"5", "Is not object"),
+        (b"[" + b"1," * 5000 + b"1]", "Is not object"),
+        (b'{"signature_name": 5}', "'signature_name' key must be a string value."),
+        (b'{"signature_name": null}', "'signature_name' key must be a string value."),
+        (b'{"signature_name": [' + b"1," * 5000 + b"1]}", "'signature_name' key must be a string value."),
+    ],
+)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_document_that_is_none_is_refused_before_the_model_is_asked_for(verb: str, body: bytes, text: str) -> None:
+    """With its place."""
+    with pytest.raises(InvalidInput, match=f"^{text}"):
+        ask("POST", f"/v1/models/m:{verb}", body)
+
+
+def test_the_document_is_read_in_words_of_the_models_spec() -> None:
+    """Whatever it is called in the path; the model is asked for the very version that told how."""
+    operation, finish = ask("POST", "/v1/models/other:predict", b'{"instances": [1.0, 2.0]}')
+    assert operation.ref == ModelRef("other")
+    infer, _ = operation.decode(SPEC)
+    assert infer.ref == ModelRef("m", "3")
+    assert listed(infer.inputs) == {"x": [1, 2]}
+    assert finish("anything") == "anything"
+
+
+@pytest.mark.parametrize("path", ["/v1/models/m", "/v1/models/m/versions/3", "/v1/models/m/labels/x"])
+def test_options_and_settings_reach_the_answer(path: str) -> None:
+    """A model's own pin goes over the server's; a version or a label means TensorFlow Serving where nobody pins."""
+    body = b'{"inputs": [1.0]}'
+    y = output("y", "FP32", [np.nan])
+    null = ask("POST", f"{path}:predict", body, non_finite="null")[0]
+    keys = {"outputs": [None]} if path != "/v1/models/m" else {"outputs": [None], "predictions": [None]}
+    assert answered(null, y) == keys
+    assert set(answered(ask("POST", f"{path}:predict", body, v1_dialect="kserve")[0], y)) == {"predictions"}
+    pinned = SPEC._replace(v1_dialect="tfs")
+    assert set(answered(ask("POST", f"{path}:predict", body, v1_dialect="kserve")[0], y, spec=pinned)) == {"outputs"}
+
+
+LONG = ",".join(["1.5"] * 3000)
+NESTED = ['{"instances": [%s]}', '{"instances": [{"x": [%s]}]}', '{"inputs": [%s]}', '{"inputs": {"x": [%s]}}']
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_a_long_body_is_read_fast_and_one_that_does_not_fit_is_read_again_for_its_message(form: str) -> None:
+    """Which is the same as of a short one."""
+    body = (form % LONG).encode()
+    assert len(body) > simd.WORTH_SIMD
+    operation, _ = ask("POST", "/v1/models/m:predict", body)
+    infer, _ = operation.decode(SPEC)
+    assert infer.inputs[0].array.ravel().tolist() == [1.5] * 3000
+    integers = model(serving_default=signature({"x": binding("x", "INT32")}, {"y": "y"}))
+    texts = []
+    for numbers in (LONG, "1.5"):
+        operation, _ = ask("POST", "/v1/models/m:predict", (form % numbers).encode())
+        with pytest.raises(InvalidInput) as error:
+            operation.decode(integers)
+        texts.append(error.value.message)
+    assert texts[0] == texts[1]
+    assert texts[0].endswith("JSON Value: 1.5 Type: Number is not of expected type: int32")
+
+
+def test_rows_of_unequal_length_are_named_in_long_bodies_too() -> None:
+    """The fast reading takes rows of one length alone."""
+    body = f'{{"instances": [{{"x": [{LONG}]}}, {{"x": [{LONG},1]}}]}}'.encode()
+    operation, _ = ask("POST", "/v1/models/m:predict", body)
+    with pytest.raises(InvalidInput, match="^Failed to process element: 1 .* size: 3000 but got: 3001$"):
+        operation.decode(SPEC)
+
+
+def test_what_has_no_arrays_is_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be refused again."""
+    operation, _ = ask("POST", "/v1/models/m:predict", b'{"instances": [{"x": ["a"]}], "parameters": {"p": [1]}}')
+    monkeypatch.setattr(jsonio, "loads_lists", None)
+    with pytest.raises(InvalidInput, match='JSON Value: "a" Type: String'):
+        operation.decode(SPEC)
+
+
+def test_examples_are_read_as_lists() -> None:
+    """Their features are checked one by one, however long they are."""
+    spec = model(r=signature({"x": binding("x", "FP32", (-1, 3000))}, {"outputs": "y"}, Method.REGRESS))
+    body = f'{{"signature_name": "r", "examples": [{{"x": [{LONG}]}}]}}'.encode()
+    operation, _ = ask("POST", "/v1/models/m:regress", body)
+    infer, _ = operation.decode(spec)
+    assert infer.inputs[0].array.shape == (1, 3000)
+
+
+# -- status -------------------------------------------------------------------------------------------------------
+
+
+def entry(version: str, state: State = State.READY, reason: str = "", **said: Any) -> IndexEntry:
+    """A version of model m."""
+    return IndexEntry("m", version, state, reason, **said)
+
+
+def listed_as(version: str, state: str, code: str = "OK", message: str = "") -> dict[str, Any]:
+    """A version as TensorFlow Serving lists it."""
+    return {"version": version, "state": state, "status": {"error_code": code, "error_message": message}}
+
+
+@pytest.mark.parametrize(
+    ("told_of", "expected"),
+    [
+        (entry("1"), listed_as("1", "AVAILABLE")),
+        (entry("1", State.LOADING, "loading"), listed_as("1", "LOADING")),
+        (entry("1", State.UNAVAILABLE, "not loaded yet", fresh=True), listed_as("1", "START")),
+        (entry("1", State.UNAVAILABLE, "unloaded"), listed_as("1", "END")),
+        (
+            entry("1", State.UNAVAILABLE, "broken", fault=Fault.FAILED_PRECONDITION),
+            listed_as("1", "END", "FAILED_PRECONDITION", "broken"),
+        ),
+        (
+            entry("1", State.LOADING, "again", fault=Fault.UNAVAILABLE),
+            listed_as("1", "LOADING", "UNAVAILABLE", "again"),
+        ),
+    ],
+)
+def test_a_versions_state_is_told_in_tensorflow_servings_words(told_of: IndexEntry, expected: Any) -> None:
+    """A reason only where something went wrong."""
+    _, reply = ask("GET", "/v1/models/m/versions/1")
+    response = reply(StatusResult((told_of,), ready=False))
+    assert (response.status, told(response)) == (200, {"model_version_status": [expected]})
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize(
+    ("server", "own", "kserve", "tfs"),
+    [
+        ("auto", None, True, True),
+        ("auto", "auto", True, True),
+        ("tfs", None, False, True),
+        ("kserve", None, True, False),
+        ("kserve", "tfs", False, True),
+        ("tfs", "kserve", True, False),
+        ("tfs", "auto", True, True),
+    ],
+)
+def test_a_models_status_has_both_protocols_keys(
+    server: str, own: str | None, *, kserve: bool, tfs: bool, ready: bool
+) -> None:
+    """Unless a setting says whose it is; not ready is 503 for KServe's clients, and nothing to TensorFlow Serving's."""
+    _, reply = ask("GET", "/v1/models/m", v1_dialect=server)
+    response = reply(StatusResult((entry("1"), entry("10")), ready=ready, v1_dialect=own))
+    expected: dict[str, Any] = {"name": "m", "ready": ready} if kserve else {}
+    if tfs:
+        expected["model_version_status"] = [listed_as("10", "AVAILABLE"), listed_as("1", "AVAILABLE")]
+    assert told(response) == expected
+    assert response.status == (200 if ready or not kserve else 503)
+
+
+@pytest.mark.parametrize("place", ["versions/1", "labels/stable"])
+def test_the_status_of_a_version_or_a_label_is_tensorflow_servings_alone(place: str) -> None:
+    """Whatever a setting says."""
+    _, reply = ask("GET", f"/v1/models/m/{place}", v1_dialect="kserve")
+    response = reply(StatusResult((entry("1"),), ready=False, v1_dialect="kserve"))
+    assert (response.status, set(told(response))) == (200, {"model_version_status"})
+
+
+def test_the_status_of_what_is_not_there_says_what() -> None:
+    """Not a model, not a version."""
+    _, reply = ask("GET", "/v1/models/m")
+    response = reply(StatusResult(()))
+    assert response.status == 404
+    assert told(response) == {"error": "Could not find any versions of model m"}
+    response = ask("GET", "/v1/models/m/versions/9")[1](StatusResult((), missing="9"))
+    assert told(response) == {"error": "Could not find version 9 of model m"}
+
+
+# -- metadata -----------------------------------------------------------------------------------------------------
+
+
+def metadata(spec: ops.ModelSpec) -> Any:
+    """The signatures that a client reads."""
+    operation, reply = ask("GET", "/v1/models/m/metadata")
+    assert operation == ops.ModelMetadata(ModelRef("m"))
+    body = told(reply(ops.ModelInfo(spec, ("3",))))
+    assert list(body) == ["model_spec", "metadata"]
+    assert body["model_spec"] == {"name": "m", "signature_name": "", "version": "3"}
+    assert list(body["metadata"]) == list(body["metadata"]["signature_def"]) == ["signature_def"]
+    return body["metadata"]["signature_def"]["signature_def"]
+
+
+def info(name: str, dtype: str, *sizes: str, unknown_rank: bool = False) -> dict[str, Any]:
+    """A tensor as TensorFlow Serving describes it."""
+    dims = [{"size": size, "name": ""} for size in sizes]
+    return {"dtype": dtype, "tensor_shape": {"dim": dims, "unknown_rank": unknown_rank}, "name": name}
+
+
+def test_metadata_tells_aliases_types_and_shapes() -> None:
+    """Sizes are text; no rank and any rank differ."""
+    inputs = {"a": binding("x", "FP32", (-1, 3)), "b": binding("y", "BYTES", ()), "c": binding("z", "BF16")}
+    found = metadata(model(serving_default=signature(inputs, {"o": binding("p", "FP16", (2,))})))
+    assert found == {
+        "serving_default": {
+            "inputs": {
+                "a": info("x", "DT_FLOAT", "-1", "3"),
+                "b": info("y", "DT_STRING"),
+                "c": info("z", "DT_BFLOAT16", unknown_rank=True),
+            },
+            "outputs": {"o": info("p", "DT_HALF", "2")},
+            "method_name": "tensorflow/serving/predict",
+            "defaults": {},
+        }
+    }
+
+
+@pytest.mark.parametrize("method", [Method.CLASSIFY, Method.REGRESS])
+def test_classify_and_regress_take_serialized_examples(method: Method) -> None:
+    """As they do there, whatever the graph takes; their features have no defaults to tell."""
+    features = {"f": binding("x", "INT64", (-1, 1), [5])}
+    (found,) = metadata(model(s=signature(features, {"outputs": "y"}, method))).values()
+    assert found["inputs"] == {"inputs": info("input_example_tensor", "DT_STRING", "-1")}
+    assert found["method_name"] == f"tensorflow/serving/{method}"
+    assert found["defaults"] == {}
+
+
+def test_an_encoded_tensor_is_one_string_where_the_graph_has_an_axis_of_bytes() -> None:
+    """On both sides."""
+    image, flat = (binding(n, "UINT8", shape, encoded=True) for n, shape in (("i", (-1, -1)), ("f", None)))
+    (found,) = metadata(model(s=signature({"i": image, "f": flat}, {"o": image}))).values()
+    assert found["inputs"] == {"i": info("i", "DT_STRING", "-1"), "f": info("f", "DT_STRING", unknown_rank=True)}
+    assert found["outputs"] == {"o": info("i", "DT_STRING", "-1")}
+
+
+def test_a_model_that_says_nothing_has_no_signature() -> None:
+    """Nobody could use one; one without settings has its tensors under their own names."""
+    assert metadata(model()) == {}
+    x, y = TensorSpec("x", DATATYPES["FP32"], (-1,)), TensorSpec("y", BYTES, None)
+    own = model()._replace(signatures=plain((x,), (y,)))
+    assert metadata(own)["serving_default"]["inputs"] == {"x": info("x", "DT_FLOAT", "-1")}
+    assert metadata(own)["serving_default"]["outputs"] == {"y": info("y", "DT_STRING", unknown_rank=True)}
+    assert metadata(model(s=signature(None, {"y": "y"})))["s"]["inputs"] == {}
+
+
+IN_FIELD = {
+    "BOOL": ("bool_val", [True, False]),
+    "UINT8": ("int_val", [0, 255]),
+    "UINT16": ("int_val", [0, 65535]),
+    "UINT32": ("uint32_val", [0, 2**32 - 1]),
+    "UINT64": ("uint64_val", ["0", str(2**64 - 1)]),
+    "INT8": ("int_val", [-128, 127]),
+    "INT16": ("int_val", [-(2**15), 2**15 - 1]),
+    "INT32": ("int_val", [-(2**31), 2**31 - 1]),
+    "INT64": ("int64_val", [str(-(2**63)), str(2**63 - 1)]),
+    "FP16": ("half_val", [int.from_bytes(struct.pack("<e", x), "little") for x in (0.5, -1.0)]),
+    "FP32": ("float_val", [0.5, -1.0]),
+    "FP64": ("double_val", [0.5, -1.0]),
+    "BYTES": ("string_val", [base64.b64encode(x).decode() for x in (b"", b"ab")]),
+    "BF16": ("half_val", [0, 255]),
+}
+
+
+@pytest.mark.parametrize("name", list(DATATYPES))
+def test_a_default_is_told_as_protobufs_json_has_a_tensor(name: str) -> None:
+    """Its values stand in the field of their type, 64-bit integers as text, bytes as base64, halves as their bits."""
+    flat = [x.encode() if isinstance(x, str) else x for x in sample(DATATYPES[name], 2)]
+    (found,) = metadata(model(s=signature({"x": binding("x", name, (2,), flat)}, {"y": "y"}))).values()
+    proto = found["defaults"]["x"]
+    assert set(proto) == {"dtype", "tensor_shape", "version_number", "tensor_content", *FIELDS}
+    assert proto["dtype"] == DATATYPES[name].tensorflow
+    assert proto["tensor_shape"] == info("x", "", "2")["tensor_shape"]
+    assert {field: proto[field] for field in FIELDS if proto[field]} == dict([IN_FIELD[name]])
+
+
+def test_a_default_of_one_value_has_no_dimension_and_infinities_are_text() -> None:
+    """Proto3's JSON has no other way."""
+    bound = {"x": binding("x", "FP32", (), np.inf), "y": binding("y", "FP64", (-1, 2), [[0.1, np.nan]])}
+    (found,) = metadata(model(s=signature(bound, {"y": "y"}))).values()
+    assert found["defaults"]["x"]["float_val"] == ["Infinity"]
+    assert found["defaults"]["x"]["tensor_shape"] == {"dim": [], "unknown_rank": False}
+    assert found["defaults"]["y"]["double_val"] == [0.1, "NaN"]
+    assert json.dumps(found["defaults"]["y"]["tensor_shape"]["dim"][1]) == '{"size": "2", "name": ""}'

@@ -1,0 +1,192 @@
+"""core.encoding.values: parsed JSON to arrays, checked against numpy and the text of the protocol."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.encoding.values import Inexact, flatten, from_values
+from core.errors import InvalidInput
+from core.tensor import from_raw
+from tests.support.samples import SHAPES, nested, sample
+
+NUMERIC = [datatype for datatype in DATATYPES.values() if not datatype.is_bytes]
+INTEGERS = [datatype for datatype in NUMERIC if datatype.numpy.kind in "iu" and datatype is not BF16]
+FLOATS = [datatype for datatype in NUMERIC if datatype.is_float]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("datatype", [d for d in DATATYPES.values() if d is not BF16], ids=lambda d: d.name)
+def test_every_datatype_takes_flat_and_nested_values_in_every_shape(datatype: DataType, shape: tuple[int, ...]) -> None:
+    """The array has the datatype's own type, the shape, and the values."""
+    flat = sample(datatype, math.prod(shape))
+    expected = [x.encode() for x in flat] if datatype.is_bytes else flat
+    forms = [flat] if shape == () else [flat, nested(flat, shape)]
+    for data in forms:
+        tensor = from_values("x", datatype, shape, data)
+        assert tensor.array.dtype == datatype.numpy
+        assert tensor.array.shape == shape
+        assert tensor.array.reshape(-1).tolist() == expected
+
+
+@pytest.mark.parametrize("datatype", INTEGERS, ids=lambda d: d.name)
+@pytest.mark.parametrize("form", [list, np.array], ids=["list", "array"])
+def test_integers_beyond_either_end_are_refused_by_value(datatype: DataType, form: Any) -> None:
+    """Both ends themselves are exact."""
+    info = np.iinfo(datatype.numpy)
+    ends = [int(info.min), int(info.max)]
+    assert from_values("x", datatype, (2,), ends).array.tolist() == ends
+    for beyond in (ends[0] - 1, ends[1] + 1):
+        data = [beyond] if form is list or not -(2**63) <= beyond < 2**64 else form([beyond])
+        with pytest.raises(InvalidInput, match=rf"'x' has {beyond}, which is out of range for {datatype.name}"):
+            from_values("x", datatype, (1,), data)
+
+
+def test_integers_of_thousands_of_digits_are_refused_without_printing_them() -> None:
+    """Python itself refuses to print more than 4300 digits."""
+    with pytest.raises(InvalidInput, match="an integer of 301 digits, which is out of range for INT8"):
+        from_values("x", DATATYPES["INT8"], (1,), [10**300])
+    with pytest.raises(InvalidInput, match="an integer of 351 digits, which is out of range for FP64"):
+        from_values("x", DATATYPES["FP64"], (2,), [0.5, 10**350])
+    with pytest.raises(InvalidInput, match="an integer of 351 digits, which is out of range for FP32"):
+        from_values("x", DATATYPES["FP32"], (2,), [None, 10**350])
+
+
+@pytest.mark.parametrize("data", [[1.5], np.array([1.5]), [1, 2.5][1:], ["1"], [None], [True], [[1], ["x"]][1]])
+def test_only_whole_numbers_are_integers(data: Any) -> None:
+    """No truncation, no text, no booleans."""
+    with pytest.raises(InvalidInput, match="INT32 needs integers"):
+        from_values("x", DATATYPES["INT32"], (1,), data)
+
+
+def test_a_fraction_of_zero_is_an_integer_as_far_as_doubles_are_exact() -> None:
+    """1.0 is 1; 2**53 written as a double may have been another number."""
+    for data in ([1.0, 2], np.array([1.0, 2.0])):
+        assert from_values("x", DATATYPES["INT8"], (2,), data).array.tolist() == [1, 2]
+    for data in ([2.0**53], np.array([2.0**53])):
+        with pytest.raises(Inexact):
+            from_values("x", DATATYPES["INT64"], (1,), data)
+
+
+def test_64_bit_integers_are_exact() -> None:
+    """Beyond 2**53 and beyond the signed range."""
+    data = [2**53 + 1, 2**64 - 1]
+    assert from_values("x", DATATYPES["UINT64"], (2,), data).array.tolist() == data
+    assert from_values("x", DATATYPES["UINT64"], (2,), np.array(data, np.uint64)).array.tolist() == data
+    with pytest.raises(InvalidInput, match=r"has -1, which is out of range for UINT64"):
+        from_values("x", DATATYPES["UINT64"], (2,), [2**64 - 1, -1])
+
+
+@pytest.mark.parametrize("value", ["maybe", "true", 2, -1, 1.5, None])
+def test_only_booleans_0_and_1_are_bool(value: Any) -> None:
+    """Nothing else has a truth here."""
+    with pytest.raises(InvalidInput, match="BOOL"):
+        from_values("x", DATATYPES["BOOL"], (1,), [value])
+    with pytest.raises(InvalidInput, match="BOOL"):
+        from_values("x", DATATYPES["BOOL"], (2,), [True, value])
+
+
+def test_bool_takes_0_and_1_beside_booleans() -> None:
+    """As every peer does."""
+    assert from_values("x", DATATYPES["BOOL"], (3,), [True, 0, 1]).array.tolist() == [True, False, True]
+    assert from_values("x", DATATYPES["BOOL"], (2,), np.array([0, 1])).array.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("datatype", FLOATS, ids=lambda d: d.name)
+def test_floats_take_what_stands_for_numbers_that_json_cannot_write(datatype: DataType) -> None:
+    """Strings of proto3's JSON mapping, and null for NaN."""
+    array = from_values("x", datatype, (5,), ["NaN", "Infinity", "-Infinity", None, 1]).array
+    assert np.isnan(array[[0, 3]]).all()
+    assert array[[1, 2, 4]].tolist() == [math.inf, -math.inf, 1.0]
+    assert np.isnan(from_values("x", datatype, (1,), [math.nan]).array).all()
+
+
+@pytest.mark.parametrize("value", ["1.5", "nan", True, {}])
+def test_floats_take_no_other_text_and_no_booleans(value: Any) -> None:
+    """Numpy would read "1.5" and True."""
+    with pytest.raises(InvalidInput, match="FP32 needs numbers"):
+        from_values("x", DATATYPES["FP32"], (2,), [1.0, value])
+
+
+@pytest.mark.parametrize(("name", "value"), [("FP16", 70000), ("FP16", 7e4), ("FP32", 1e39), ("FP32", 10**39)])
+@pytest.mark.parametrize("form", [list, np.array], ids=["list", "array"])
+def test_floats_too_large_for_their_width_are_refused(name: str, value: float, form: Any) -> None:
+    """Never an infinity that nobody sent; one that somebody sent stays."""
+    data = form([value, math.inf]) if value != 10**39 else [value, 0.5]
+    with pytest.raises(InvalidInput, match=f"out of range for {name}"):
+        from_values("x", DATATYPES[name], (2,), data)
+    assert from_values("x", DATATYPES[name], (1,), [math.inf]).array.tolist() == [math.inf]
+
+
+def test_floats_may_be_written_as_integers_of_any_length() -> None:
+    """Rounded to the nearest double."""
+    assert from_values("x", DATATYPES["FP64"], (2,), [10**30, 1]).array.tolist() == [1e30, 1.0]
+
+
+@pytest.mark.parametrize("data", [[1], ["a", 1], [None], [True], np.array([1])])
+def test_bytes_take_nothing_but_text(data: Any) -> None:
+    """Also where a parser made an array of the list."""
+    with pytest.raises(InvalidInput, match="BYTES needs strings"):
+        from_values("x", BYTES, (len(data),), data)
+
+
+def test_an_empty_array_is_empty_bytes() -> None:
+    """A parser cannot know the datatype of no elements."""
+    assert from_values("x", BYTES, (0,), np.empty(0)).array.shape == (0,)
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    """It has no UTF-8."""
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        from_values("x", BYTES, (1,), ["\ud800"])
+
+
+@pytest.mark.parametrize("data", [None, 1, "x", {}, True])
+def test_data_is_an_array(data: Any) -> None:
+    """Not even one element may stand alone."""
+    with pytest.raises(InvalidInput, match="needs 'data': an array"):
+        from_values("x", DATATYPES["FP32"], (), data)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2**40), (2**62, 4), (2**63 - 1,) * 32, (0,)])
+@pytest.mark.parametrize("data", [[1, 2], np.array([1, 2])], ids=["list", "array"])
+def test_the_count_must_fit_the_shape_whatever_its_size(shape: tuple[int, ...], data: Any) -> None:
+    """Nothing is allocated and nothing overflows."""
+    with pytest.raises(InvalidInput, match="has 2 elements; its shape"):
+        from_values("x", DATATYPES["FP32"], shape, data)
+    with pytest.raises(InvalidInput, match="8 bytes of binary data"):
+        from_raw("x", DATATYPES["FP32"], shape, b"\0" * 8)
+
+
+def test_an_empty_tensor_must_still_be_addressable() -> None:
+    """Numpy refuses what would overflow its strides."""
+    with pytest.raises(InvalidInput, match="too large to address"):
+        from_values("x", DATATYPES["FP32"], (0, 2**62), [])
+
+
+@given(
+    st.recursive(st.integers(), lambda inner: st.lists(inner, max_size=4), max_leaves=20).filter(
+        lambda x: isinstance(x, list)
+    )
+)
+def test_flattening_keeps_the_order_of_any_nesting(data: list[Any]) -> None:
+    """Against the recursion that a deep body would break."""
+
+    def leaves(value: Any) -> list[Any]:
+        return [x for member in value for x in leaves(member)] if isinstance(value, list) else [value]
+
+    assert list(flatten(data)) == leaves(data)
+
+
+def test_flattening_is_linear_in_the_text() -> None:
+    """A list both wide and deep was quadratic when each level was rebuilt."""
+    deep: Any = [0]
+    for _ in range(900):
+        deep = [deep]
+    assert len(flatten([deep] + [1] * 100_000)) == 100_001
