@@ -15,9 +15,8 @@ from handler.stores.checksums import Checksum
 from handler.stores.journal import Identity, Part, gaps
 from handler.stores.progress import Progress
 from handler.stores.s3 import ranges
-from handler.stores.s3.answers import Answer, Broken, Refused
+from handler.stores.s3.answers import Answer, Broken, Line, Refused
 from handler.stores.s3.http import Bucket
-from handler.stores.s3.lines import Line
 from handler.stores.s3.objects import Item, fitting, missing
 from handler.stores.s3.ranges import Region
 from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, Stopped, Tries

@@ -17,8 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.s3.answers import Answer, Body, Broken, Refused, limit, whole
-from handler.stores.s3.lines import Line
+from handler.stores.s3.answers import Answer, Body, Broken, Line, Refused, limit, whole
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0

@@ -1,4 +1,4 @@
-"""A repository in S3 or anything that speaks its API. botocore is imported with the first request.
+"""A repository in S3 or in a store that speaks its API.
 
 Needs GetObject, and ListBucket for finding versions; nothing else is called.
 """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 BUCKET, PREFIX = servers.BUCKET, servers.PREFIX
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
 
