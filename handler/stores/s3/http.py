@@ -85,15 +85,15 @@ class Bucket:
             answered.close()
             raise
 
-    def list(self, parameters: Mapping[str, str], seconds: float) -> bytes:
-        """ListObjectsV2's document. Raises Broken, Refused."""
+    def list(self, parameters: Mapping[str, str], seconds: float) -> tuple[bytes, str]:
+        """Returns ListObjectsV2's document, and the answer's Date, empty without one. Raises Broken, Refused."""
         until = time.monotonic() + seconds
         query = urlencode(
             sorted({"list-type": "2", "encoding-type": "url", **parameters}.items()), quote_via=quote, safe="~"
         )
         url = f"{self._base}?{query}" if self._url.path else f"{self._base}/?{query}"
         answered = self._ask(self._request("GET", url, {}, {}), until, Line())
-        return whole(answered, until - time.monotonic())
+        return whole(answered, until - time.monotonic()), answered.headers.get("Date", "")
 
     def _give_back(self, connection: HTTPConnection, reusable: bool) -> None:  # noqa: FBT001 - of `partial`
         with self._lock:
