@@ -14,7 +14,7 @@ ELSEWHERE: Final = "bucket {bucket!r} is in another region: set AWS_REGION"
 DAMAGED: Final = "the store has received other bytes than were read: push again"
 CURES: Final = {
     "NoSuchBucket": "bucket {bucket!r} does not exist: check DRAGOMAN_REPOSITORY and the region or endpoint",
-    "InvalidBucketName": "{bucket!r} is no bucket name: check DRAGOMAN_REPOSITORY",
+    "InvalidBucketName": "{bucket!r} is not a bucket name: check DRAGOMAN_REPOSITORY",
     "InvalidAccessKeyId": "the store does not know the access key: check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the store refuses the keys: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": EXPIRED,

@@ -132,13 +132,13 @@ def _proxy(url: str) -> str | None:
 
 
 class Anonymous:
-    """For public buckets."""
+    """Sends requests without a signature, for public buckets."""
 
     def sign(self, _method: str, _url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         return headers
 
     def renew(self) -> None:
-        """There is nothing to renew."""
+        """Does nothing: there are no credentials."""
 
 
 class Signer:
@@ -156,7 +156,7 @@ class Signer:
         return signed(method, url, headers, Login(keys.access_key, keys.secret_key, keys.token, self._region))
 
     def renew(self) -> None:
-        """Looks for credentials anew: those at hand may be what a file or the metadata service said an hour ago."""
+        """Looks for credentials anew: those at hand may be an hour old, from a file or the metadata service."""
         with self._lock:
             self._keys = self._chain = None
 

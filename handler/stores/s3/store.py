@@ -1,6 +1,6 @@
 """A repository in S3 or in a store that speaks its API.
 
-Needs GetObject, and ListBucket for finding versions; nothing else is called.
+It needs s3:GetObject, and s3:ListBucket to find versions. It sends no other request.
 """
 
 import logging
@@ -31,6 +31,8 @@ REPLACEMENTS: Final = 4
 
 
 class S3Store:
+    """See `handler.stores.Store`."""
+
     def __init__(self, settings: Settings) -> None:
         self.uri = settings.repository
         self._place = locate(settings.repository, os.environ)
@@ -42,7 +44,7 @@ class S3Store:
         try:
             self._client.page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
         except Forbidden:
-            return  # it answers; single files may still be readable
+            return  # the store answers, and reading single files may be permitted
 
     def models(self, progress: Progress | None = None) -> Sequence[str]:
         prefix = self._place.prefix
@@ -50,12 +52,12 @@ class S3Store:
             pages = list(self._client.pages({"prefix": prefix, "delimiter": "/"}, progress or Progress()))
         except Forbidden:
             raise ModelUnavailable(
-                f"bucket {self._place.bucket!r} may not be listed: grant s3:ListBucket to see its models"
+                f"listing bucket {self._place.bucket!r} is not permitted: grant s3:ListBucket to see its models"
             ) from None
         return sorted(folder[len(prefix) : -1] for page in pages for folder in page.folders)
 
     def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        # With its slash: without, the listing of "model" would hold "model-2", too.
+        # Without its slash, the listing of "model" would hold "model-2", too.
         prefix = f"{self._place.prefix}{model}/"
         pages = self._client.pages({"prefix": prefix}, progress or Progress())
         found = (each for page in pages for each in page.objects)
@@ -84,7 +86,7 @@ class S3Store:
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         try:
             return self._settled(model, version, files, progress)
-        except OSError as error:  # of the disk: those of the network are Broken
+        except OSError as error:  # the disk's: those of the network are Broken
             raise unwritable(error) from error
         except OutOfTime:
             raise progress.out_of_time(model) from None
@@ -117,13 +119,13 @@ class S3Store:
             if folder := place.held(content):
                 return folder
             stack.enter_context(place.locked(progress, model))
-            if folder := place.held(content):  # another process was quicker
+            if folder := place.held(content):  # another process fetched it meanwhile
                 return folder
             self._download(model, version, known, place, progress)
             return place.publish(content)
 
     def _known(self, model: str, file: File, progress: Progress, stack: ExitStack) -> Known:
-        """With size and ETag: where the store may not be listed, the beginning of a GET tells them."""
+        """Returns a file with size and ETag. Where listing is not permitted, they come from the head of a GET."""
         key = f"{self._place.prefix}{model}/{file.path}"
         if file.size is not None and file.etag is not None:
             return Known(file.path, key, file.size, file.etag, file.checked)
@@ -148,7 +150,7 @@ class S3Store:
             parts.close()
 
     def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
-        """The version as it is now. Where the listing says what it said, its ETags are not those of GET."""
+        """Returns the version's files as they are now, without ETags where the listing's are not those of GET."""
         try:
             found = [file for file in self.files(model, progress) if file.path.startswith(f"{version}/")]
         except Forbidden:
@@ -163,12 +165,12 @@ def _named(path: str, model: str) -> str:
 
 
 def _content(files: Sequence[Known]) -> str:
-    """Stands for the version's content. A store without ETags never has the same twice."""
+    """Returns a hash that stands for the version's content. Without ETags it never repeats."""
     known = sorted((file.path, str(file.size), file.etag or os.urandom(16).hex()) for file in files)
     return digest(*(text for file in known for text in file))
 
 
 def _is_plain(path: str) -> bool:
-    """No folder marker, and nothing that would leave the model's folder."""
+    """Decides whether a path is a file's: not a folder marker, and not outside of the model's folder."""
     segments = path.split("/")
     return not any(segment in ("", ".", "..") or "\\" in segment or "\0" in segment for segment in segments)
