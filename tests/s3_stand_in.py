@@ -149,7 +149,7 @@ class Handler(Writes, BaseHTTPRequestHandler):
         common = "".join(f"<CommonPrefixes><Prefix>{escape(quote(f))}</Prefix></CommonPrefixes>" for f in folders)
         more = len(page) < len(keys)
         rest = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
-        truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>{rest}"
+        truncated = f"<EncodingType>url</EncodingType><IsTruncated>{str(more).lower()}</IsTruncated>{rest}"
         return f"<ListBucketResult>{truncated}{''.join(contents)}{common}</ListBucketResult>"
 
     def _object(self, key: str) -> None:

@@ -21,7 +21,12 @@ from handler.commands.publish.client import connect
 from handler.commands.publish.files import Section
 from handler.commands.refused import Refused
 from handler.settings import Settings
-from handler.stores.s3.errors import ABSENT, CURES, DENIED, unanswered
+from handler.stores import Forbidden
+from handler.stores.progress import Progress
+from handler.stores.s3 import errors
+from handler.stores.s3.client import Client
+from handler.stores.s3.errors import ABSENT
+from handler.stores.s3.listing import Unreadable
 from handler.stores.s3.location import locate
 from handler.stores.s3.session import NO_CREDENTIALS
 
@@ -35,10 +40,7 @@ CONFLICT: Final = {"ConditionalRequestConflict", "409"}
 CONDITIONS: Final = {"IfMatch", "IfNoneMatch"}
 WRITES: Final = {"put_object", "complete_multipart_upload", "upload_part_copy", "delete_object"}
 """Requests that a store answers "there is no such object" where a condition or a copy names one that has gone."""
-DAMAGED: Final = "the store has received other bytes than were read: push again"
-TOLD: Final = {**CURES, **dict.fromkeys(("BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"), DAMAGED)}
 PERMISSIONS: Final = {
-    "list_objects_v2": "s3:ListBucket",
     "head_object": "s3:GetObject",
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
@@ -96,6 +98,7 @@ class Bucket:
     def __init__(self, settings: Settings, uri: str) -> None:
         self.uri = uri
         self._place = locate(uri, os.environ)
+        self._reader = Client(settings._replace(repository=uri), self._place)
         try:
             self._client = connect(
                 settings._replace(repository=uri),
@@ -116,16 +119,17 @@ class Bucket:
     def items(self, prefix: str) -> Iterator[Item]:
         """`prefix`: empty, or a folder with its slash."""
         begin = self._place.prefix + prefix
-        token: dict[str, str] = {}
-        while True:
-            page = self._call("list_objects_v2", Prefix=begin, **token)
-            if date := page["ResponseMetadata"]["HTTPHeaders"].get("date"):
-                self.now = parsedate_to_datetime(date)
-            for found in page.get("Contents", ()):
-                yield Item(found["Key"][len(begin) :], found["Size"], found["LastModified"], found.get("ETag"))
-            if not page.get("IsTruncated"):
-                return
-            token = {"ContinuationToken": page["NextContinuationToken"]}
+        try:
+            for page in self._reader.pages({"prefix": begin}, Progress()):
+                if page.date:
+                    self.now = parsedate_to_datetime(page.date)
+                for found in page.objects:
+                    etag = None if found.etag is None else f'"{found.etag}"'
+                    yield Item(found.key[len(begin) :], found.size, found.time, etag)
+        except Forbidden:
+            raise Refused(errors.meaning(403, "AccessDenied", self._place, self.uri, "s3:ListBucket")) from None
+        except Unreadable as error:
+            raise errors.unanswered(self._place, str(error)) from error
 
     def head(self, key: str) -> Head | None:
         """None where there is no such object."""
@@ -214,18 +218,12 @@ class Bucket:
             return _Absent()
         if code == "NotImplemented":
             return _Unsupported(f"the store has no {method}")
-        return Refused(self._told(method, code, status))
-
-    def _told(self, method: str, code: str, status: int) -> str:
-        if code in TOLD:
-            return TOLD[code].format(bucket=self._place.bucket)
-        if code in DENIED:
-            return f"{self.uri}: access denied: grant {PERMISSIONS.get(method, 's3:PutObject')}"
-        return f"the store answered {status} {code} for {self.uri}: check AWS_ENDPOINT_URL_S3"
+        permission = PERMISSIONS.get(method, "s3:PutObject")
+        return Refused(errors.meaning(status, code, self._place, self.uri, permission))
 
     def _unanswered(self, error: Exception) -> ServingError:
         kind = type(error).__name__
-        return ModelNotLoadable(NO_CREDENTIALS) if "Credential" in kind else unanswered(self._place, kind)
+        return ModelNotLoadable(NO_CREDENTIALS) if "Credential" in kind else errors.unanswered(self._place, kind)
 
 
 class _Absent(Exception):

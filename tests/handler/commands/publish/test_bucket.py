@@ -86,7 +86,7 @@ def test_an_object_that_is_not_there_has_no_head(place: Bucket) -> None:
 def test_a_store_that_does_not_answer_is_said_so(place: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the stores' own words."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .EndpointConnectionError.: "):
+    with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
         list(place.items(""))
 
 

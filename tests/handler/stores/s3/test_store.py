@@ -7,6 +7,7 @@ does (tests/s3_stand_in.py); those tests say so.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -27,7 +28,7 @@ from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3 import retries
-from handler.stores.s3 import store as s3_store
+from handler.stores.s3.client import Client
 from handler.stores.s3.location import Location, locate
 from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 BUCKET, PREFIX = servers.BUCKET, servers.PREFIX
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
 
@@ -130,16 +131,16 @@ def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Stor
     assert list(store.models()) == ["m", "m-2"]
 
 
-def test_listings_of_many_pages_are_read_to_their_end(
-    server: servers.Store, env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand keys are one page."""
+def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env: Env) -> None:
+    """A thousand keys are one page, unless fewer are asked for."""
     bucket = "pages"
     server.client.create_bucket(Bucket=bucket)
     for number in range(12):
         server.client.put_object(Bucket=bucket, Key=f"{PREFIX}/m/{number}/model.onnx", Body=b"")
-    monkeypatch.setattr(s3_store, "PAGE", "5")
-    assert len(S3Store(env.settings(server.variables(bucket))).files("m")) == 12
+    settings = env.settings(server.variables(bucket))
+    pages = list(Client(settings, locate(settings.repository, os.environ), page=5).pages({}, Progress()))
+    assert [len(page.objects) for page in pages] == [5, 5, 2]
+    assert [each.key for each in pages[0].objects] == [f"{PREFIX}/m/{each}/model.onnx" for each in (0, 1, 10, 11, 2)]
 
 
 @pytest.mark.parametrize(
@@ -376,6 +377,17 @@ def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, en
     stand_in.refusal = (200, "</Code>", {})
     with pytest.raises(ModelUnavailable, match="the listing is no XML"):
         store_at(env, stand_in).check()
+
+
+def test_keys_are_decoded_where_the_store_says_that_they_are_encoded(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in: some stores do not know the encoding that they are asked for, and name keys as they are."""
+    store = store_at(env, stand_in)
+    key = "<Contents><Key>p/m/1/%C3%A9+%2B</Key><Size>1</Size></Contents>"
+    for encoded, path in (("<EncodingType>url</EncodingType>", "1/é +"), ("", "1/%C3%A9+%2B")):
+        monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_, how=encoded: listing(how, key))
+        assert [file.path for file in store.files("m")] == [path]
 
 
 def listing(*parts: str) -> str:
@@ -705,11 +717,6 @@ def test_path_style_is_for_endpoints_of_ones_own(
     variables = {"DRAGOMAN_REPOSITORY": "s3://models/p", "AWS_REGION": "eu-west-1"}
     if endpoint:
         variables["AWS_ENDPOINT_URL_S3"] = endpoint
-    bucket = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._bucket
+    bucket = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._client.bucket
     assert bucket._base == url
     assert bucket.region == "eu-west-1"
-
-
-def test_the_module_is_imported_without_boto3() -> None:
-    """Its table entry is a string, and botocore comes with the first call."""
-    assert not hasattr(s3_store, "botocore")

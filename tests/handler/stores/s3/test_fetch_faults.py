@@ -1,7 +1,7 @@
 """Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
 
 The stand-in is tests/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
-real server in test_s3.py.
+real server in test_store.py.
 """
 
 from __future__ import annotations
@@ -161,13 +161,13 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
 
 
 def run(stand_in: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
-    """tests/handler/killed_fetches.py, whose processes do what the arguments say."""
+    """tests/handler/stores/s3/killed_fetches.py, whose processes do what the arguments say."""
     script = Path(__file__).with_name("killed_fetches.py")
     environ = {**stand_in.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
     done = subprocess.run(
         [sys.executable, script, *arguments],
-        cwd=Path(__file__).parents[2],
-        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        cwd=Path(__file__).parents[4],
+        env={**environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         capture_output=True,
         text=True,
         check=False,

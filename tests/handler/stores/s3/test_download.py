@@ -157,7 +157,7 @@ def test_a_failure_ends_streams_to_which_the_store_says_nothing(
 ) -> None:
     """Though they wait for the head of an answer: the store, without the proxy, sees them go."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", stand_in.url)
-    store = S3Store(store._settings)
+    store = S3Store(store._client._settings)
     waiting, seen = threading.Event(), queue.SimpleQueue[bytes | None]()
 
     def asked(handler: s3_stand_in.Handler, _: str) -> None:
