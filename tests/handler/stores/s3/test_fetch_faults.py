@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from core.deadline import NEVER, within
 from core.errors import ServingError
 from handler.settings import Settings
 from handler.stores.progress import Progress
@@ -147,7 +147,7 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
         schedule = Schedule(seed, stand_in, proxy)
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
-        deadline = None if schedule.deadline is None else time.monotonic() + schedule.deadline
+        deadline = NEVER if schedule.deadline is None else within(schedule.deadline)
         with monkeypatch.context() as impatient, suppress(ServingError):
             impatient.setattr(s3_answers, "STALL", 0.15)
             store.fetch(schedule.model, "1", files, Progress(deadline))

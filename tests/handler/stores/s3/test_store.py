@@ -10,7 +10,6 @@ import json
 import os
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from core.deadline import within
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError, StillLoading
 from core.operations import ModelRef
 from handler.aws import Function
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
@@ -34,6 +35,7 @@ from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
 from tests.fault_proxy import Fault
+from tests.support.registries import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,17 +108,17 @@ def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_tim
 ) -> None:
     """One listing, one object; what was unloaded is not fetched again."""
     models = Registry(env.settings(server.variables()))
-    assert list(models.names()) == ["half_plus_three", "iris", "strings"]
-    assert models.ready().ready
-    model = models.get(ModelRef("half_plus_three"))
+    assert list(models.names(Background())) == ["half_plus_three", "iris", "strings"]
+    assert models.ready(Background()).ready
+    model = get(models, ModelRef("half_plus_three"))
     assert model.spec.version == "123"
-    assert models.get(ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
+    assert get(models, ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     del model
     models.unload("half_plus_three")
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     with pytest.raises(ModelNotFound):
-        models.get(ModelRef("half"))
+        get(models, ModelRef("half"))
 
 
 def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Store, env: Env) -> None:
@@ -163,9 +165,9 @@ def test_what_is_wrong_with_a_store_is_said_with_its_cure(
     """In readiness, in every answer, without the secret."""
     models = Registry(env.settings({**server.variables(), **wrong}))
     with pytest.raises(kind, match=message) as refusal:
-        models.get(ModelRef("half_plus_three"))
+        get(models, ModelRef("half_plus_three"))
     assert "testing" not in refusal.value.message
-    told = models.ready()
+    told = models.ready(Background())
     assert not told.ready
     assert told.reason == refusal.value.message
 
@@ -572,7 +574,7 @@ def test_an_object_replaced_between_two_calls_is_begun_anew(
     files = store.files("m")
     proxy.always = Fault("truncate", 1000)
     with pytest.raises(StillLoading):
-        store.fetch("m", "1", files, Progress(time.monotonic() + 0.3))
+        store.fetch("m", "1", files, Progress(within(0.3)))
     proxy.always = None
     published(server, bucket, other)
     folder = store.fetch("m", "1", files, Progress())
@@ -622,7 +624,7 @@ def test_a_load_that_is_longer_than_its_deadline_converges(
     files = store.files("m")
     done = []
     while True:
-        progress = Progress(time.monotonic() + 0.2)
+        progress = Progress(within(0.2))
         with suppress(StillLoading):
             folder = store.fetch("m", "1", files, progress)
             break
@@ -642,7 +644,7 @@ def test_a_load_that_runs_out_of_time_says_how_far_it_is(
     store = store_at(env, stand_in, behind.url)
     files = store.files("m")
     with pytest.raises(StillLoading, match="model 'm' is 1 of 4 MB loaded: try again") as refusal:
-        store.fetch("m", "1", files, Progress(time.monotonic() + 0.5))
+        store.fetch("m", "1", files, Progress(within(0.5)))
     assert refusal.value.retry_after == 1.0
     store.fetch("m", "1", files, Progress())
     assert stand_in.ranges_asked[1:] == ["bytes=1500000-3999999"]
