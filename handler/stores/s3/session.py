@@ -8,7 +8,8 @@ import os
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -151,8 +152,7 @@ class Signer:
         self._lock = threading.Lock()
 
     def sign(self, method: str, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-        with self._lock:
-            keys = self._current()
+        keys = self._current()
         return signed(method, url, headers, Login(keys.access_key, keys.secret_key, keys.token, self._region))
 
     def renew(self) -> None:
@@ -161,25 +161,44 @@ class Signer:
             self._keys = self._chain = None
 
     def _current(self) -> Keys:
-        if self._chain is None and (self._keys is None or self._keys.expire_within(RENEWAL)):
-            self._keys = environment.keys(os.environ)
-        if self._keys is None:
-            return self._found()
-        if self._keys.expire_within(NOW):
+        with self._lock:
+            if self._chain is None and (self._keys is None or self._keys.expire_within(RENEWAL)):
+                self._keys = environment.keys(os.environ)
+            if self._keys is None and self._chain is None:
+                self._chain = _chain()
+            keys, chain = self._keys, self._chain
+        if keys is None:
+            return _frozen(chain)
+        if keys.expire_within(NOW):
             raise ModelNotLoadable(errors.EXPIRED)
-        return self._keys
+        return keys
 
-    def _found(self) -> Keys:
-        """Returns what botocore's chain has now: profiles, SSO, containers, instances."""
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
-        from botocore.session import get_session  # noqa: PLC0415
 
-        try:
-            self._chain = self._chain or get_session().get_credentials()
-            if self._chain is None:
-                raise ModelNotLoadable(NO_CREDENTIALS)
-            frozen = self._chain.get_frozen_credentials()
-        except BotoCoreError as error:
-            log.warning("%s", error)
-            raise ModelNotLoadable(f"{NO_CREDENTIALS} ({type(error).__name__})") from error
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+def _chain() -> Any:
+    """Returns the credentials that botocore finds: in profiles, SSO, containers, instances. Raises ModelNotLoadable."""
+    from botocore.session import get_session  # noqa: PLC0415
+
+    with _usable():
+        found = get_session().get_credentials()
+    if found is None:
+        raise ModelNotLoadable(NO_CREDENTIALS)
+    return found
+
+
+def _frozen(chain: Any) -> Keys:
+    """Returns the keys that botocore's credentials have now. It refreshes them in time where it can."""
+    with _usable():
+        frozen = chain.get_frozen_credentials()
+    return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Turns botocore's errors into ModelNotLoadable, without their text."""
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    try:
+        yield
+    except BotoCoreError as error:
+        log.warning("%s", error)
+        raise ModelNotLoadable(f"{NO_CREDENTIALS} ({type(error).__name__})") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,13 +23,13 @@ from core.operations import ModelRef
 from handler.aws import Function
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
-from handler.settings import InvalidSettings, Settings
+from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3 import retries
 from handler.stores.s3.client import Client
-from handler.stores.s3.location import Location, locate
+from handler.stores.s3.location import locate
 from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
@@ -206,53 +205,6 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
     store = S3Store(env.settings(server.variables(), DRAGOMAN_CACHE=str(tmp_path / "file" / "x")))
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written"):
         store.fetch("m", "1", [File("1/model.onnx", 1, "etag")], Progress())
-
-
-@pytest.mark.parametrize(
-    ("uri", "environ", "place"),
-    [
-        ("s3://b", {}, Location("b", "", None)),
-        ("s3://b/p/q/", {}, Location("b", "p/q/", None)),
-        (
-            "s3://b/p",
-            {"AWS_ENDPOINT_URL_S3": "http://a:1", "AWS_ENDPOINT_URL": "http://b"},
-            Location("b", "p/", "http://a:1"),
-        ),
-        ("s3://b/p", {"AWS_ENDPOINT_URL": "https://e"}, Location("b", "p/", "https://e")),
-        ("s3://b/p", {"S3_ENDPOINT": "e:9"}, Location("b", "p/", "https://e:9")),
-        ("s3://b/p", {"S3_ENDPOINT": "e:9", "S3_USE_HTTPS": "0"}, Location("b", "p/", "http://e:9")),
-        ("s3://h:9000/b/p", {}, Location("b", "p/", "http://h:9000")),
-        ("s3://https://h:9000/b/p", {"AWS_ENDPOINT_URL_S3": "http://a"}, Location("b", "p/", "https://h:9000")),
-        ("s3://http://h/b", {}, Location("b", "", "http://h")),
-        ("s3://[::1]:9000/b", {}, Location("b", "", "http://[::1]:9000")),
-    ],
-)
-def test_a_repository_is_located(uri: str, environ: dict[str, str], place: Location) -> None:
-    """AWS's form, Triton's, and every variable that names an endpoint."""
-    assert locate(uri, environ) == place
-
-
-@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "s3://http://h", "s3://h:9000"])
-def test_a_repository_without_a_bucket_is_a_wrong_setting(uri: str) -> None:
-    """At start."""
-    with pytest.raises(InvalidSettings, match="expected s3://bucket/prefix"):
-        locate(uri, {})
-
-
-@pytest.mark.parametrize("uri", ["s3://http://[::1/b/m", "s3://[::1/b/m", "s3://h:x/b", "s3://https://h:99999/b"])
-def test_a_repository_at_no_address_is_a_wrong_setting(uri: str) -> None:
-    """At start, with the value."""
-    with pytest.raises(
-        InvalidSettings, match=re.escape(f"DRAGOMAN_REPOSITORY is {uri!r}; expected s3://bucket/prefix")
-    ):
-        locate(uri, {})
-
-
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"])
-def test_an_endpoint_that_is_no_address_is_a_wrong_setting(variable: str) -> None:
-    """With its own name."""
-    with pytest.raises(InvalidSettings, match=rf"{variable} is 'http://\[::1'; expected a URL"):
-        locate("s3://b/m", {variable: "http://[::1"})
 
 
 def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
