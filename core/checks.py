@@ -11,13 +11,16 @@ from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TensorSpec, from_raw
 
 
-def inputs(operation: ops.Infer, spec: ops.ModelSpec) -> dict[str, Tensor]:
-    """Returns the inputs by name, each of the datatype and shape that the model expects. Raises InvalidInput."""
+def checked(operation: ops.Infer, spec: ops.ModelSpec) -> tuple[dict[str, Tensor], list[str]]:
+    """Returns the inputs by name, each of the expected datatype and shape, and the outputs to ask the model for.
+
+    Raises InvalidInput.
+    """
     tensors = operation.inputs if operation.raw is None else (_raw_input(operation.raw, spec),)
-    return _checked_inputs(tensors, spec, operation.outputs)
+    return _checked_inputs(tensors, spec, operation.outputs), _checked_outputs(operation.outputs, spec)
 
 
-def outputs(requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec) -> list[str]:
+def _checked_outputs(requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec) -> list[str]:
     """Returns the names to ask the model for; all in its own order if the client names none. Raises InvalidInput."""
     known = None if spec.outputs is None else [output.name for output in spec.outputs]
     if not requested:

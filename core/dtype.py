@@ -23,37 +23,38 @@ class DataType(NamedTuple):
     grps: str
     """GRPS's DataType (grps.proto); "" if GRPS does not have such elements."""
 
+    is_float: bool
+    """Whether numpy has these elements as floats, which it does not have for BF16."""
+    is_bytes: bool
+
     @property
     def grps_field(self) -> str:
         """The field of GRPS's GenericTensor that holds its elements."""
         return "flat_" + self.grps.removeprefix("DT_").lower()
 
-    @property
-    def is_float(self) -> bool:
-        return self.numpy.kind == "f"
 
-    @property
-    def is_bytes(self) -> bool:
-        return self.numpy.kind == "O"
+def _row(name: str, numpy: str, onnx: int, *names: str) -> DataType:
+    dtype = np.dtype(numpy)
+    return DataType._make((name, dtype, onnx, *names, dtype.kind == "f", dtype.kind == "O"))
 
 
 DATATYPES: Final = {
     row.name: row
     for row in (
-        DataType("BOOL", np.dtype("?"), 9, "TYPE_BOOL", "DT_BOOL", "bool_contents", ""),
-        DataType("UINT8", np.dtype("u1"), 2, "TYPE_UINT8", "DT_UINT8", "uint_contents", "DT_UINT8"),
-        DataType("UINT16", np.dtype("<u2"), 4, "TYPE_UINT16", "DT_UINT16", "uint_contents", ""),
-        DataType("UINT32", np.dtype("<u4"), 12, "TYPE_UINT32", "DT_UINT32", "uint_contents", ""),
-        DataType("UINT64", np.dtype("<u8"), 13, "TYPE_UINT64", "DT_UINT64", "uint64_contents", ""),
-        DataType("INT8", np.dtype("i1"), 3, "TYPE_INT8", "DT_INT8", "int_contents", "DT_INT8"),
-        DataType("INT16", np.dtype("<i2"), 5, "TYPE_INT16", "DT_INT16", "int_contents", "DT_INT16"),
-        DataType("INT32", np.dtype("<i4"), 6, "TYPE_INT32", "DT_INT32", "int_contents", "DT_INT32"),
-        DataType("INT64", np.dtype("<i8"), 7, "TYPE_INT64", "DT_INT64", "int64_contents", "DT_INT64"),
-        DataType("FP16", np.dtype("<f2"), 10, "TYPE_FP16", "DT_HALF", "", "DT_FLOAT16"),
-        DataType("FP32", np.dtype("<f4"), 1, "TYPE_FP32", "DT_FLOAT", "fp32_contents", "DT_FLOAT32"),
-        DataType("FP64", np.dtype("<f8"), 11, "TYPE_FP64", "DT_DOUBLE", "fp64_contents", "DT_FLOAT64"),
-        DataType("BYTES", np.dtype("O"), 8, "TYPE_STRING", "DT_STRING", "bytes_contents", "DT_STRING"),
-        DataType("BF16", np.dtype("<u2"), 16, "TYPE_BF16", "DT_BFLOAT16", "", ""),
+        _row("BOOL", "?", 9, "TYPE_BOOL", "DT_BOOL", "bool_contents", ""),
+        _row("UINT8", "u1", 2, "TYPE_UINT8", "DT_UINT8", "uint_contents", "DT_UINT8"),
+        _row("UINT16", "<u2", 4, "TYPE_UINT16", "DT_UINT16", "uint_contents", ""),
+        _row("UINT32", "<u4", 12, "TYPE_UINT32", "DT_UINT32", "uint_contents", ""),
+        _row("UINT64", "<u8", 13, "TYPE_UINT64", "DT_UINT64", "uint64_contents", ""),
+        _row("INT8", "i1", 3, "TYPE_INT8", "DT_INT8", "int_contents", "DT_INT8"),
+        _row("INT16", "<i2", 5, "TYPE_INT16", "DT_INT16", "int_contents", "DT_INT16"),
+        _row("INT32", "<i4", 6, "TYPE_INT32", "DT_INT32", "int_contents", "DT_INT32"),
+        _row("INT64", "<i8", 7, "TYPE_INT64", "DT_INT64", "int64_contents", "DT_INT64"),
+        _row("FP16", "<f2", 10, "TYPE_FP16", "DT_HALF", "", "DT_FLOAT16"),
+        _row("FP32", "<f4", 1, "TYPE_FP32", "DT_FLOAT", "fp32_contents", "DT_FLOAT32"),
+        _row("FP64", "<f8", 11, "TYPE_FP64", "DT_DOUBLE", "fp64_contents", "DT_FLOAT64"),
+        _row("BYTES", "O", 8, "TYPE_STRING", "DT_STRING", "bytes_contents", "DT_STRING"),
+        _row("BF16", "<u2", 16, "TYPE_BF16", "DT_BFLOAT16", "", ""),
     )
 }
 BYTES: Final = DATATYPES["BYTES"]

@@ -38,7 +38,6 @@ def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Model
         return finish(reply(meaning(operation, models, context)), operation, None, lazy=False)
     question: Any = operation  # a question, which names its model
     with (use := models.use(question.ref, context)) as model:
-        context.found(use)
         if type(operation) is ops.Deferred:  # decoded with the spec of the very version that answers
             operation, reply = operation.decode(model.spec)
         counted = COUNTED.get(type(operation))
@@ -116,16 +115,18 @@ def _timed(results: Any, spent: int, use: Use, decoded: int, context: Context) -
 
 def infer(operation: ops.Infer, model: Model) -> ops.InferResult:
     """Returns the outputs of one inference. Raises InvalidInput, ModelFailed."""
-    return _inferred(operation, model, checks.inputs(operation, model.spec))
+    spec = model.spec
+    inputs, names = checks.checked(operation, spec)
+    return _result(operation, spec, model.predict(inputs, names, operation.parameters))
 
 
 def _stream(operation: ops.Stream, model: Model) -> Iterable[ops.InferResult]:
     """Returns a tuple where every answer is there at once, else a generator. Raises InvalidInput before the first."""
     question = operation.infer
-    inputs = checks.inputs(question, model.spec)
     if model.stream is None:
-        return (_inferred(question, model, inputs),)
-    answers = model.stream(inputs, checks.outputs(question.outputs, model.spec), question.parameters)
+        return (infer(question, model),)
+    inputs, names = checks.checked(question, model.spec)
+    answers = model.stream(inputs, names, question.parameters)
     return _each(question, model.spec, answers)
 
 
@@ -141,21 +142,16 @@ def _explain(operation: ops.Explain, model: Model) -> ops.ExplainResult:
     from core import explanation  # noqa: PLC0415 - 2 ms of cold start for servers that explain nothing
 
     question = operation.infer
-    inputs = checks.inputs(question, model.spec)
+    inputs, names = checks.checked(question, model.spec)
     explanations = explanation.explain(model, inputs, question.parameters)
-    return ops.ExplainResult(_inferred(question, model, inputs), explanations)
+    outputs = model.predict(inputs, names, question.parameters)
+    return ops.ExplainResult(_result(question, model.spec, outputs), explanations)
 
 
 def _custom(operation: ops.Custom, model: Model) -> Any:
     if model.http is None:
         raise NotSupported(f"model {shown(model.spec.name)} has no function http(request)")
     return model.http(operation.request)
-
-
-def _inferred(operation: ops.Infer, model: Model, inputs: dict[str, Tensor]) -> ops.InferResult:
-    spec = model.spec
-    names = checks.outputs(operation.outputs, spec)
-    return _result(operation, spec, model.predict(inputs, names, operation.parameters))
 
 
 def _result(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tensor]) -> ops.InferResult:

@@ -85,10 +85,6 @@ class Context(Protocol):
         """Counts the time that the request waited for a model, or for a look at the repository."""
         ...
 
-    def found(self, use: Any) -> None:
-        """Notes the use that answers the request, before its inputs are decoded or checked."""
-        ...
-
     def answered(self, use: Any, decoded: int, inferred: int) -> None:
         """Counts an inference. `decoded`: when its inputs were ready. `inferred`: when its model had answered."""
         ...

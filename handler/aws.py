@@ -29,9 +29,16 @@ from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
 from handler.edge.app import App
 from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.invocations import INIT_SECONDS, of_invocation
 from handler.edge.jobs import TIMING, Timing
-from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
+from handler.edge.lambda_events import (
+    INIT_SECONDS,
+    Kind,
+    UnsupportedEvent,
+    deadline_of,
+    kind_of,
+    normalised,
+    s3_objects,
+)
 from handler.edge.protocols import refuse
 from handler.lifecycle.memory import keep_large_blocks
 from handler.lifecycle.single_flight import Background
@@ -135,7 +142,7 @@ class Function:
     def __call__(self, event: Any, context: Any) -> Any:
         """Raises UnsupportedEvent."""
         kind = kind_of(event)
-        deadline = NEVER if self.app is None else of_invocation(event, context, self.app.settings.patience)
+        deadline = NEVER if self.app is None else deadline_of(event, context, self.app.settings.patience)
         if kind is Kind.HTTP:
             return self._http(event, context, deadline)
         if kind is Kind.DIRECT:
@@ -150,11 +157,10 @@ class Function:
             self._loop = asyncio.new_event_loop()
         # Model code may have called asyncio.run(), which takes the thread's loop away.
         asyncio.set_event_loop(self._loop)
-        timing = Timing()
         try:
             normal, root = normalised(event, self._base_path)
         except ServingError as error:
-            return _plain(DIALECTS[0].refuse(error, "", ""), self._timed(timing))
+            return _plain(DIALECTS[0].refuse(error, "", ""), self._timed(Timing()))
         exchange = normal[EXCHANGE] = _Exchange(root, deadline)
         response = self._mangum(normal, context)
         size = _document_size(response.get("body") or "")

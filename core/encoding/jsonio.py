@@ -15,9 +15,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from core.dtype import BF16, DATATYPES
 from core.encoding import simd
+from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput, shown
+from core.float16 import widened
+from core.tensor import Tensor
 
+FP16: Final = DATATYPES["FP16"]
 FEW_ELEMENTS: Final = 1024
 """An array of more elements is tested for NaN and infinities by numpy, which takes less time than a text search."""
 LONGEST_INTEGER: Final = 400
@@ -38,7 +43,7 @@ def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any
     Integers may have lost digits: beyond 2**53 in a double array, beyond 64 bits in a list. See `loads_exact`.
     Raises InvalidInput that names the place where the text stops being JSON.
     """
-    if simd.suits(body):
+    if len(body) >= WORTH_SIMD and simd.suits(body):
         try:
             return simd.loads(body, arrays)
         except (ValueError, RuntimeError):  # unusual or wrong: the readers below decide which
@@ -55,7 +60,7 @@ def loads_shaped(body: bytes | memoryview) -> Any:
     Such an array is int64, uint64 or double. Ragged arrays, and arrays with a value of another kind, are lists. Any
     array may be lists.
     """
-    if simd.suits(body):
+    if len(body) >= WORTH_SIMD and simd.suits(body):
         try:
             return simd.loads_shaped(body)
         except (ValueError, TypeError, RuntimeError):
@@ -181,3 +186,29 @@ def _token(value: float, non_finite: NonFinite) -> bytes:
     if value != value:  # noqa: PLR0124 - only NaN differs from itself
         return nan
     return infinity if value > 0 else negative
+
+
+def rows(tensor: Tensor, non_finite: NonFinite | None) -> list[Any]:
+    """Returns what `numeric` returns for each element of the first axis."""
+    plain = tensor.datatype.name in ("FP32", "FP64") and np.isfinite(tensor.array).all()
+    if plain:
+        return list(np.ascontiguousarray(tensor.array))
+    return [numeric(Tensor(tensor.name, tensor.datatype, row), non_finite) for row in tensor.array]
+
+
+def numeric(tensor: Tensor, non_finite: NonFinite | None) -> Any:
+    """Returns numbers or booleans, nested as the tensor's shape is.
+
+    Raises InvalidInput for NaN and infinities if `non_finite` is None.
+    """
+    array = tensor.array
+    if tensor.datatype is FP16 or tensor.datatype is BF16:
+        array = widened(array, tensor.datatype)
+    if non_finite is None:
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InvalidInput(
+                f"output {shown(tensor.name)} has NaN or infinite elements, for which JSON has no number "
+                "(DRAGOMAN_NON_FINITE=error)"
+            )
+        return numbers(array, NonFinite.NULL)
+    return numbers(array, non_finite)

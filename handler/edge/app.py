@@ -8,20 +8,22 @@ import logging
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
 from core.errors import ModelFailed, ServingError
 from core.wire import Call, Dialect, HttpRequest, HttpResponse, HttpStream, Options, Route, RouteNotFound, Router
 from handler.edge import exchange
-from handler.edge.dispatch import Dispatcher, Inline, Threads
 from handler.edge.exchange import Receive, Scope, Send, is_rpc, path_of
-from handler.edge.jobs import RESTORED, Clock, HttpCodec, Job, Timing
+from handler.edge.jobs import RESTORED, Clock, HttpCodec, Inline, Job, Timing
 from handler.edge.protocols import INTERNAL
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from handler.edge.dispatch import Threads
 
 log = logging.getLogger(__name__)
 COMPRESS_FROM: Final = 1024
@@ -34,7 +36,7 @@ class App:
 
     def __init__(self, settings: Settings, *, inline: bool = False) -> None:
         self.settings = settings
-        self.dispatcher: Dispatcher = Inline() if inline else Threads(settings)
+        self.dispatcher: Inline | Threads = Inline() if inline else _threads(settings)
         self.registry = Registry(settings, self.dispatcher.loaders)
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]
@@ -190,6 +192,12 @@ class App:
         finally:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
+
+
+def _threads(settings: Settings) -> "Threads":
+    from handler.edge.dispatch import Threads  # noqa: PLC0415 - Lambda has no threads to start
+
+    return Threads(settings)
 
 
 def _root(scope: Scope) -> HttpResponse | None:

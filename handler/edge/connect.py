@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, Deadline, within
 from core.dialects.connect import protocol
@@ -22,11 +22,13 @@ from core.ports import Use
 from core.rpc import Form
 from core.wire import HttpResponse, Part
 from handler.edge import exchange
-from handler.edge.dispatch import Dispatcher, Inline
 from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.jobs import QUICKLY_READ, Decoded, Job, Timing
+from handler.edge.jobs import QUICKLY_READ, Decoded, Inline, Job, Timing
 from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
 from handler.lifecycle.registry import Registry
+
+if TYPE_CHECKING:
+    from handler.edge.dispatch import Threads
 
 Tell = Callable[[bytes], Awaitable[None]]
 
@@ -36,7 +38,7 @@ class Calls:
 
     methods: Final = {method.path: method for method in RPCS}
 
-    def __init__(self, registry: Registry, dispatcher: Dispatcher, limit: int, compress_from: int) -> None:
+    def __init__(self, registry: Registry, dispatcher: "Inline | Threads", limit: int, compress_from: int) -> None:
         self.registry = registry
         self.dispatcher = dispatcher
         self.limit = limit
@@ -90,7 +92,7 @@ class _Call:
 
     async def whole(self, body: Part) -> HttpResponse:
         try:
-            if self._deadline.is_never:
+            if self._deadline is NEVER:
                 return await self._only(body)
             async with asyncio.timeout(max(0.0, self._deadline.left)):
                 return await self._only(body)
@@ -124,7 +126,7 @@ class _Call:
 
         kind = self._question.kind
         try:
-            async with asyncio.timeout(None if self._deadline.is_never else max(0.0, self._deadline.left)):
+            async with asyncio.timeout(None if self._deadline is NEVER else max(0.0, self._deadline.left)):
                 await self._answers(body, tell)
             last = kind.last(None)
         except TimeoutError:

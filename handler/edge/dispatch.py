@@ -1,7 +1,6 @@
-"""In which thread a request is worked on, and how it waits for its model.
+"""In which thread of an ASGI server a request is worked on, and how it waits for its model.
 
-An ASGI server has threads: for inference, for what may ask the store, and for loads. Lambda has one request at a time,
-which is worked on in the caller's thread.
+There are threads for inference, for requests that may ask the store, and for loads. Lambda does without (jobs.Inline).
 """
 
 import asyncio
@@ -23,31 +22,6 @@ LOADERS: Final = 4
 """Models loaded at the same time; each load waits mostly for the network."""
 ASIDE: Final = 4
 """Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
-
-
-class Inline:
-    """Runs everything in the caller's thread."""
-
-    loaders = None
-
-    async def answer(self, job: Job[T], _waits: Waits, _deadline: Deadline = NEVER) -> T:
-        """Returns the job's answer. Raises ServingError."""
-        return job.run()
-
-    async def work(self, work: Callable[[], T], *, is_quick: bool) -> T:  # noqa: ARG002 - as Threads
-        return work()
-
-    async def aside(self, work: Callable[..., T], *arguments: Any) -> T:
-        return work(*arguments)
-
-    def begin(self, work: Callable[[], None]) -> None:
-        work()
-
-    def each(self, items: Iterable[T]) -> AsyncGenerator[T]:
-        return streams.each(items, None)
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 class Threads:
@@ -110,9 +84,6 @@ class Threads:
         self._workers.close()
         for executor in (self.loaders, self._aside):
             executor.shutdown(wait=False, cancel_futures=True)
-
-
-Dispatcher = Inline | Threads
 
 
 async def _landed(load: Load, timing: Timing, until: Deadline) -> Any:

@@ -84,8 +84,8 @@ async def disconnected(receive: Receive) -> None:
 
 async def answer(response: HttpResponse, method: str, send: Send, more: tuple[Header, ...] = ()) -> None:
     """Sends a whole answer, to HEAD without its body. `more`: further headers."""
-    headers = [*response.headers, (b"content-length", b"%d" % response.length), *more]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
     parts = response.parts
+    headers = [*response.headers, (b"content-length", b"%d" % sum(map(len, parts))), *more]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
     body = b"" if method == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)
     await send({"type": "http.response.body", "body": body})

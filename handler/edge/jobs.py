@@ -1,7 +1,7 @@
 """One request, worked on in one thread from decoding to encoding: its time, its codec, its answer."""
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from core import engine
@@ -9,7 +9,8 @@ from core.deadline import NEVER, Deadline
 from core.encoding import compression
 from core.operations import Custom, Deferred, Infer, ModelRef, Operation
 from core.ports import Use
-from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Route
+from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Route, Waits
+from handler.edge import streams
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Load
 
@@ -53,9 +54,6 @@ class Timing:
         of_load = min(ns, load.load_ns)
         self.load += of_load
         self.cold = self.cold or of_load > 0 or load.version is not None
-
-    def found(self, use: Any) -> None:
-        """Nothing is to be noted: a use does not take time."""
 
     def answered(self, use: Any, decoded: int, inferred: int) -> None:
         encoded, begun = time.perf_counter_ns(), self.begun
@@ -202,6 +200,31 @@ class HttpCodec:
             reply = compressed(reply, self._call.request, self._compress_from)
             headers = reply.headers
         return HttpResponse(reply.status, (*headers, version), reply.parts)
+
+
+class Inline:
+    """Works on a request in the caller's thread, as on Lambda, where an instance has one request at a time."""
+
+    loaders = None
+
+    async def answer(self, job: Job[T], _waits: Waits, _deadline: Deadline = NEVER) -> T:
+        """Returns the job's answer. Raises ServingError."""
+        return job.run()
+
+    async def work(self, work: Callable[[], T], *, is_quick: bool) -> T:  # noqa: ARG002 - as Threads
+        return work()
+
+    async def aside(self, work: Callable[..., T], *arguments: Any) -> T:
+        return work(*arguments)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        work()
+
+    def each(self, items: Iterable[T]) -> AsyncGenerator[T]:
+        return streams.each(items, None)
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 def compressed(response: HttpResponse, request: HttpRequest, least: int) -> HttpResponse:

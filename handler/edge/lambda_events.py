@@ -1,14 +1,24 @@
-"""What a platform may send to the function, and how its HTTP events are made whole before Mangum reads them."""
+"""Events of Lambda: their kinds, how long they may wait, and how HTTP events are made whole for Mangum."""
 
 import base64
 import binascii
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
+from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput
 
+GATEWAY_SECONDS: Final = 29.0
+"""API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
+LONGEST_AGO: Final = 60.0
+"""A gateway that took a request longer ago than this did not: the event is a recorded one, or a clock is wrong."""
+INIT_SECONDS: Final = 9.0
+"""Lambda's init phase has 10 s on demand, and the interpreter and the runtime's client have had some of them before."""
+LEAST_SECONDS: Final = 0.25
+"""A request that came too late to wait still moves its load on a little. Otherwise no load would ever end."""
 WARMERS: Final = {"serverless-plugin-warmup", "aws.events", "aws.scheduler"}
 
 
@@ -128,3 +138,35 @@ def _trips(name: str, value: Any, body: bytes) -> bool:
 def _is_compressed(body: bytes) -> bool:
     """Whether it begins as gzip (RFC 1952 2.3.1) or zlib (RFC 1950 2.2) does, as no JSON does."""
     return body[:2] == b"\x1f\x8b" or (body[:1] in (b"\x78", b"\x58", b"\x38") and int.from_bytes(body[:2]) % 31 == 0)
+
+
+def deadline_of(event: Any, context: Any, limit: float | None) -> Deadline:
+    """Returns what the function's timeout and the gateway leave; NEVER where neither ends the wait.
+
+    `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit.
+    """
+    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    ends = [] if remaining is None else [answerable(remaining() / 1e3)]
+    taken = _taken_ago(event)
+    if limit is not None:
+        ends.append(limit - (taken or 0.0))
+    elif taken is not None:
+        ends.append(answerable(GATEWAY_SECONDS) - taken)
+    return within(max(LEAST_SECONDS, min(ends))) if ends else NEVER
+
+
+def _taken_ago(event: Any) -> float | None:
+    """Returns the seconds since API Gateway took the request, a cold start's included; None for other events.
+
+    Function URLs and ALBs wait for as long as the function may run, or as they are configured to.
+    """
+    context = event.get("requestContext") if isinstance(event, dict) else None
+    if not isinstance(context, Mapping) or "elb" in context:
+        return None
+    if ".lambda-url." in str(context.get("domainName", "")):
+        return None
+    epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # of REST APIs, of HTTP APIs
+    if not isinstance(epoch, int | float):
+        return None
+    ago = time.time() - epoch / 1e3
+    return ago if 0 <= ago <= LONGEST_AGO else 0.0

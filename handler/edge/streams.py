@@ -3,9 +3,10 @@
 import logging
 import threading
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from handler.edge.workers import Workers
+if TYPE_CHECKING:
+    from handler.edge.workers import Workers
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -14,7 +15,7 @@ GRACE_SECONDS: Final = 5
 """For what is being answered when the server is told to end: a stream may have no end of its own."""
 
 
-async def each(items: Iterable[T], workers: Workers | None) -> AsyncGenerator[T]:
+async def each(items: Iterable[T], workers: "Workers | None") -> AsyncGenerator[T]:
     """The items, each made in one of the threads when the one before has been taken; in this one without threads.
 
     A tuple has nothing left to be made. Who leaves early, or is cancelled, lets the iterator be closed.

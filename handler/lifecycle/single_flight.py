@@ -73,9 +73,6 @@ class Background:
     def waited(self, ns: int, load: Any) -> None:
         """Counts nothing."""
 
-    def found(self, use: Any) -> None:
-        """Counts nothing."""
-
     def answered(self, use: Any, decoded: int, inferred: int) -> None:
         """Counts nothing."""
 

@@ -12,8 +12,7 @@ from core.dialects.grps.content import FP32, INT64, Binary, Content, Entry, Map,
 from core.dialects.grps.status import SUCCESS
 from core.dtype import BYTES, DATATYPES
 from core.encoding import jsonio
-from core.encoding.json_numbers import numeric
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.proto_json import from_bytes, integers
 from core.tensor import Tensor
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BYTES
-from core.encoding import json_numbers
+from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
 from core.signature import Signature
@@ -31,14 +31,14 @@ class Output(NamedTuple):
         """Returns the tensor for `jsonio.dumps`, nested in its shape. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
             return _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
-        return json_numbers.numeric(self.tensor, non_finite)
+        return jsonio.numeric(self.tensor, non_finite)
 
     def rows(self, non_finite: NonFinite | None) -> list[Any]:
         """Returns one such value per element of the first axis. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
             strings: list[Any] = _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
             return strings
-        return json_numbers.rows(self.tensor, non_finite)
+        return jsonio.rows(self.tensor, non_finite)
 
 
 def named(tensors: Sequence[Tensor], signature: Signature | None) -> list[Output]:

@@ -15,7 +15,7 @@ from core.dialects.v1.request import Question, find_signature, pin
 from core.dialects.v1.values import KINDS, elements, is_binary, quoted, type_name
 from core.dtype import BF16, BOOL, DataType
 from core.dtype import BYTES as BYTES_TYPE
-from core.encoding import json_numbers, jsonio
+from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_to_float
 from core.operations import Infer, InferResult, ModelSpec, RequestedOutput
@@ -61,7 +61,7 @@ def regress(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
                 f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {list(shape)}"
             )
         flat = values._replace(array=values.array.reshape(-1))
-        return _answer(json_numbers.numeric(flat, question.non_finite))
+        return _answer(jsonio.numeric(flat, question.non_finite))
 
     return _infer(question, signature, spec), reply
 
@@ -105,7 +105,7 @@ def _classes(outputs: dict[str, Tensor], signature: Signature, question: Questio
     scores: list[Any] = [[0.0] * classes] * count
     if "scores" in outputs:
         tensor = _numbers(outputs["scores"])
-        scores = [json_numbers.rows(tensor._replace(array=row), question.non_finite) for row in tensor.array]
+        scores = [jsonio.rows(tensor._replace(array=row), question.non_finite) for row in tensor.array]
     padded = (*signature.class_labels, *[""] * classes)[:classes]
     labels: list[Sequence[Any]] = [padded] * count
     if "classes" in outputs:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from core.dialects.v1.answer import text
 from core.dtype import BF16, BYTES, DataType
-from core.encoding import json_numbers
+from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.operations import ModelSpec
 from core.signature import Binding, Method, Signature
@@ -95,4 +95,4 @@ def _elements(tensor: Tensor) -> Any:
         return flat.array.view("<u2").tolist()
     if tensor.datatype.name in ("INT64", "UINT64"):
         return [str(element) for element in flat.array.tolist()]
-    return json_numbers.numeric(flat, NonFinite.QUOTED)
+    return jsonio.numeric(flat, NonFinite.QUOTED)

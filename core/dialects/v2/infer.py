@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
-from core.encoding.json_numbers import numeric
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
@@ -245,12 +244,13 @@ class _Phrasing:
         return head
 
     def _data(self, tensor: Tensor) -> Any:
-        what = f"output {shown(tensor.name)}"
         if tensor.datatype is BF16:
+            what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
         if tensor.datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
             return [element.decode() for element in tensor.array.flat]
         except UnicodeDecodeError:
+            what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None

@@ -114,7 +114,7 @@ def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_tim
     assert get(models, ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     del model
-    models.unload("half_plus_three")
+    models.unload("half_plus_three", Background())
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     with pytest.raises(ModelNotFound):
         get(models, ModelRef("half"))
