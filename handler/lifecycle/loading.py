@@ -1,10 +1,12 @@
 """A load, from top to bottom: settings, runtime, files, room in memory, the runtime's own load, warm-up."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from core.deadline import NEVER
 from core.ports import Model
 from handler import backends
 from handler.backends import Loader, Source
@@ -58,9 +60,12 @@ class Loading:
 
     def _made(self, version: ServedVersion, start: Callable[[], Model], folder: Folder, progress: Progress) -> Loaded:
         """The runtime's part of a load: measured, and traced for a process that dies in the middle of it."""
-        files = version.version
-        size = sum(file.size or 0 for file in files.files)
-        with attempt(self._settings.cache, version.name, files, size, progress.deadline), progress.in_runtime():
+        with ExitStack() as stack:
+            if progress.deadline is not NEVER:
+                files = version.version
+                size = sum(file.size or 0 for file in files.files)
+                stack.enter_context(attempt(self._settings.cache, version.name, files, size, progress.deadline))
+            stack.enter_context(progress.in_runtime())
             return Loaded(start(), folder, self._gate, version.traffic, version.pace)
 
     def _start(self, loader: Loader, source: Source) -> Model:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelFailed, ModelUnavailable, ServerBusy, ServingError, StillLoading
+from core.errors import ModelFailed, ModelUnavailable, ServingError, StillLoading
 from core.operations import IndexEntry, State, Statistics
 from handler.lifecycle.backoff import Backoff
 from handler.lifecycle.repository import Listing, Version
@@ -98,7 +98,7 @@ class ServedVersion:
     """
 
     __slots__ = (
-        *("__weakref__", "_lock", "_standing", "backoff", "due", "listing", "load_seconds", "loaded", "name", "pace"),
+        *("__weakref__", "_backoff", "_lock", "_standing", "due", "listing", "load_seconds", "loaded", "name", "pace"),
         *("progress", "serves", "traffic", "version"),
     )
 
@@ -112,7 +112,7 @@ class ServedVersion:
         self.serves = False
         self.load_seconds = 0.0
         self.progress: Progress | None = None
-        self.backoff = Backoff()
+        self._backoff: Backoff | None = None  # until its first failure
         self.pace = Pace()
         self._standing = _Standing(Status.NEW, REASONS[Status.NEW])
         self._lock = threading.Lock()
@@ -136,7 +136,13 @@ class ServedVersion:
     @property
     def is_failing(self) -> bool:
         """Whether its last load failed, and its next one is not due yet."""
-        return self.loaded is None and self.backoff.left > 0
+        backoff = self._backoff
+        return self.loaded is None and backoff is not None and backoff.left > 0
+
+    @property
+    def failure(self) -> ServingError | None:
+        """Why its last load failed; None after a success."""
+        return None if self._backoff is None else self._backoff.failure
 
     @property
     def entry(self) -> IndexEntry:
@@ -186,9 +192,8 @@ class ServedVersion:
         with self._lock:
             if self.loaded is not None:
                 return
-            failure, wait = self.backoff.failure, self.backoff.left
-            if failure is not None and wait > 0 and not (at_once or isinstance(failure, ServerBusy)):
-                raise type(failure)(failure.message, retry_after=wait)
+            if self._backoff is not None and not at_once:
+                self._backoff.check()
             self._load(load, deadline, spared)
 
     def _load(self, load: LoadVersion, deadline: Deadline, spared: Sequence["ServedVersion"]) -> None:
@@ -214,15 +219,16 @@ class ServedVersion:
             self._fail(failure)
             raise failure from error
         self.serves = True
-        self.backoff.forgive()
+        self._backoff = None
         self.load_seconds = time.monotonic() - started
         self._move(Event.LOAD)
         log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
 
     def _fail(self, error: ServingError) -> None:
         log.warning("model %s version %s cannot be loaded: %s", self.name, self.version.number, error.message)
-        error.retry_after = self.backoff.fail(error)
-        self._move(Event.FAIL, error.message, self.backoff.failure)
+        self._backoff = self._backoff or Backoff()
+        error.retry_after = self._backoff.fail(error)
+        self._move(Event.FAIL, error.message, self._backoff.failure)
 
     def _move(self, event: Event, reason: str | None = None, failure: ServingError | None = None) -> None:
         allowed, after = TRANSITIONS[event]
@@ -268,5 +274,5 @@ class ServedVersion:
 
     def forgive(self) -> None:
         """Lets a failed load be tried at once, and the repository be listed: the clock may be another one now."""
-        self.backoff.forgive()
+        self._backoff = None
         self.due = float("-inf")

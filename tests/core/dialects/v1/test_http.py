@@ -16,7 +16,7 @@ import pytest
 from core import operations as ops
 from core.dialects.v1.http import V1
 from core.dialects.v1.metadata import FIELDS
-from core.dialects.v1.path import LARGEST_VERSION
+from core.dialects.v1.request import LARGEST_VERSION
 from core.dtype import BYTES, DATATYPES
 from core.encoding import jsonio, simd
 from core.errors import Fault, InvalidInput, ModelFailed, ModelNotFound, ModelUnavailable, VersionNotFound
