@@ -198,8 +198,8 @@ class ServedVersion:
 
     def _load(self, load: LoadVersion, deadline: Deadline, spared: Sequence["ServedVersion"]) -> None:
         started = time.monotonic()
-        progress = self.progress = Progress(deadline)
         self._move(Event.BEGIN)
+        progress = self.progress = Progress(deadline)
         log.info("model %s version %s is being loaded", self.name, self.version.number)
         try:
             self.loaded = load(self, progress, spared)
