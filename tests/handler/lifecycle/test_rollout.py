@@ -78,13 +78,13 @@ def registry(root: Path, executor: Any = None, **settings: str) -> Registry:
 
 def version(models: Registry, ref: ModelRef = M) -> str:
     """The version that answers."""
-    with models.use(ref) as model:
+    with models.use(ref, PATIENT) as model:
         return model.spec.version
 
 
 def states(models: Registry) -> dict[str, tuple[str, str]]:
     """The index as plain text."""
-    return {entry.version: (str(entry.state), entry.reason) for entry in models.index()}
+    return {entry.version: (str(entry.state), entry.reason) for entry in models.index(PATIENT)}
 
 
 def test_a_request_after_the_poll_is_answered_by_the_version_that_has_come(root: Path, clock: Clock) -> None:
@@ -94,7 +94,7 @@ def test_a_request_after_the_poll_is_answered_by_the_version_that_has_come(root:
     add(root, "2")
     clock.now += POLL - 0.1
     assert version(models) == "1"
-    held = models.use(M)
+    held = models.use(M, PATIENT)
     clock.now += 0.2
     assert version(models) == "2"
     with held as model:
@@ -103,7 +103,7 @@ def test_a_request_after_the_poll_is_answered_by_the_version_that_has_come(root:
         assert held.in_use()
     assert not held.in_use()
     with pytest.raises(VersionNotFound):
-        models.use(ModelRef("m", "1"))
+        models.use(ModelRef("m", "1"), PATIENT)
 
 
 def test_a_poll_of_zero_never_looks(root: Path, clock: Clock) -> None:
@@ -113,7 +113,7 @@ def test_a_poll_of_zero_never_looks(root: Path, clock: Clock) -> None:
     add(root, "2")
     clock.now += 1e9
     assert version(models) == "1"
-    models.load("m")
+    models.load("m", PATIENT)
     assert version(models) == "2"
 
 
@@ -122,7 +122,7 @@ def test_on_a_server_the_look_is_taken_beside_the_requests(root: Path, clock: Cl
     with ThreadPoolExecutor(1) as executor:
         models = registry(root, executor)
         with pytest.raises(Pending) as pending:
-            models.use(M)
+            models.use(M, PATIENT)
         pending.value.future.result(10)
         assert version(models) == "1"
         add(root, "2")
@@ -140,18 +140,18 @@ def test_on_a_server_the_look_is_taken_beside_the_requests(root: Path, clock: Cl
 def test_a_version_that_does_not_load_changes_nothing(root: Path, clock: Clock) -> None:
     """It is tried again after the usual pauses, and takes over when it is mended."""
     models = registry(root)
-    model = models.get(M)
+    model = get(models, M)
     file = add(root, "2", b"nonsense")
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     told = states(models)
     assert told["1"] == ("READY", "")
     assert told["2"][0] == "UNAVAILABLE"
     assert "version 2 cannot be loaded" in told["2"][1]
-    (one, two) = models.status(M).versions
+    (one, two) = models.status(M, PATIENT).versions
     assert (one.state, two.state, two.fault is None) == (State.READY, State.UNAVAILABLE, False)
     shutil.copy(ONNX, file)
-    assert models.get(M) is model
+    assert get(models, M) is model
     clock.now += slots.FIRST_PAUSE + 0.1
     assert version(models) == "2"
 
@@ -159,30 +159,30 @@ def test_a_version_that_does_not_load_changes_nothing(root: Path, clock: Clock) 
 def test_what_fails_under_the_version_that_serves_is_told_beside_it(root: Path, clock: Clock) -> None:
     """Other files under its number, which went back to what they were."""
     models = registry(root)
-    model = models.get(M)
+    model = get(models, M)
     file = root / "m" / "1" / "model.onnx"
     good = file.with_name("good")
     file.rename(good)
     add(root, "1", b"nonsense")
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     state, reason = states(models)["1"]
     assert state == "READY"
     assert "cannot be loaded" in reason
     file.unlink()
     good.rename(file)
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     assert states(models)["1"] == ("READY", "")
 
 
 def test_a_store_that_does_not_answer_leaves_what_serves(root: Path, clock: Clock, caplog: Any) -> None:
     """And the log says so; the next look is due as ever."""
     models = registry(root)
-    model = models.get(M)
+    model = get(models, M)
     (root / "m").rename(root / "n")
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     assert "model m stays as it is: there is no model 'm' in the repository" in caplog.text
     (root / "n").rename(root / "m")
     add(root, "2")
@@ -214,10 +214,10 @@ def test_a_version_asked_for_by_name_brings_all_along_that_serves(root: Path) ->
     add(root, "3", b"nonsense")
     say(root, version_policy={"latest": {"num_versions": 2}})
     with pytest.raises(ModelNotLoadable, match="version 3 cannot be loaded"):
-        models.use(ModelRef("m", "2"))
+        models.use(ModelRef("m", "2"), PATIENT)
     assert version(models) == "1"
     shutil.rmtree(root / "m" / "3")
-    models.load("m")
+    models.load("m", PATIENT)
     assert version(models, ModelRef("m", "2")) == version(models) == "2"
 
 
@@ -237,7 +237,7 @@ def test_a_load_that_was_overtaken_by_an_unload_does_not_bring_the_model_back(
 
     monkeypatch.setattr(models, "_load", overtaken)
     serving = models._catalog.entries["m"].versions
-    models.load("m")
+    models.load("m", PATIENT)
     assert models._catalog.entries["m"].versions == serving
     assert version(models) == "2"  # which looks again
 
@@ -251,11 +251,11 @@ def test_a_probe_does_not_keep_a_load_from_taking_over(root: Path, monkeypatch: 
 
     def probed(slot: slots.Slot, phases: Phases) -> slots.Loaded:
         with pytest.raises(VersionNotFound):
-            models.readiness(ModelRef("m", "9"))
+            models.readiness(ModelRef("m", "9"), PATIENT)
         return load(slot, phases)
 
     monkeypatch.setattr(models, "_load", probed)
-    models.load("m")
+    models.load("m", PATIENT)
     assert version(models) == "2"
 
 
@@ -275,11 +275,11 @@ def test_what_is_published_while_a_version_is_loaded_is_loaded_next(
         if not overtaken:
             overtaken.append(slot)
             add(root, "3")
-            models.readiness(ModelRef("m", "3"))
+            models.readiness(ModelRef("m", "3"), PATIENT)
         return load(slot, phases)
 
     monkeypatch.setattr(models, "_load", late)
-    models.load("m")
+    models.load("m", PATIENT)
     assert states(models) == {"3": ("READY", "")}
     assert version(models) == "3"
     assert [slot.loaded for slot in overtaken] == [None]
@@ -304,11 +304,11 @@ def test_a_look_that_ends_late_does_not_undo_what_a_later_one_found(
 
     monkeypatch.setattr(models._repository, "look", slow)
     with pytest.raises(VersionNotFound):
-        models.readiness(ModelRef("m", "9"))
+        models.readiness(ModelRef("m", "9"), PATIENT)
     assert states(models) == {"1": ("READY", ""), "2": ("UNAVAILABLE", slots.NOT_YET)}
     failing = True
     monkeypatch.setattr(models._repository, "look", slow)
-    assert not models.readiness(ModelRef("m", "9")).ready
+    assert not models.readiness(ModelRef("m", "9"), PATIENT).ready
     assert states(models) == {"1": ("READY", ""), "3": ("UNAVAILABLE", slots.NOT_YET)}
 
 
@@ -320,9 +320,9 @@ def test_probes_do_not_put_off_the_next_look(root: Path, clock: Clock) -> None:
     add(root, "2")
     while clock.now <= 1000 + POLL:
         clock.now += POLL / 8
-        assert not models.readiness(ModelRef("m", "2")).ready
+        assert not models.readiness(ModelRef("m", "2"), PATIENT).ready
     assert version(models) == "2"
-    assert models.readiness(ModelRef("m", "2")).ready
+    assert models.readiness(ModelRef("m", "2"), PATIENT).ready
 
 
 def test_one_look_counts_for_all_versions_that_serve(root: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,21 +342,21 @@ def test_one_look_counts_for_all_versions_that_serve(root: Path, clock: Clock, m
 def test_the_index_says_why_the_new_state_cannot_be_read(root: Path, clock: Clock) -> None:
     """Of what serves on, until it can be read again; whether a poll looked or a call."""
     models = registry(root)
-    model = models.get(M)
+    model = get(models, M)
     (root / "m" / "model-settings.json").write_text("{")
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     assert states(models)["1"][0] == "READY"
     assert "expected JSON" in states(models)["1"][1]
     say(root)
     clock.now += POLL + 1
-    assert models.get(M) is model
+    assert get(models, M) is model
     assert states(models)["1"] == ("READY", "")
     say(root, canary=[])
     with pytest.raises(ModelNotLoadable, match="canary"):
-        models.load("m")
+        models.load("m", PATIENT)
     assert "canary" in states(models)["1"][1]
-    assert [entry.fault for entry in models.status(M).versions] == [None]
+    assert [entry.fault for entry in models.status(M, PATIENT).versions] == [None]
 
 
 def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,11 +366,11 @@ def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch
         gate, load = threading.Event(), models._load
         monkeypatch.setattr(models, "_load", lambda *which: gate.wait(10) and load(*which))
         with pytest.raises(Pending) as loading:
-            models.use(M)
+            models.use(M, PATIENT)
         while not any(slot.state is State.LOADING for slot in models.known()):
             pass
         with pytest.raises(Pending) as unloading:
-            models.unload("m")
+            models.unload("m", PATIENT)
         assert unloading.value.final
         gate.set()
         loading.value.future.result(10)
@@ -383,7 +383,7 @@ def test_after_an_unload_the_next_request_looks_at_once(root: Path) -> None:
     models = registry(root)
     assert version(models) == "1"
     add(root, "2")
-    models.unload("m")
+    models.unload("m", PATIENT)
     assert version(models) == "2"
 
 
@@ -394,8 +394,8 @@ def test_a_model_that_was_unloaded_for_others_is_still_what_serves(root: Path, c
     add(root, "2", b"nonsense")
     (slot,) = models.known()
     assert slot.evict()
-    assert not models.readiness(M).ready
-    assert models.readiness(M).reason == slots.EVICTED
+    assert not models.readiness(M, PATIENT).ready
+    assert models.readiness(M, PATIENT).reason == slots.EVICTED
     clock.now += POLL + 1
     assert version(models) == "1"
     assert "version 2 cannot be loaded" in states(models)["2"][1]
@@ -404,7 +404,7 @@ def test_a_model_that_was_unloaded_for_others_is_still_what_serves(root: Path, c
     shutil.rmtree(root / "m")
     clock.now += POLL + 1
     with pytest.raises(ModelNotFound):
-        models.use(M)
+        models.use(M, PATIENT)
 
 
 def test_what_is_in_use_is_not_unloaded_for_others(root: Path) -> None:
@@ -412,9 +412,9 @@ def test_what_is_in_use_is_not_unloaded_for_others(root: Path) -> None:
     models = registry(root)
     (slot,) = models._catalog.entry("m").versions.values()
     assert not slot.evict()
-    with models.use(M), models.use(M).again():
+    with models.use(M, PATIENT), models.use(M, PATIENT).again():
         assert not slot.evict()
-    with models.use(M):
+    with models.use(M, PATIENT):
         pass
     slot.loaded.__exit__()  # type: ignore[union-attr] # the use that `again` was begun from
     assert slot._lock.acquire()
@@ -427,7 +427,7 @@ def test_what_is_in_use_is_not_unloaded_for_others(root: Path) -> None:
 def test_a_use_that_begins_while_the_model_is_taken_away_is_none(root: Path) -> None:
     """Whichever of the two comes first; here each sees the other half-way."""
     models = registry(root)
-    models.get(M)
+    get(models, M)
     (slot,) = models.known()
     loaded = slot.loaded
     assert loaded is not None
@@ -466,7 +466,7 @@ def test_a_model_is_warm_before_it_is_ready(root: Path) -> None:
         "    return {}\n"
     )
     say(root, warmup=[{"random": True, "count": 2}])
-    model: Any = registry(root, ALLOW_CODE="true").get(M)
+    model: Any = get(registry(root, ALLOW_CODE="true"), M)
     assert model.module.seen == [(2,), (2,)]
 
 
@@ -496,9 +496,9 @@ def test_a_canary_is_served_beside_what_the_policy_says_of_the_others(root: Path
     assert version(models, ModelRef("m-3", dashed=True)) == "3"
     drawn.clear()
     drawn += [0.0] * 4
-    assert models.describe(M).spec.version == "2"
-    assert models.describe(M).versions == ("2", "3", "4")
-    assert models.status(M).ready
+    assert models.describe(M, PATIENT).spec.version == "2"
+    assert models.describe(M, PATIENT).versions == ("2", "3", "4")
+    assert models.status(M, PATIENT).ready
 
 
 def test_a_canary_is_quick_only_if_the_stable_version_is(root: Path) -> None:
@@ -508,7 +508,7 @@ def test_a_canary_is_quick_only_if_the_stable_version_is(root: Path) -> None:
     models = registry(root)
     for number in ("1", "2"):
         assert not models.is_quick(M, 1)
-        with (held := models.use(ModelRef("m", number))):
+        with (held := models.use(ModelRef("m", number), PATIENT)):
             for _ in range(slots.QUICK_RUNS):
                 held.slot.record((0, 0, 1, 0), 1, success=True)
     assert models.is_quick(M, 1)
@@ -522,7 +522,7 @@ def test_all_versions_may_be_canaries(root: Path, drawn: list[float]) -> None:
     models = registry(root)
     assert [version(models) for _ in range(4)] == ["1", "2", "2", "2"]
     say(root, canary={"1": 1.0})
-    models.load("m")
+    models.load("m", PATIENT)
     drawn += [0.9999999]
     assert version(models) == "1"
 
@@ -563,7 +563,7 @@ def test_a_canary_that_is_still_being_fetched_says_so_to_its_share(
         patch.setattr(models, "_load", unfinished)
         drawn += [0.1, 0.9]
         with pytest.raises(StillLoading):
-            models.use(M)
+            models.use(M, PATIENT)
         assert version(models) == "1"
         assert states(models)["2"] == ("LOADING", "model 'm' is 120 of 300 MB loaded: try again")
     drawn += [0.1]
@@ -619,10 +619,10 @@ def test_a_canary_is_promoted_by_its_settings_without_a_load(root: Path, drawn: 
     models = registry(root)
     drawn += [0.05, 0.9]
     assert [version(models) for _ in range(2)] == ["2", "1"]
-    canary = models.get(ModelRef("m", "2"))
+    canary = get(models, ModelRef("m", "2"))
     say(root)
     clock.now += POLL + 1
-    assert models.get(M) is canary
+    assert get(models, M) is canary
 
 
 def test_canaries_are_preloaded(root: Path) -> None:
@@ -630,9 +630,9 @@ def test_canaries_are_preloaded(root: Path) -> None:
     add(root, "2")
     say(root, canary={"2": 0.1})
     models = registry(root, PRELOAD="m")
-    models.preload()
+    models.preload(PATIENT)
     assert {state for state, _ in states(models).values()} == {"READY"}
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
 
 
 # -- stores that may not be listed -------------------------------------------------------------------------------------
@@ -659,20 +659,20 @@ def test_versions_of_a_store_that_may_not_be_listed_serve_beside_each_other(
     """A look that found one of them says nothing of the others."""
     add(root, "2")
     models = unlisted()
-    loaded = [models.get(ModelRef("m", number)) for number in ("1", "2")]
-    assert [models.get(ModelRef("m", number)) for number in ("1", "2")] == loaded
+    loaded = [get(models, ModelRef("m", number)) for number in ("1", "2")]
+    assert [get(models, ModelRef("m", number)) for number in ("1", "2")] == loaded
     assert version(models) == "2"
     with pytest.raises(ModelUnavailable):
-        models.load("m")
+        models.load("m", PATIENT)
     assert version(models) == "2"
 
 
 def test_files_are_other_files_when_their_time_is(root: Path) -> None:
     """Of the same size: what is written anew is loaded anew."""
     models = registry(root)
-    model = models.get(M)
-    models.load("m")
-    assert models.get(M) is model
+    model = get(models, M)
+    models.load("m", PATIENT)
+    assert get(models, M) is model
     os.utime(root / "m" / "1" / "model.onnx", ns=(1, 1))
-    models.load("m")
-    assert models.get(M) is not model
+    models.load("m", PATIENT)
+    assert get(models, M) is not model

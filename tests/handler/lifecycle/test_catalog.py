@@ -103,14 +103,14 @@ def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: 
     """What was found under it before is not kept for ever."""
     models = Registry(settings(folder, DEFAULT_MODEL="a"))
     refs = ModelRef("a", dashed=True), ModelRef("", dashed=True)
-    assert [models.get(ref).spec.version for ref in refs] == ["2", "2"]
-    assert models.describe(refs[0]).versions == ("1", "2")
+    assert [get(models, ref).spec.version for ref in refs] == ["2", "2"]
+    assert models.describe(refs[0], PATIENT).versions == ("1", "2")
     add(folder, "a", "3")
-    models.load("a")
-    assert [models.get(ref).spec.version for ref in refs] == ["3", "3"]
-    models.unload("a")
-    assert not models.readiness(refs[1]).ready
-    assert models.get(refs[1]).spec.version == "3"
+    models.load("a", PATIENT)
+    assert [get(models, ref).spec.version for ref in refs] == ["3", "3"]
+    models.unload("a", PATIENT)
+    assert not models.readiness(refs[1], PATIENT).ready
+    assert get(models, refs[1]).spec.version == "3"
 
 
 def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None:
@@ -123,30 +123,30 @@ def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None
         def asked(ref: ModelRef) -> str:
             while True:
                 try:
-                    return models.get(ref).spec.version
+                    return get(models, ref).spec.version
                 except Pending as pending:
                     pending.future.result(10)
 
         assert [asked(ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
-        assert [models.get(ref).spec.version for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        assert [get(models, ref).spec.version for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
         for version in ("0", "3"):
             add(folder, "a", version)
         with pytest.raises(Pending) as pending:
-            models.load("a")
+            models.load("a", PATIENT)
         pending.value.future.result(10)
         assert [asked(ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
-        assert [models.get(ref).spec.version for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
+        assert [get(models, ref).spec.version for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
 
 
 def test_a_process_that_was_set_offline_is_not_ready(folder: Path) -> None:
     """And serves on: only who asks for readiness is told."""
     models = Registry(settings(folder))
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
     models.set_online(online=False)
-    assert models.ready() == (False, State.UNAVAILABLE, "set offline")
-    assert models.get(ModelRef("a")).spec.version == "2"
+    assert models.ready(PATIENT) == (False, State.UNAVAILABLE, "set offline")
+    assert get(models, ModelRef("a")).spec.version == "2"
     models.set_online(online=True)
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
 
 
 @pytest.mark.parametrize("environ", [{"DRAGOMAN_GRPS_HEALTH_CONTROL": "off"}, {"AWS_LAMBDA_FUNCTION_NAME": "f"}])
@@ -155,7 +155,7 @@ def test_instances_that_nobody_can_choose_are_not_set_offline(folder: Path, envi
     models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
     with pytest.raises(NotSupported, match="DRAGOMAN_GRPS_HEALTH_CONTROL=off"):
         models.set_online(online=False)
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
 
 
 def test_on_lambda_health_control_can_be_asked_for(folder: Path) -> None:
@@ -163,4 +163,4 @@ def test_on_lambda_health_control_can_be_asked_for(folder: Path) -> None:
     environ = {"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_GRPS_HEALTH_CONTROL": "instance"}
     models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
     models.set_online(online=False)
-    assert not models.ready().ready
+    assert not models.ready(PATIENT).ready

@@ -77,26 +77,26 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def record(models: Registry, ref: ModelRef, durations: tuple[int, ...], size: int, *, success: bool) -> None:
     """Count an inference of a model that is loaded, as its job does."""
-    with (held := models.use(ref)):
+    with (held := models.use(ref, PATIENT)):
         held.slot.record(durations, size, success=success)
 
 
 def states(models: Registry) -> list[tuple[str, str, str, str]]:
     """The index as plain text."""
-    return [(e.name, e.version, str(e.state), e.reason) for e in models.index()]
+    return [(e.name, e.version, str(e.state), e.reason) for e in models.index(PATIENT)]
 
 
 def test_nothing_is_loaded_before_it_is_asked_for(repository: Path, loads: list[str]) -> None:
     """Readiness and index look, and never load."""
     models = registry(repository)
     assert states(models) == [("m", "1", "UNAVAILABLE", "not loaded yet")]
-    assert not models.readiness(ModelRef("m")).ready
-    assert models.readiness(ModelRef("m")).reason == "not loaded yet"
+    assert not models.readiness(ModelRef("m"), PATIENT).ready
+    assert models.readiness(ModelRef("m"), PATIENT).reason == "not loaded yet"
     assert loads == []
-    models.get(ModelRef("m"))
-    models.get(ModelRef("m", "1"))
+    get(models, ModelRef("m"))
+    get(models, ModelRef("m", "1"))
     assert loads == ["m"]
-    assert models.readiness(ModelRef("m")).ready
+    assert models.readiness(ModelRef("m"), PATIENT).ready
     assert states(models) == [("m", "1", "READY", "")]
     assert models.load_seconds("m", "1")
     assert models.load_seconds("m", "2") is None
@@ -107,7 +107,7 @@ def test_many_first_requests_load_once(repository: Path, loads: list[str]) -> No
     """Whether they load on the spot or wait for one flight."""
     models = registry(repository)
     with ThreadPoolExecutor(16) as crowd:
-        got = list(crowd.map(lambda _: models.get(ModelRef("m")), range(64)))
+        got = list(crowd.map(lambda _: get(models, ModelRef("m")), range(64)))
     assert len(set(map(id, got))) == 1
     assert loads == ["m"]
 
@@ -121,12 +121,12 @@ def test_with_an_executor_getting_a_model_never_blocks(repository: Path, loads: 
         futures = set()
         for _ in range(64):
             with pytest.raises(Pending) as pending:
-                models.get(ModelRef("m"))
+                get(models, ModelRef("m"))
             futures.add(pending.value.future)
         assert len(futures) == 1
         gate.set()
         futures.pop().result(10)
-        assert models.get(ModelRef("m")).spec.version == "1"
+        assert get(models, ModelRef("m")).spec.version == "1"
     assert loads == ["m"]
 
 
@@ -157,7 +157,7 @@ def test_one_model_that_loads_slowly_keeps_no_other_waiting(repository: Path, mo
             waiting.append(asked(models.use, ModelRef(selector, dashed=True)))
         waiting += [asked(models.use, ModelRef("m", "1")), asked(models.load, "m"), asked(models.unload, "m")]
         asked(models.use, ModelRef("q")).result(10)
-        assert models.get(ModelRef("q")).spec.name == "q"
+        assert get(models, ModelRef("q")).spec.name == "q"
         assert not any(future.done() for future in waiting)
         gate.set()
         for future in waiting:
@@ -178,14 +178,14 @@ def test_what_is_refused_leaves_nothing_behind(repository: Path) -> None:
         for number in range(8):
             for call in (
                 models.load,
-                lambda name: models.use(ModelRef(name)),
-                lambda name: models.use(ModelRef(name, dashed=True)),
+                lambda name: models.use(ModelRef(name), PATIENT),
+                lambda name: models.use(ModelRef(name, dashed=True), PATIENT),
             ):
                 with pytest.raises(Pending) as pending:
                     call(f"q{number}")
                 assert isinstance(pending.value.future.exception(10), ModelNotFound)
             with pytest.raises(ModelNotFound):
-                models.unload(f"q{number}")
+                models.unload(f"q{number}", PATIENT)
         assert kept() == before
 
 
@@ -195,15 +195,15 @@ def test_versions_compare_as_numbers_and_may_have_leading_zeros(repository: Path
         add(repository, "m", version)
     (repository / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
     models = registry(repository)
-    assert models.get(ModelRef("m")).spec.version == "10"
-    assert models.get(ModelRef("m", "7")).spec.version == "7"
-    assert models.describe(ModelRef("m")).versions == ("1", "7", "9", "10")
-    assert [s.version for s in models.statistics(ModelRef("m"))] == ["1", "7", "9", "10"]
-    assert [s.version for s in models.statistics(ModelRef("m", "9"))] == ["9"]
-    assert len(models.statistics(None)) == 4
+    assert get(models, ModelRef("m")).spec.version == "10"
+    assert get(models, ModelRef("m", "7")).spec.version == "7"
+    assert models.describe(ModelRef("m"), PATIENT).versions == ("1", "7", "9", "10")
+    assert [s.version for s in models.statistics(ModelRef("m"), PATIENT)] == ["1", "7", "9", "10"]
+    assert [s.version for s in models.statistics(ModelRef("m", "9"), PATIENT)] == ["9"]
+    assert len(models.statistics(None, PATIENT)) == 4
     for odd in ("07", "11", "v10", "-1", "1.0", "", "\u0661", "9" * 30):
         with pytest.raises(VersionNotFound, match="has no version"):
-            models.get(ModelRef("m", odd))
+            get(models, ModelRef("m", odd))
 
 
 def test_a_folder_without_a_models_file_is_no_version_yet(repository: Path) -> None:
@@ -212,12 +212,12 @@ def test_a_folder_without_a_models_file_is_no_version_yet(repository: Path) -> N
     (repository / "m" / "2" / "weights.bin").touch()
     (repository / "m" / "2" / "model-settings.json").write_text("{")
     models = registry(repository)
-    assert models.get(ModelRef("m")).spec.version == "1"
+    assert get(models, ModelRef("m")).spec.version == "1"
     with pytest.raises(VersionNotFound, match="has no version 2; it serves 1"):
-        models.get(ModelRef("m", "2"))
+        get(models, ModelRef("m", "2"))
     (repository / "m" / "2" / "model-settings.json").unlink()
     shutil.copy(ONNX, repository / "m" / "2")
-    assert models.get(ModelRef("m", "2")).spec.version == "2"
+    assert get(models, ModelRef("m", "2")).spec.version == "2"
 
 
 @pytest.mark.parametrize("where", ["model-settings.json", "2/model-settings.json"])
@@ -238,19 +238,19 @@ def test_a_version_that_the_policy_leaves_out_is_not_found(repository: Path) -> 
     add(repository, "m", "2")
     models = registry(repository)
     with pytest.raises(VersionNotFound, match="has no version 1; it serves 2"):
-        models.get(ModelRef("m", "1"))
+        get(models, ModelRef("m", "1"))
     with pytest.raises(VersionNotFound):
-        models.readiness(ModelRef("m", "1"))
+        models.readiness(ModelRef("m", "1"), PATIENT)
 
 
 def test_a_version_published_since_is_found_when_it_is_asked_for(repository: Path) -> None:
     """The newest stays what it was until somebody loads or asks."""
     models = registry(repository)
-    assert models.get(ModelRef("m")).spec.version == "1"
+    assert get(models, ModelRef("m")).spec.version == "1"
     add(repository, "m", "2")
-    assert models.get(ModelRef("m")).spec.version == "1"
-    assert models.get(ModelRef("m", "2")).spec.version == "2"
-    assert models.get(ModelRef("m")).spec.version == "2"
+    assert get(models, ModelRef("m")).spec.version == "1"
+    assert get(models, ModelRef("m", "2")).spec.version == "2"
+    assert get(models, ModelRef("m")).spec.version == "2"
 
 
 @pytest.mark.parametrize("name", ["q", "..", ".", "", ".git", "a/b", "a\\b", "a\0", "x" * 300, "a\nb"])
@@ -261,7 +261,7 @@ def test_an_unknown_or_hostile_name_is_not_found(repository: Path, name: str) ->
         with pytest.raises(ModelNotFound, match="there is no model"):
             call(ModelRef(name))
     with pytest.raises(ModelNotFound):
-        models.load(name)
+        models.load(name, PATIENT)
 
 
 def test_a_failure_is_remembered_for_a_while_and_then_tried_again(
@@ -275,62 +275,62 @@ def test_a_failure_is_remembered_for_a_while_and_then_tried_again(
     models = registry(repository)
     for _ in range(3):
         with pytest.raises(ModelNotLoadable, match="the file is empty") as refusal:
-            models.get(ModelRef("m"))
+            get(models, ModelRef("m"))
         assert refusal.value.retry_after == slots.FIRST_PAUSE
     assert loads == ["m"]
-    assert "the file is empty" in models.readiness(ModelRef("m")).reason
+    assert "the file is empty" in models.readiness(ModelRef("m"), PATIENT).reason
     assert "the file is empty" in states(models)[0][3]
     clock[0] += 1.01
     with pytest.raises(ModelNotLoadable) as refusal:
-        models.get(ModelRef("m"))
+        get(models, ModelRef("m"))
     assert refusal.value.retry_after == 2 * slots.FIRST_PAUSE
     shutil.copy(ONNX, file)
     with pytest.raises(ModelNotLoadable):
-        models.get(ModelRef("m"))
+        get(models, ModelRef("m"))
     clock[0] += 2.01
-    assert models.get(ModelRef("m")).spec.version == "1"
+    assert get(models, ModelRef("m")).spec.version == "1"
     assert states(models) == [("m", "1", "READY", "")]
 
 
 def test_loading_by_call_does_not_wait_and_a_failure_leaves_the_old_model_serving(repository: Path) -> None:
     """The index says what went wrong."""
     models = registry(repository)
-    serving = models.get(ModelRef("m"))
+    serving = get(models, ModelRef("m"))
     (repository / "m" / "1" / "model.onnx").write_bytes(b"nonsense")
     with pytest.raises(ModelNotLoadable):
-        models.load("m")
-    assert models.get(ModelRef("m")) is serving
+        models.load("m", PATIENT)
+    assert get(models, ModelRef("m")) is serving
     assert states(models)[0][2] == "READY"
     assert "cannot be loaded" in states(models)[0][3]
     shutil.copy(ONNX, repository / "m" / "1" / "model.onnx")
-    models.load("m")
-    assert models.get(ModelRef("m")) is not serving
+    models.load("m", PATIENT)
+    assert get(models, ModelRef("m")) is not serving
 
 
 def test_an_unloaded_model_says_so_and_is_loaded_when_it_is_needed(repository: Path, loads: list[str]) -> None:
     """A request never hears that a model is not ready."""
     models = registry(repository)
-    models.get(ModelRef("m"))
-    models.unload("m")
+    get(models, ModelRef("m"))
+    models.unload("m", PATIENT)
     assert states(models) == [("m", "1", "UNAVAILABLE", "unloaded")]
-    models.get(ModelRef("m"))
+    get(models, ModelRef("m"))
     assert loads == ["m", "m"]
 
 
 def test_a_model_deleted_while_it_serves_goes_on_until_it_is_unloaded(repository: Path) -> None:
     """What is in memory needs no repository."""
     models = registry(repository)
-    models.get(ModelRef("m"))
+    get(models, ModelRef("m"))
     shutil.rmtree(repository / "m")
-    assert models.get(ModelRef("m")).spec.version == "1"
+    assert get(models, ModelRef("m")).spec.version == "1"
     assert states(models) == [("m", "1", "READY", "")]
     with pytest.raises(ModelNotFound):
-        models.load("m")
-    models.unload("m")
+        models.load("m", PATIENT)
+    models.unload("m", PATIENT)
     with pytest.raises(ModelNotFound):
-        models.load("m")
+        models.load("m", PATIENT)
     with pytest.raises(ModelNotFound):
-        models.get(ModelRef("m"))
+        get(models, ModelRef("m"))
 
 
 def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(repository: Path) -> None:
@@ -339,8 +339,8 @@ def test_the_newest_version_being_broken_is_no_reason_to_answer_with_an_old_one(
     (repository / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
     models = registry(repository)
     with pytest.raises(ModelNotLoadable, match="'m' version 2 cannot be loaded"):
-        models.get(ModelRef("m"))
-    assert models.get(ModelRef("m", "1")).spec.version == "1"
+        get(models, ModelRef("m"))
+    assert get(models, ModelRef("m", "1")).spec.version == "1"
 
 
 @pytest.mark.parametrize(
@@ -366,8 +366,8 @@ def test_a_model_that_makes_no_sense_is_there_and_says_why(
         file.write_bytes(content)
     models = registry(tmp_path)
     with pytest.raises(ModelNotLoadable, match=message):
-        models.get(ModelRef("m"))
-    readiness = models.readiness(ModelRef("m"))
+        get(models, ModelRef("m"))
+    readiness = models.readiness(ModelRef("m"), PATIENT)
     assert not readiness.ready
     assert message in readiness.reason
     assert message in states(models)[0][3]
@@ -383,67 +383,67 @@ def test_an_unforeseen_error_while_loading_is_told_without_its_text(
 
     monkeypatch.setattr(backends, "choose", broken)
     with pytest.raises(ModelFailed, match="^model 'm' version 1 cannot be loaded: RuntimeError$"):
-        registry(repository).get(ModelRef("m"))
+        get(registry(repository), ModelRef("m"))
 
 
 def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_is_loaded(tmp_path: Path) -> None:
     """And says what is missing."""
     empty = registry(tmp_path)
-    assert empty.ready().ready
-    assert empty.names() == []
+    assert empty.ready(PATIENT).ready
+    assert empty.names(PATIENT) == []
     gone = registry(tmp_path / "gone")
-    assert "no directory" in gone.ready().reason
+    assert "no directory" in gone.ready(PATIENT).reason
     with pytest.raises(ModelUnavailable):
-        gone.names()
+        gone.names(PATIENT)
     add(tmp_path, "a", "1")
     add(tmp_path, "b", "1").joinpath("model.onnx").write_bytes(b"")
     for wanted in ("a,b", "*"):
         models = registry(tmp_path, PRELOAD=wanted)
-        models.preload()
-        assert models.readiness(ModelRef("a")).ready
-        told = models.ready()
+        models.preload(PATIENT)
+        assert models.readiness(ModelRef("a"), PATIENT).ready
+        told = models.ready(PATIENT)
         assert (told.ready, told.state) == (False, State.LOADING)
         assert "b: model 'b' version 1 cannot be loaded" in told.reason
     ready = registry(tmp_path, PRELOAD="a")
-    ready.preload()
-    assert ready.ready().ready
+    ready.preload(PATIENT)
+    assert ready.ready(PATIENT).ready
 
 
 def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(repository: Path, loads: list[str]) -> None:
     """Nor if another has to be loaded, or it has a new version: until a request brings it back."""
     models = registry(repository, PRELOAD="m,later")
-    models.preload()
-    models.unload("m")
-    assert not models.ready().ready  # the other is not there
+    models.preload(PATIENT)
+    models.unload("m", PATIENT)
+    assert not models.ready(PATIENT).ready  # the other is not there
     add(repository, "m", "2")
     assert ("m", "2", "UNAVAILABLE", "not loaded yet") in states(models)
     add(repository, "later", "1")
-    assert models.ready().ready
-    assert not models.readiness(ModelRef("m")).ready
+    assert models.ready(PATIENT).ready
+    assert not models.readiness(ModelRef("m"), PATIENT).ready
     assert loads == ["m", "later"]
-    models.get(ModelRef("m"))
+    get(models, ModelRef("m"))
     (slot,) = (slot for slot in models.known() if slot.name == "m")
     assert slot.evict()
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
     assert loads == ["m", "later", "m", "m"]
 
 
 def test_preloading_survives_a_repository_that_does_not_answer(tmp_path: Path) -> None:
     """The next question for readiness tries again: nothing else may come before the server is ready."""
     models = registry(tmp_path / "later", PRELOAD="*")
-    models.preload()
-    assert not models.ready().ready
+    models.preload(PATIENT)
+    assert not models.ready(PATIENT).ready
     add(tmp_path / "later", "m", "1")
-    assert models.ready().ready
+    assert models.ready(PATIENT).ready
 
 
 def test_numbers_are_kept_by_version(repository: Path) -> None:
     """Failures count apart."""
     models = registry(repository)
-    models.get(ModelRef("m"))
+    get(models, ModelRef("m"))
     record(models, ModelRef("m", "1"), (1, 2, 3, 4), 9, success=True)
     record(models, ModelRef("m"), (5, 6), 9, success=False)
-    stats = models.statistics(ModelRef("m"))[0]
+    stats = models.statistics(ModelRef("m"), PATIENT)[0]
     assert (stats.success.count, stats.success.ns, stats.fail.count, stats.fail.ns) == (1, 10, 1, 11)
     assert [c.ns for c in (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)] == [1, 2, 3, 4]
 
@@ -452,7 +452,7 @@ def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(repository:
     """A longer body is not proven; answers that take longer take the word away, a very slow one for good."""
     models, ref = registry(repository), ModelRef("m")
     assert not models.is_quick(ref, 0)
-    models.get(ref)
+    get(models, ref)
     for _ in range(slots.QUICK_RUNS):  # refusals prove nothing
         record(models, ref, (0, 1000), 100, success=False)
     assert not models.is_quick(ref, 100)
@@ -480,7 +480,7 @@ def test_a_python_model_is_never_quick(repository: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "model.py").write_text("def predict(inputs, parameters): return {}")
     models, ref = registry(repository, ALLOW_CODE="true"), ModelRef("p")
-    models.get(ref)
+    get(models, ref)
     for _ in range(slots.QUICK_RUNS):
         record(models, ref, (0, 0, 1, 0), 1, success=True)
     assert not models.is_quick(ref, 1)
@@ -504,10 +504,10 @@ def unlisted(repository: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
 def test_without_permission_to_list_a_version_must_be_named(repository: Path, unlisted: Callable[[], Registry]) -> None:
     """By the request or by the settings."""
     with pytest.raises(ModelUnavailable, match="'m' is missing or forbidden.*s3:ListBucket"):
-        unlisted().get(ModelRef("m"))
+        get(unlisted(), ModelRef("m"))
     (repository / "m" / "model-settings.json").write_text('{"version_policy": {"specific": {"versions": [1]}}}')
-    assert unlisted().get(ModelRef("m")).spec.version == "1"
-    assert unlisted().get(ModelRef("m", "1")).spec.version == "1"
+    assert get(unlisted(), ModelRef("m")).spec.version == "1"
+    assert get(unlisted(), ModelRef("m", "1")).spec.version == "1"
 
 
 def test_versions_that_clients_make_up_leave_nothing_behind(repository: Path, unlisted: Callable[[], Registry]) -> None:
@@ -515,12 +515,12 @@ def test_versions_that_clients_make_up_leave_nothing_behind(repository: Path, un
     models = unlisted()
     for served in (False, True):
         if served:
-            models.get(ModelRef("m", "1"))
+            get(models, ModelRef("m", "1"))
         known = len(models.known()), len(models._lookup.ready)
         for number in range(1000, 1010):
             for ref in (ModelRef("m", str(number)), ModelRef(f"m-{number}", dashed=True)):
                 with pytest.raises(ModelUnavailable, match="has gone from the repository"):
-                    models.get(ref)
+                    get(models, ref)
         assert len(models.known()) <= known[0] + 1
         assert len(models._lookup.ready) == known[1]
 
@@ -563,17 +563,17 @@ def test_links_are_followed_and_loops_are_not(repository: Path) -> None:
     (repository / "m" / "loop").symlink_to(repository / "m")
     (repository / ".hidden").mkdir()
     models = registry(repository)
-    assert list(models.names()) == ["linked", "m"]
-    assert models.get(ModelRef("linked")).spec.name == "linked"
+    assert list(models.names(PATIENT)) == ["linked", "m"]
+    assert get(models, ModelRef("linked")).spec.name == "linked"
 
 
 def test_a_version_that_goes_while_it_is_being_loaded_is_an_error(repository: Path) -> None:
     """Between listing and loading."""
     models = registry(repository)
-    models.index()
+    models.index(PATIENT)
     shutil.rmtree(repository / "m" / "1")
     with pytest.raises(ModelUnavailable, match="version 1 of model 'm' has gone"):
-        models.get(ModelRef("m"))
+        get(models, ModelRef("m"))
 
 
 def test_file_uris_are_directories(repository: Path) -> None:
@@ -581,7 +581,7 @@ def test_file_uris_are_directories(repository: Path) -> None:
     spaced = repository / "a b"
     add(spaced, "m", "1")
     models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": f"file://{repository}/a%20b"}))
-    assert list(models.names()) == ["m"]
+    assert list(models.names(PATIENT)) == ["m"]
 
 
 STABLE = ModelRef("m", None, "stable")
@@ -598,14 +598,14 @@ def test_a_label_stands_for_a_version(repository: Path, loads: list[str]) -> Non
     add(repository, "m", "2")
     say(repository, **EVERY, version_labels={"stable": 1, "next": 2})
     models = registry(repository)
-    assert not models.readiness(STABLE).ready
-    model = models.get(STABLE)
+    assert not models.readiness(STABLE, PATIENT).ready
+    model = get(models, STABLE)
     assert model.spec.version == "1"
-    assert models.get(ModelRef("m", "1")) is model
-    assert models.get(STABLE) is model
-    assert models.readiness(STABLE).ready
-    assert models.describe(STABLE).versions == ("1", "2")
-    assert models.get(ModelRef("m", None, "next")) is models.get(ModelRef("m"))
+    assert get(models, ModelRef("m", "1")) is model
+    assert get(models, STABLE) is model
+    assert models.readiness(STABLE, PATIENT).ready
+    assert models.describe(STABLE, PATIENT).versions == ("1", "2")
+    assert get(models, ModelRef("m", None, "next")) is get(models, ModelRef("m"))
     assert loads == ["m", "m"]
 
 
@@ -613,12 +613,12 @@ def test_a_loaded_version_answers_under_its_labels_without_asking_the_repository
     """And is known to be quick by them, too."""
     say(repository, version_labels={"stable": 1})
     models = registry(repository)
-    model = models.get(ModelRef("m"))
+    model = get(models, ModelRef("m"))
     for _ in range(slots.QUICK_RUNS):
         record(models, ModelRef("m", "1"), (0, 0, 1, 0), 1, success=True)
     assert models.is_quick(STABLE, 1)
     shutil.rmtree(repository / "m")
-    assert models.get(STABLE) is model
+    assert get(models, STABLE) is model
 
 
 def test_a_label_may_point_at_a_version_that_is_published_later(repository: Path) -> None:
@@ -629,9 +629,9 @@ def test_a_label_may_point_at_a_version_that_is_published_later(repository: Path
         with pytest.raises(VersionNotFound, match="has no version 2; it serves 1") as refusal:
             call(ahead)
         assert refusal.value.version == "2"
-    assert models.get(STABLE).spec.version == "1"
+    assert get(models, STABLE).spec.version == "1"
     add(repository, "m", "2")
-    assert models.get(ahead).spec.version == "2"
+    assert get(models, ahead).spec.version == "2"
 
 
 def test_a_label_of_a_version_that_the_policy_leaves_out_is_not_found(repository: Path) -> None:
@@ -639,7 +639,7 @@ def test_a_label_of_a_version_that_the_policy_leaves_out_is_not_found(repository
     add(repository, "m", "2")
     say(repository, version_labels={"stable": 1})
     with pytest.raises(VersionNotFound, match="has no version 1; it serves 2"):
-        registry(repository).get(STABLE)
+        get(registry(repository), STABLE)
 
 
 @pytest.mark.parametrize("label", ["other", "1", "", "Stable", "x" * 1000])
@@ -652,7 +652,7 @@ def test_a_label_that_the_settings_do_not_have_is_unknown(repository: Path, labe
         with pytest.raises(UnknownLabel) as refusal:
             call(ref)
         assert refusal.value.message == text
-    assert models.readiness(ref) == (False, State.UNAVAILABLE, text)
+    assert models.readiness(ref, PATIENT) == (False, State.UNAVAILABLE, text)
 
 
 def test_a_label_moves_when_the_settings_are_looked_at_again(repository: Path) -> None:
@@ -660,15 +660,15 @@ def test_a_label_moves_when_the_settings_are_looked_at_again(repository: Path) -
     add(repository, "m", "2")
     say(repository, **EVERY, version_labels={"stable": 1})
     models = registry(repository)
-    first = models.get(STABLE)
+    first = get(models, STABLE)
     say(repository, **EVERY, version_labels={"stable": 2})
-    assert models.get(STABLE) is first
-    models.load("m")
-    assert models.get(STABLE).spec.version == "2"
+    assert get(models, STABLE) is first
+    models.load("m", PATIENT)
+    assert get(models, STABLE).spec.version == "2"
     say(repository, **EVERY)
-    models.load("m")
+    models.load("m", PATIENT)
     with pytest.raises(UnknownLabel):
-        models.get(STABLE)
+        get(models, STABLE)
 
 
 def test_version_zero_is_the_newest_for_who_means_that(repository: Path) -> None:
@@ -677,14 +677,14 @@ def test_version_zero_is_the_newest_for_who_means_that(repository: Path) -> None
     add(repository, "m", "2")
     say(repository, **EVERY)
     models = registry(repository)
-    assert models.get(meant).spec.version == "2"
-    assert models.get(meant) is models.get(ModelRef("m"))
+    assert get(models, meant).spec.version == "2"
+    assert get(models, meant) is get(models, ModelRef("m"))
     with pytest.raises(VersionNotFound, match="has no version 0; it serves 1, 2"):
-        models.get(ModelRef("m", "0"))
+        get(models, ModelRef("m", "0"))
     add(repository, "m", "0")
     models = registry(repository)
     for ref in (meant, ModelRef("m", "0")):
-        assert models.get(ref).spec.version == "0"
+        assert get(models, ref).spec.version == "0"
 
 
 def entry(version: str, state: State, reason: str = "", **said: Any) -> IndexEntry:
@@ -698,30 +698,30 @@ def test_status_tells_every_version_and_loads_none(repository: Path, loads: list
     say(repository, **EVERY, version_labels={"stable": 1}, v1_dialect="tfs")
     models = registry(repository)
     fresh = [entry(number, State.UNAVAILABLE, slots.NOT_YET, fresh=True) for number in ("1", "10")]
-    assert models.status(ModelRef("m")) == StatusResult(tuple(fresh), ready=False, v1_dialect="tfs")
+    assert models.status(ModelRef("m"), PATIENT) == StatusResult(tuple(fresh), ready=False, v1_dialect="tfs")
     assert loads == []
-    models.get(STABLE)
+    get(models, STABLE)
     ready = entry("1", State.READY)
-    assert models.status(ModelRef("m")) == StatusResult((ready, fresh[1]), ready=False, v1_dialect="tfs")
+    assert models.status(ModelRef("m"), PATIENT) == StatusResult((ready, fresh[1]), ready=False, v1_dialect="tfs")
     for ref in (STABLE, ModelRef("m", "1")):
-        assert models.status(ref) == StatusResult((ready,), ready=True, v1_dialect="tfs")
-    assert models.status(ModelRef("m", "10")).versions == (fresh[1],)
+        assert models.status(ref, PATIENT) == StatusResult((ready,), ready=True, v1_dialect="tfs")
+    assert models.status(ModelRef("m", "10"), PATIENT).versions == (fresh[1],)
     assert loads == ["m"]
-    models.get(ModelRef("m"))
-    assert models.status(ModelRef("m")).ready
-    models.unload("m")
-    assert [e.state for e in models.status(ModelRef("m")).versions] == [State.UNAVAILABLE] * 2
-    assert models.status(STABLE).versions == (entry("1", State.UNAVAILABLE, "unloaded"),)
+    get(models, ModelRef("m"))
+    assert models.status(ModelRef("m"), PATIENT).ready
+    models.unload("m", PATIENT)
+    assert [e.state for e in models.status(ModelRef("m"), PATIENT).versions] == [State.UNAVAILABLE] * 2
+    assert models.status(STABLE, PATIENT).versions == (entry("1", State.UNAVAILABLE, "unloaded"),)
 
 
 def test_status_tells_what_is_not_there(repository: Path) -> None:
     """No model, or which version; a label stands for one."""
     say(repository, version_labels={"gone": 9})
     models = registry(repository)
-    assert models.status(ModelRef("q")) == StatusResult(())
-    assert models.status(ModelRef("q", "1")) == StatusResult(())
-    assert models.status(ModelRef("m", "7")) == StatusResult((), missing="7")
-    assert models.status(ModelRef("m", None, "gone")) == StatusResult((), missing="9")
+    assert models.status(ModelRef("q"), PATIENT) == StatusResult(())
+    assert models.status(ModelRef("q", "1"), PATIENT) == StatusResult(())
+    assert models.status(ModelRef("m", "7"), PATIENT) == StatusResult((), missing="7")
+    assert models.status(ModelRef("m", None, "gone"), PATIENT) == StatusResult((), missing="9")
 
 
 def test_status_tells_why_a_load_failed(repository: Path) -> None:
@@ -730,13 +730,13 @@ def test_status_tells_why_a_load_failed(repository: Path) -> None:
     file.write_bytes(b"")
     models = registry(repository)
     with pytest.raises(ModelNotLoadable):
-        models.get(ModelRef("m"))
-    (failed,) = models.status(ModelRef("m")).versions
+        get(models, ModelRef("m"))
+    (failed,) = models.status(ModelRef("m"), PATIENT).versions
     assert (failed.state, failed.fault, failed.fresh) == (State.UNAVAILABLE, Fault.FAILED_PRECONDITION, False)
     assert "the file is empty" in failed.reason
     shutil.copy(ONNX, file)
-    models.load("m")
-    assert models.status(ModelRef("m")).versions == (entry("1", State.READY),)
+    models.load("m", PATIENT)
+    assert models.status(ModelRef("m"), PATIENT).versions == (entry("1", State.READY),)
 
 
 def test_status_tells_of_a_model_that_cannot_be_looked_at(repository: Path) -> None:
@@ -744,11 +744,11 @@ def test_status_tells_of_a_model_that_cannot_be_looked_at(repository: Path) -> N
     say(repository, version_labels=[])
     models = registry(repository)
     for ref, number in ((ModelRef("m"), "0"), (ModelRef("m", "7"), "7"), (STABLE, "0")):
-        (failed,) = models.status(ref).versions
+        (failed,) = models.status(ref, PATIENT).versions
         assert (failed.version, failed.fault) == (number, Fault.FAILED_PRECONDITION)
         assert "version_labels is []; expected an object" in failed.reason
-        assert not models.status(ref).ready
-    gone = registry(repository / "nowhere").status(ModelRef("m"))
+        assert not models.status(ref, PATIENT).ready
+    gone = registry(repository / "nowhere").status(ModelRef("m"), PATIENT)
     assert [e.fault for e in gone.versions] == [Fault.UNAVAILABLE]
 
 

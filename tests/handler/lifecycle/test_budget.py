@@ -92,7 +92,7 @@ def registry(root: Path, limit: int, executor: Any = None, **settings: str) -> R
 
 def in_memory(models: Registry) -> list[str]:
     """Names of what is loaded."""
-    return [entry.name for entry in models.index() if entry.state is State.READY]
+    return [entry.name for entry in models.index(PATIENT) if entry.state is State.READY]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def root(tmp_path: Path, machine: Machine) -> Path:
 def use(models: Registry, *names: str) -> None:
     """One request each."""
     for name in names:
-        with models.use(ModelRef(name)):
+        with models.use(ModelRef(name), PATIENT):
             pass
 
 
@@ -116,7 +116,7 @@ def test_the_least_recently_used_is_unloaded_first(root: Path, machine: Machine)
     models = registry(root, OWN + 100)
     use(models, "a", "b", "c", "a", "d")
     assert in_memory(models) == ["a", "c", "d"]
-    assert models.readiness(ModelRef("b")) == (False, State.UNAVAILABLE, EVICTED)
+    assert models.readiness(ModelRef("b"), PATIENT) == (False, State.UNAVAILABLE, EVICTED)
     use(models, "b")
     assert in_memory(models) == ["a", "b", "d"]
     machine.sizes["e"] = 90
@@ -151,13 +151,13 @@ def test_a_model_that_takes_too_much_is_refused_with_the_numbers(root: Path, mac
     use(models, "a")
     for _ in range(3):
         with pytest.raises(ModelNotLoadable) as refusal:
-            models.use(ModelRef("big"))
+            models.use(ModelRef("big"), PATIENT)
         assert refusal.value.message == (
             "model 'big' version 1 needs 150 MB; at most 100 MB fit beside the server itself "
             "(DRAGOMAN_MEMORY_LIMIT 200 MB)"
         )
     with pytest.raises(ModelNotLoadable):
-        models.load("big")  # whatever failed before
+        models.load("big", PATIENT)  # whatever failed before
     assert machine.loaded == ["a", "big"]
     assert machine.used == OWN
     use(models, "a", "b")
@@ -170,7 +170,7 @@ def test_a_model_whose_file_is_larger_than_what_is_left_is_not_even_tried(root: 
     models = registry(root, OWN + 100)
     use(models, "a")
     with pytest.raises(ModelNotLoadable, match="needs 150 MB; at most 100 MB fit beside the server itself"):
-        models.use(ModelRef("big"))
+        models.use(ModelRef("big"), PATIENT)
     assert machine.loaded == ["a"]
     assert in_memory(models) == ["a"]
 
@@ -192,7 +192,7 @@ def test_a_model_that_can_never_fit_is_not_even_fetched(
     machine.sizes["e"] = 150
     for name in ("big", "e", "e"):
         with pytest.raises(ModelNotLoadable, match="needs 150 MB; at most 100 MB fit beside the server itself"):
-            models.load(name)
+            models.load(name, PATIENT)
     assert fetched == machine.loaded == ["e"]
 
 
@@ -207,7 +207,7 @@ def test_sizes_that_the_store_does_not_tell_are_looked_up_when_the_files_are_her
 
     monkeypatch.setattr(DirectoryStore, "files", forbidden)
     with pytest.raises(ModelNotLoadable, match="needs 150 MB; at most 100 MB fit beside the server itself"):
-        registry(root, OWN + 100).use(ModelRef("big", "1"))
+        registry(root, OWN + 100).use(ModelRef("big", "1"), PATIENT)
     assert machine.loaded == []
 
 
@@ -239,15 +239,15 @@ def test_a_guess_that_may_be_too_high_is_tried_when_nothing_is_left_to_unload(ro
 def test_what_is_in_use_stays_and_is_waited_for(root: Path) -> None:
     """For some time; then the client is told to come again, and the model is not to blame."""
     models = registry(root, OWN + 40)
-    held = [models.use(ModelRef("a"))]
+    held = [models.use(ModelRef("a"), PATIENT)]
     with pytest.raises(ServerBusy, match="model 'b' needs 30 MB to load, and what is in use leaves no room") as busy:
         registry_b(models)
     assert busy.value.retry_after == 1.0
     assert in_memory(models) == ["a"]
     with pytest.raises(ServerBusy):
-        models.use(ModelRef("b"))
+        models.use(ModelRef("b"), PATIENT)
     threading.Timer(0.05, lambda: held.pop().__exit__()).start()
-    models.load("b")
+    models.load("b", PATIENT)
     assert in_memory(models) == ["b"]
 
 
@@ -255,7 +255,7 @@ def test_a_load_waits_for_others_no_longer_than_who_asked_for_it(root: Path, mon
     """On Lambda: it must be told before its gateway gives up."""
     monkeypatch.setattr(budget, "ROOM_SECONDS", 3600.0)
     models = registry(root, OWN + 40)
-    with models.use(ModelRef("a")):
+    with models.use(ModelRef("a"), PATIENT):
         models.patience = Patience.of(0.05)
         with pytest.raises(ServerBusy):
             registry_b(models)
@@ -264,7 +264,7 @@ def test_a_load_waits_for_others_no_longer_than_who_asked_for_it(root: Path, mon
 def test_that_others_were_in_use_is_no_reason_for_a_pause(root: Path) -> None:
     """The next request tries at once."""
     models = registry(root, OWN + 40)
-    with models.use(ModelRef("a")), pytest.raises(ServerBusy):
+    with models.use(ModelRef("a"), PATIENT), pytest.raises(ServerBusy):
         registry_b(models)
     use(models, "b")
     assert in_memory(models) == ["b"]
@@ -274,7 +274,7 @@ def registry_b(models: Registry) -> None:
     """A first load of `b`, to know what it takes; then one beside what is in use."""
     for slot in models._catalog.entry("b").versions.values():
         slot.footprint = budget.Footprint(30 * MB, 30 * MB)
-    models.use(ModelRef("b"))
+    models.use(ModelRef("b"), PATIENT)
 
 
 def test_a_model_that_nobody_has_used_yet_stays_for_those_who_wait_for_it(
@@ -282,25 +282,25 @@ def test_a_model_that_nobody_has_used_yet_stays_for_those_who_wait_for_it(
 ) -> None:
     """On a server; where there is one request at a time nobody waits."""
     inline = registry(root, OWN + 40)
-    inline.load("a")
-    inline.load("b")
+    inline.load("a", PATIENT)
+    inline.load("b", PATIENT)
     assert in_memory(inline) == ["b"]
-    inline.unload("b")
+    inline.unload("b", PATIENT)
     monkeypatch.setattr("handler.lifecycle.registry.FRESH_SECONDS", 10.0)
     with ThreadPoolExecutor(4) as executor:
         models = registry(root, OWN + 40, executor)
         with pytest.raises(Pending) as pending:
-            models.load("a")
+            models.load("a", PATIENT)
         pending.value.future.result(10)
         for slot in models._catalog.entry("b").versions.values():
             slot.footprint = budget.Footprint(30 * MB, 30 * MB)
         with pytest.raises(Pending) as pending:
-            models.use(ModelRef("b"))
+            models.use(ModelRef("b"), PATIENT)
         with pytest.raises(ServerBusy):
             pending.value.future.result(10)
         use(models, "a")
         with pytest.raises(Pending) as pending:
-            models.load("b")
+            models.load("b", PATIENT)
         pending.value.future.result(10)
         assert in_memory(models) == ["b"]
 
@@ -308,18 +308,18 @@ def test_a_model_that_nobody_has_used_yet_stays_for_those_who_wait_for_it(
 def test_what_is_preloaded_stays(root: Path) -> None:
     """What does not fit beside it is refused with its name."""
     models = registry(root, OWN + 70, PRELOAD="a")
-    models.preload()
+    models.preload(PATIENT)
     use(models, "b", "c")
     assert in_memory(models) == ["a", "c"]
     for slot in models._catalog.entry("d").versions.values():
         slot.footprint = budget.Footprint(50 * MB, 50 * MB)
     with pytest.raises(ModelNotLoadable, match=r"needs 50 MB; at most 40 MB fit beside .* \(a version 1\)"):
-        models.use(ModelRef("d"))
+        models.use(ModelRef("d"), PATIENT)
     assert in_memory(models) == ["a", "c"]
     for slot in models._catalog.entry("e").versions.values():
         slot.footprint = budget.Footprint(50 * MB, 30 * MB)
     with pytest.raises(ModelNotLoadable, match=r"needs 50 MB; at most 40 MB fit beside .* \(a version 1\)"):
-        models.use(ModelRef("e"))
+        models.use(ModelRef("e"), PATIENT)
     assert in_memory(models) == ["a"]
 
 
@@ -328,15 +328,15 @@ def test_a_new_version_is_loaded_beside_the_one_that_serves_or_not_at_all(root: 
     models = registry(root, OWN + 70)
     use(models, "a", "b")
     add(root, "a", "2")
-    models.load("a")
-    assert models.get(ModelRef("a")).spec.version == "2"
+    models.load("a", PATIENT)
+    assert get(models, ModelRef("a")).spec.version == "2"
     assert in_memory(models) == ["a"]
     add(root, "a", "3")
     machine.sizes["a"] = 60
     with pytest.raises(ModelNotLoadable, match=r"needs 60 MB; at most 40 MB fit beside .* \(a version 2\)"):
-        models.load("a")
-    assert models.get(ModelRef("a")).spec.version == "2"
-    told = {entry.version: (entry.state, entry.reason[:38]) for entry in models.index() if entry.name == "a"}
+        models.load("a", PATIENT)
+    assert get(models, ModelRef("a")).spec.version == "2"
+    told = {entry.version: (entry.state, entry.reason[:38]) for entry in models.index(PATIENT) if entry.name == "a"}
     assert told == {
         "2": (State.READY, ""),
         "3": (State.UNAVAILABLE, "model 'a' version 3 needs 60 MB; at mo"),
@@ -353,7 +353,7 @@ def test_a_model_that_does_not_fit_beside_what_the_server_has_become_is_not_load
     machine.sizes["b"] = 80
     for _ in range(2):
         with pytest.raises(ModelNotLoadable) as refusal:
-            models.load("b")
+            models.load("b", PATIENT)
         assert refusal.value.message == (
             "model 'b' version 1 needs 80 MB; at most 70 MB fit beside the server itself (DRAGOMAN_MEMORY_LIMIT 200 MB)"
         )
@@ -369,7 +369,7 @@ def test_memory_that_comes_and_goes_is_no_reason_to_say_never(root: Path, machin
     with pytest.raises(ModelNotLoadable, match="needs 30 MB; at most 10 MB fit beside the server itself"):
         use(models, "b")
     machine.used -= 30
-    models.load("b")
+    models.load("b", PATIENT)
     assert in_memory(models) == ["b"]
     assert machine.loaded == ["a", "b", "b"]
 
@@ -420,7 +420,7 @@ def test_a_model_that_python_code_holds_in_a_cycle_is_collected(root: Path, mach
     assert slot.loaded is not None
     slot.loaded.model.cycle = slot.loaded.model  # type: ignore[attr-defined] # as a module's functions hold it
     if by_call:
-        models.unload("a")
+        models.unload("a", PATIENT)
     use(models, "b")
     assert machine.used == OWN + 30
 
@@ -429,9 +429,9 @@ def test_a_model_that_python_code_holds_in_a_cycle_is_collected(root: Path, mach
 def test_what_is_unloaded_in_use_is_waited_for(root: Path, preload: str, limit: int) -> None:
     """It takes memory until the request ends, beside what has to stay, too; the model that waits is not to blame."""
     models = registry(root, OWN + limit, PRELOAD=preload)
-    models.preload()
-    with models.use(ModelRef("a")):
-        models.unload("a")
+    models.preload(PATIENT)
+    with models.use(ModelRef("a"), PATIENT):
+        models.unload("a", PATIENT)
         with pytest.raises(ServerBusy, match="model 'b' needs 30 MB to load, and what is in use leaves no room"):
             registry_b(models)
     use(models, "b")
@@ -441,8 +441,8 @@ def test_what_is_unloaded_in_use_is_waited_for(root: Path, preload: str, limit: 
 def test_nothing_is_collected_while_what_is_unloaded_is_in_use(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every look, requests would stand still for as long as it takes."""
     models = registry(root, OWN + 40)
-    with models.use(ModelRef("a")):
-        models.unload("a")
+    with models.use(ModelRef("a"), PATIENT):
+        models.unload("a", PATIENT)
         monkeypatch.setattr(budget, "gc", None)
         with pytest.raises(ServerBusy):
             registry_b(models)
@@ -452,11 +452,11 @@ def test_what_is_replaced_in_use_is_waited_for(root: Path, machine: Machine) -> 
     """The version that took its place is idle, and unloading it is not enough."""
     models = registry(root, OWN + 70)
     machine.sizes["b"] = 60
-    with models.use(ModelRef("a")):
+    with models.use(ModelRef("a"), PATIENT):
         add(root, "a", "2")
-        models.load("a")
+        models.load("a", PATIENT)
         with pytest.raises(ServerBusy):
-            models.load("b")
+            models.load("b", PATIENT)
     use(models, "b")
     assert in_memory(models) == ["b"]
 
@@ -464,11 +464,11 @@ def test_what_is_replaced_in_use_is_waited_for(root: Path, machine: Machine) -> 
 def test_what_is_unloaded_and_used_no_more_is_waited_for_until_nobody_holds_it(root: Path) -> None:
     """As a thread does that is about to let go of it."""
     models = registry(root, OWN + 40)
-    held = models.use(ModelRef("a"))
-    models.unload("a")
+    held = models.use(ModelRef("a"), PATIENT)
+    models.unload("a", PATIENT)
     held.__exit__()
     with pytest.raises(ServerBusy):
-        models.load("b")
+        models.load("b", PATIENT)
     del held
     use(models, "b")
     assert in_memory(models) == ["b"]
@@ -477,7 +477,7 @@ def test_what_is_unloaded_and_used_no_more_is_waited_for_until_nobody_holds_it(r
 def test_what_a_last_user_still_holds_is_waited_for(root: Path, machine: Machine) -> None:
     """A step away from letting go."""
     models = registry(root, OWN + 40)
-    with models.use(ModelRef("a")) as model:
+    with models.use(ModelRef("a"), PATIENT) as model:
         held = [model]
         del model
     threading.Timer(0.01, held.clear).start()
