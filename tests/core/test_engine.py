@@ -1,18 +1,20 @@
-"""core.engine and core.classification, on a model that is a dictionary."""
+"""core.engine, core.checks and core.classification, on models that answer what they are asked."""
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from typing import Any
 
 import numpy as np
 import pytest
 
+from core import engine
 from core import operations as ops
 from core.classification import classify
+from core.deadline import NEVER
 from core.dtype import DATATYPES
-from core.engine import MEANINGS, execute
-from core.errors import InvalidInput, NotSupported
+from core.errors import InvalidInput, ModelFailed, NotSupported
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec, RequestedOutput
 from core.tensor import Tensor, TensorSpec
 from tests.core.v1_samples import signature
@@ -49,15 +51,65 @@ class Echo:
         return [Tensor(name, FP32, next(iter(inputs.values())).array) for name in outputs or ["free"]]
 
 
-class Shelf:
-    """core.ports.Models of one model."""
+class Use:
+    """A use of a model, which counts how many have not ended."""
 
-    def __init__(self, model: Echo) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
+        self.uses = 0
 
-    def get(self, _: ModelRef) -> Echo:
-        """Whatever the name."""
+    def __enter__(self) -> Any:
         return self.model
+
+    def __exit__(self, *_: object) -> None:
+        self.uses -= 1
+
+    def again(self) -> Use:
+        """Counts one more."""
+        self.uses += 1
+        return self
+
+
+class Shelf:
+    """core.ports.Models of one model. `asked`: the reference and the context of each use."""
+
+    def __init__(self, model: Any) -> None:
+        self.held = Use(model)
+        self.asked: list[tuple[ModelRef, Any]] = []
+
+    def use(self, ref: ModelRef, context: Any) -> Use:
+        """Returns a use of the model, whatever its name."""
+        self.asked.append((ref, context))
+        return self.held.again()
+
+
+class Request:
+    """core.ports.Context that keeps the names of its counts, and whether a stream succeeded."""
+
+    deadline = NEVER
+
+    def __init__(self) -> None:
+        self.counts: list[Any] = []
+        self.used: list[Use] = []
+
+    def found(self, use: Use) -> None:
+        """Keeps the use."""
+        assert use.uses
+        self.used.append(use)
+
+    def answered(self, use: Use, decoded: int, inferred: int) -> None:
+        """Keeps the name."""
+        assert (decoded <= inferred, use.uses) == (True, 1)
+        self.counts.append("answered")
+
+    def streamed(self, use: Use, decoded: int, infer: int, *, success: bool) -> None:
+        """Keeps the name and the success."""
+        assert min(decoded, infer) >= 0
+        self.counts.append(("streamed", success))
+
+    def failed(self, use: Use) -> None:
+        """Keeps the name."""
+        self.counts.append("failed")
 
 
 def tensor(name: str, *shape: int, datatype: Any = FP32) -> Tensor:
@@ -65,15 +117,31 @@ def tensor(name: str, *shape: int, datatype: Any = FP32) -> Tensor:
     return Tensor(name, datatype, np.zeros(shape, datatype.numpy))
 
 
-def run(operation: Infer, model: Echo | None = None) -> ops.InferResult:
-    """Execute on a model of inputs a, b and outputs y, z."""
-    model = model or Echo((spec("a"), spec("b")), (spec("y"), spec("z")))
-    return execute(operation, Shelf(model))  # type: ignore[arg-type,no-any-return] # of the port, get alone
+def same(result: Any) -> Any:
+    """A reply that changes nothing."""
+    return result
 
 
-def test_every_operation_has_a_meaning() -> None:
-    """None can be asked for in vain."""
-    assert set(MEANINGS) == set(typing.get_args(ops.Operation))
+def sent(reply: Any, operation: Any, use: Any, *, lazy: bool) -> Any:
+    """A finish that changes nothing, and keeps a lazy answer's model in use."""
+    return engine.kept(use, reply) if lazy and not isinstance(operation, ops.Custom) else reply
+
+
+def put(operation: Any, models: Any, context: Any = None) -> Any:
+    """Returns the operation's result."""
+    return engine.answer(operation, same, sent, models, context or Request())
+
+
+def run(operation: Any, model: Any = None) -> Any:
+    """Returns what a model answers, by default one of inputs a, b and outputs y, z."""
+    return put(operation, Shelf(model or Echo((spec("a"), spec("b")), (spec("y"), spec("z")))))
+
+
+def test_every_operation_is_answered_by_the_server_or_by_a_model() -> None:
+    """Each operation stands in exactly one of the two tables, except Deferred, which becomes another one."""
+    assert {*engine.MEANINGS, *engine.ANSWERS, ops.Deferred} == set(typing.get_args(ops.Operation))
+    assert not engine.MEANINGS.keys() & engine.ANSWERS.keys()
+    assert engine.COUNTED.keys() <= engine.ANSWERS.keys()
 
 
 def test_outputs_come_in_the_order_asked_else_in_the_models_own() -> None:
@@ -187,7 +255,7 @@ class Counts(Echo):
 
 def stream(model: Any, *inputs: Tensor, outputs: Sequence[str] = ()) -> Any:
     """The answers to a stream's question."""
-    return execute(ops.Stream(ops.Infer(REF, inputs, tuple(map(RequestedOutput, outputs)))), Shelf(model))  # type: ignore[arg-type]
+    return run(ops.Stream(Infer(REF, inputs, tuple(map(RequestedOutput, outputs)))), model)
 
 
 def test_a_whole_request_is_answered_by_the_models_own_function() -> None:
@@ -195,9 +263,9 @@ def test_a_whole_request_is_answered_by_the_models_own_function() -> None:
     model = Echo(None, None)
     asked = ops.Custom(REF, "request")
     with pytest.raises(NotSupported, match=r"model 'm' has no function http\(request\)"):
-        execute(asked, Shelf(model))  # type: ignore[arg-type]
+        run(asked, model)
     model.http = str.upper
-    assert execute(asked, Shelf(model)) == "REQUEST"  # type: ignore[arg-type]
+    assert run(asked, model) == "REQUEST"
 
 
 def test_a_stream_has_as_many_answers_as_the_model_gives() -> None:
@@ -273,47 +341,49 @@ class Everything:
     """core.ports.Models that answer a question with its name and what was asked."""
 
     def __getattr__(self, name: str) -> Any:
-        """Any method of the port but index."""
+        """Returns any method of the port except index."""
         return lambda *asked, **named: (name, *asked, *named.items())
 
-    def index(self) -> list[ops.IndexEntry]:
+    def index(self, _: Any) -> list[ops.IndexEntry]:
         """One version of each state."""
         return [ops.IndexEntry("m", str(number), state) for number, state in enumerate(ops.State)]
+
+
+CONTEXT = Request()
 
 
 @pytest.mark.parametrize(
     ("operation", "answer"),
     [
         (ops.ServerLive(), ops.Readiness(ready=True)),
-        (ops.ServerReady(), ("ready",)),
+        (ops.ServerReady(), ("ready", CONTEXT)),
         (ops.ServerMetadata(), ("server",)),
-        (ops.ServerOverview(), (("server",), Everything().index())),
-        (ops.ListModels(), ("names",)),
-        (ops.ModelReady(REF), ("readiness", REF)),
-        (ops.ModelMetadata(REF), ("describe", REF)),
-        (ops.ModelStatus(REF), ("status", REF)),
-        (ops.ModelStatistics(REF), ("statistics", REF)),
-        (ops.ModelStatistics(None), ("statistics", None)),
+        (ops.ServerOverview(), (("server",), Everything().index(CONTEXT))),
+        (ops.ListModels(), ("names", CONTEXT)),
+        (ops.RepositoryIndex(), Everything().index(CONTEXT)),
+        (ops.RepositoryIndex(ready_only=True), [ops.IndexEntry("m", "2", ops.State.READY)]),
+        (ops.ModelReady(REF), ("readiness", REF, CONTEXT)),
+        (ops.ModelMetadata(REF), ("describe", REF, CONTEXT)),
+        (ops.ModelStatus(REF), ("status", REF, CONTEXT)),
+        (ops.ModelStatistics(REF), ("statistics", REF, CONTEXT)),
+        (ops.ModelStatistics(None), ("statistics", None, CONTEXT)),
+        (ops.Load("m"), ("load", "m", CONTEXT)),
+        (ops.Unload("m"), ("unload", "m", CONTEXT)),
+        (ops.SetOnline(online=False), ("set_online", ("online", False))),
     ],
+    ids=lambda value: type(value).__name__,
 )
-def test_a_question_about_models_is_put_to_them(operation: ops.Operation, answer: Any) -> None:
-    """That the process lives needs no asking."""
-    assert execute(operation, Everything()) == answer  # type: ignore[arg-type] # stands for the port
+def test_the_server_answers_what_is_not_a_question_to_one_model(operation: ops.Operation, answer: Any) -> None:
+    """The method of the port gets the request's context, and its result is finished without a use."""
+    finished: list[Any] = []
 
+    def finish(reply: Any, asked: Any, use: Any, *, lazy: bool) -> Any:
+        finished.append((asked, use, lazy))
+        return reply
 
-def test_the_index_has_every_version_or_those_that_are_ready() -> None:
-    """As it is asked."""
-    entries = Everything().index()
-    assert execute(ops.RepositoryIndex(), Everything()) == entries  # type: ignore[arg-type] # stands for the port
-    ready = execute(ops.RepositoryIndex(ready_only=True), Everything())  # type: ignore[arg-type] # stands for the port
-    assert ready == [entry for entry in entries if entry.state is ops.State.READY]
-    assert len(ready) == 1
-
-
-def test_loading_and_unloading_have_no_result() -> None:
-    """That they did not fail is the answer."""
-    for operation in (ops.Load("m"), ops.Unload("m"), ops.SetOnline(online=False)):
-        assert execute(operation, Everything()) is None  # type: ignore[arg-type] # stands for the port
+    models: Any = Everything()
+    assert engine.answer(operation, lambda result: ["phrased", result], finish, models, CONTEXT) == ["phrased", answer]
+    assert finished == [(operation, None, False)]
 
 
 class Explaining(Echo):
@@ -329,21 +399,21 @@ def test_an_explanation_is_of_the_same_inputs_as_its_inference() -> None:
     """Checked alike; the parameters reach both."""
     model = Explaining((spec("a"),), (spec("y"), spec("z")))
     infer = Infer(REF, (tensor("a", 2, 2),), (RequestedOutput("y"),), {"p": 1})
-    result = execute(Explain(infer), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+    result = run(Explain(infer), model)
     assert result.explanations == [{"place": 0}, {"place": 1}]
     assert [t.name for t in result.inferred.outputs] == ["y"]
     assert (result.inferred.model_name, result.inferred.model_version) == ("m", "1")
     assert list(model.explained[0]) == ["a"]
     assert model.explained[1] == {"p": 1}
     with pytest.raises(InvalidInput, match="input 'a' has shape"):
-        execute(Explain(Infer(REF, (tensor("a", 2),))), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+        run(Explain(Infer(REF, (tensor("a", 2),))), model)
 
 
 def test_what_no_model_explains_and_no_setting_is_not_supported() -> None:
     """Before the model is asked for anything."""
     model = Echo((spec("a"),), (spec("y"),))
     with pytest.raises(NotSupported):
-        execute(Explain(Infer(REF, (tensor("a", 1, 2),))), Shelf(model))  # type: ignore[arg-type] # of the port, get alone
+        run(Explain(Infer(REF, (tensor("a", 1, 2),))), model)
     assert model.asked == ()
 
 
@@ -356,7 +426,7 @@ def test_a_question_that_needs_the_models_spec_is_answered_in_its_own_words() ->
         assert told.inputs is not None
         return Infer(REF, (tensor(told.inputs[0].name, 1, 2),)), lambda result: result.outputs[0].name
 
-    assert execute(Deferred(REF, decode), Shelf(model)) == "y"  # type: ignore[arg-type] # of the port, get alone
+    assert run(Deferred(REF, decode), model) == "y"
     assert asked == [model.spec]
 
 
@@ -389,3 +459,128 @@ def test_a_signature_that_takes_anything_needs_nothing() -> None:
     assert len(run(only, optional(signature(None, {"y": "y"}))).outputs) == 1
     with pytest.raises(InvalidInput, match="needs input 'b'"):
         run(only, optional())
+
+
+class Fails(Counts):
+    """Fails at a negative element, in one answer as in a stream."""
+
+    def predict(self, inputs: Mapping[str, Tensor], *asked: Any) -> list[Tensor]:
+        """Raises ModelFailed, or returns the elements."""
+        list(self.stream(inputs, *asked))
+        return super().predict(inputs, *asked)
+
+    def stream(self, inputs: Mapping[str, Tensor], *asked: Any) -> Iterator[list[Tensor]]:  # type: ignore[override] # as above
+        """Yields the elements up to the first negative one."""
+        for answer in super().stream(inputs, *asked):
+            if answer[0].array[0] < 0:
+                raise ModelFailed("negative")
+            yield answer
+
+
+def elements(*values: float) -> Infer:
+    """Asks for the elements back."""
+    return Infer(REF, (Tensor("a", FP32, np.array(values, np.float32)),))
+
+
+def test_a_question_uses_its_model_until_it_is_answered() -> None:
+    """The request's context gets the use before the answer, and the model is not in use after it."""
+    shelf, request = Shelf(Counts()), Request()
+    put(elements(1), shelf, request)
+    assert shelf.asked == [(REF, request)]
+    assert request.used == [shelf.held]
+    assert shelf.held.uses == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "counts"),
+    [
+        (elements(1), ["answered"]),
+        (elements(-1), ["failed"]),
+        (Infer(REF, ()), ["failed"]),
+        (Deferred(REF, lambda _: (elements(1), same)), ["answered"]),
+        (Deferred(REF, lambda _: (elements(-1), same)), ["failed"]),
+        (ops.Stream(elements(1, 2)), [("streamed", True)]),
+        (ops.Stream(elements(1, -2)), [("streamed", False)]),
+        (ops.Stream(Infer(REF, ())), [("streamed", False)]),
+        (Deferred(REF, lambda _: (ops.Stream(elements(1)), same)), [("streamed", True)]),
+        (ops.Custom(REF, "request"), []),
+        (Explain(elements(1)), []),
+    ],
+)
+def test_only_inferences_and_streams_are_counted(operation: Any, counts: list[Any]) -> None:
+    """A stream counts once, at its end; a question that does not fit its model counts as a failure."""
+    shelf, request = Shelf(Fails()), Request()
+    with contextlib.suppress(InvalidInput, ModelFailed, NotSupported):
+        list(put(operation, shelf, request))
+    assert request.counts == counts
+    assert shelf.held.uses == 0
+
+
+def test_a_failure_to_phrase_an_answer_counts_as_a_failed_inference() -> None:
+    """The reply is part of the inference."""
+
+    def reply(_: Any) -> Any:
+        raise InvalidInput("no number")
+
+    request = Request()
+    with pytest.raises(InvalidInput, match="no number"):
+        engine.answer(elements(1), reply, sent, Shelf(Counts()), request)  # type: ignore[arg-type] # stand for ports
+    assert request.counts == ["failed"]
+
+
+def test_a_stream_of_a_model_that_does_not_stream_is_counted_before_it_is_sent() -> None:
+    """Its finish is not lazy."""
+    request, laziness = Request(), []
+
+    def finish(reply: Any, operation: Any, use: Any, *, lazy: bool) -> Any:
+        laziness.append((lazy, list(request.counts)))
+        return reply
+
+    shelf: Any = Shelf(Echo((spec("a", (-1,)),), (spec("y", (-1,)),)))
+    engine.answer(ops.Stream(elements(1)), same, finish, shelf, request)  # type: ignore[arg-type] # stands for the port
+    assert laziness == [(False, [("streamed", True)])]
+
+
+@pytest.mark.parametrize(
+    ("model", "operation", "lazy"),
+    [
+        (Counts(), elements(1), False),
+        (Counts(), ops.Stream(elements(1)), True),
+        (None, ops.Custom(REF, "request"), True),
+    ],
+)
+def test_only_what_a_model_may_make_bit_by_bit_is_finished_lazily(model: Any, operation: Any, *, lazy: bool) -> None:
+    """The finish gets the operation that was answered, and the use."""
+    model = model or Echo(None, None)
+    model.http = str.upper
+    shelf: Any = Shelf(model)
+    finished = []
+
+    def finish(reply: Any, asked: Any, use: Any, *, lazy: bool) -> None:
+        finished.append((asked, use, lazy))
+
+    deferred: Any = Deferred(REF, lambda _: (operation, same))
+    engine.answer(deferred, lambda _: pytest.fail("replaced"), finish, shelf, Request())  # type: ignore[arg-type] # stands for the port
+    assert finished == [(operation, shelf.held, lazy)]
+
+
+def test_a_stream_that_is_left_early_is_not_counted() -> None:
+    """Its model is not in use afterwards."""
+    shelf, request = Shelf(Counts()), Request()
+    answers = put(ops.Stream(elements(1, 2)), shelf, request)
+    next(answers)
+    assert shelf.held.uses == 1
+    answers.close()
+    assert (request.counts, shelf.held.uses, shelf.held.model.left) == ([], 0, 1)
+
+
+@pytest.mark.parametrize("leave", [list, next, lambda items: items.close(), lambda _: None])
+def test_kept_items_keep_their_model_in_use_until_they_end_or_are_dropped(leave: Any) -> None:
+    """A client may leave before the first item is made, and the items need not have an end of their own."""
+    use: Any = Use(None)
+    for items in (iter([1, 2]), (number for number in (1, 2))):
+        kept = engine.kept(use, items)
+        assert use.uses == 1
+        leave(kept)
+        del kept
+        assert use.uses == 0

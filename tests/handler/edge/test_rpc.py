@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from core import operations as ops
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
 X = np.array([1, 2.5], np.float32)

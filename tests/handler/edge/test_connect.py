@@ -32,7 +32,7 @@ from tests.zoo_python import LOADS_LATE, PYTHON_MODELS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
 PROTO, JSON, STREAM, STREAM_JSON, WEB, TEXT = (
     "application/proto",

@@ -27,7 +27,7 @@ from tests.handler.test_aws import http, infer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODEL = "half_plus_three"
 
 

@@ -16,12 +16,12 @@ from handler.edge.app import App
 from handler.edge.timing import COLD, WARM, Clock, Timing
 from handler.settings import Settings
 from tests.conformance.grpc.remote import Remote, question, raw
-from tests.handler.test_app import BODY, INFER, ask
+from tests.handler.edge.test_app import BODY, INFER, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENTRY = re.compile(r"([a-z]+);(?:dur=(\d+\.\d{3})|desc=([a-z]+))")
 INFERRED = ["queue", "decode", "infer", "encode", "start"]
 WAITED = ["queue", "fetch", "load", "decode", "infer", "encode", "start"]

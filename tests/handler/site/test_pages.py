@@ -31,7 +31,7 @@ from handler.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert(1)<b>"
 
 
