@@ -1,43 +1,26 @@
-"""handler.edge.app, workers, asgi and cli: the ASGI edge, one message at a time."""
+"""handler.edge.app and dispatch: the ASGI edge, one message at a time."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import json
-import logging
-import subprocess
-import sys
 import threading
 import time
-import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from core.errors import ServerBusy
 from core.wire import Options
-from handler import asgi, cli
-from handler.edge.app import App
-from handler.edge.workers import Workers
-from handler.lifecycle.versions import QUICK_RUNS
-from handler.settings import Settings
+from handler.lifecycle.single_flight import Background
+from handler.lifecycle.usage import QUICK_RUNS
+from tests.handler.edge.client import BODY, INFER, ask, exchange, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[3]
-BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
-INFER = "/v2/models/half_plus_three/infer"
-
-
-def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}), inline=inline)
+    from handler.edge.app import App
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +29,6 @@ def app() -> Iterator[App]:
     made = make()
     yield made
     made.close()
-
-
-async def exchange(
-    app: App, method: str, path: str, *messages: dict[str, Any], **scope: Any
-) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers, body; (0, {}, b"") where nothing was answered."""
-    inbox = list(messages) or [{"type": "http.request"}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await app({"type": "http", "method": method, "path": path, "headers": [], **scope}, receive, send)
-    if not sent:
-        return 0, {}, b""
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], headers, bytes(sent[1]["body"])
-
-
-def ask(app: App, method: str, path: str, body: bytes = b"", **scope: Any) -> tuple[int, dict[str, str], bytes]:
-    """One request in one message."""
-    return asyncio.run(exchange(app, method, path, {"type": "http.request", "body": body}, **scope))
 
 
 def test_the_first_request_loads_the_model_and_is_answered(app: App) -> None:
@@ -90,23 +48,29 @@ def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
         return await asyncio.gather(*(exchange(app, "POST", INFER, request) for _ in range(64)))
 
     assert {answer[0] for answer in asyncio.run(crowd())} == {200}
-    assert app.registry.statistics(None)[0].success.count == 64
+    assert app.registry.statistics(None, Background())[0].success.times == 64
     app.close()
+
+
+def watched(app: App, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns the work that threads for inference get from now on."""
+    workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
+    changed, run = [], workers.run
+
+    async def noted(work: Any) -> Any:
+        changed.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(workers, "run", noted)
+    return changed
 
 
 def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger body does, and a compressed one, whose size says nothing."""
-    monkeypatch.setattr("handler.lifecycle.versions.QUICK_NS", 10**12)
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
     for _ in range(QUICK_RUNS + 1):
         assert ask(app, "POST", INFER, BODY)[0] == 200
-    changed: list[Any] = []
-    run = app._workers.run  # type: ignore[union-attr] # it has workers
-
-    async def watched(work: Any) -> Any:
-        changed.append(work)
-        return await run(work)
-
-    monkeypatch.setattr(app._workers, "run", watched)
+    changed = watched(app, monkeypatch)
     assert ask(app, "POST", INFER, BODY)[0] == 200
     assert changed == []
     assert ask(app, "POST", INFER, BODY + b" " * 20_000)[0] == 200
@@ -231,7 +195,7 @@ def test_an_unforeseen_error_is_told_without_its_text(
 ) -> None:
     """The log has the traceback."""
 
-    def broken() -> Any:
+    def broken(_: Any) -> Any:
         raise RuntimeError("secret")
 
     monkeypatch.setattr(app.registry, "names", broken)
@@ -324,17 +288,10 @@ def test_status_follows_what_is_loaded() -> None:
 
 def test_an_explanation_never_runs_where_quick_requests_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """However quick the model's inferences are: it takes hundreds of them."""
-    changed: list[Any] = []
-    run = app._workers.run  # type: ignore[union-attr] # it has workers
-
-    async def watched(work: Any) -> Any:
-        changed.append(work)
-        return await run(work)
-
     document = {"signature_name": "serving_default", "instances": [ROW, ROW]}
     body = json.dumps(document).encode()
     assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
-    monkeypatch.setattr(app._workers, "run", watched)
+    changed = watched(app, monkeypatch)
     monkeypatch.setattr(app.registry, "is_quick", lambda ref, size: True)
     assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
     assert changed == []
@@ -370,226 +327,3 @@ def test_options_come_from_the_settings() -> None:
     app = make(NON_FINITE="null", MAX_BODY_BYTES="7")
     assert app._options == Options(7, "null", "auto")
     app.close()
-
-
-def test_a_full_queue_is_said_at_once() -> None:
-    """With when to come back; what waits is done, in order of its coming."""
-
-    async def crowd() -> tuple[list[int], ServerBusy]:
-        gate, order = threading.Event(), []
-
-        def work(number: int) -> int:
-            gate.wait(10)
-            order.append(number)
-            return number
-
-        running = [asyncio.ensure_future(workers.run(lambda n=n: work(n))) for n in range(3)]  # type: ignore[misc] # bound now
-        await asyncio.sleep(0)
-        with pytest.raises(ServerBusy, match="3 requests wait already") as busy:
-            await workers.run(lambda: None)
-        gate.set()
-        assert await asyncio.gather(*running) == [0, 1, 2]
-        return order, busy.value
-
-    workers = Workers(1, 2)
-    order, busy = asyncio.run(crowd())
-    assert order == [0, 1, 2]
-    assert busy.retry_after == 1
-    workers.close()
-
-
-def test_whatever_work_raises_is_raised_where_it_is_awaited() -> None:
-    """And the thread goes on."""
-    workers = Workers(1, 1)
-
-    def fail() -> None:
-        raise KeyError("k")
-
-    async def run() -> Any:
-        with pytest.raises(KeyError):
-            await workers.run(fail)
-        return await workers.run(lambda: 5)
-
-    assert asyncio.run(run()) == 5
-    workers.close()
-
-
-def test_what_nobody_awaits_any_more_is_not_begun_and_not_missed() -> None:
-    """Cancelled while waiting, cancelled while running, and a loop that is gone."""
-    workers, gate, begun = Workers(1, 2), threading.Event(), []
-
-    async def run() -> int:
-        first = asyncio.ensure_future(workers.run(lambda: gate.wait(10)))
-        second = asyncio.ensure_future(workers.run(lambda: begun.append(1)))
-        await asyncio.sleep(0)
-        first.cancel()
-        second.cancel()
-        await asyncio.sleep(0)
-        gate.set()
-        return await workers.run(lambda: 7)
-
-    assert asyncio.run(run()) == 7
-    assert begun == []
-    late = threading.Event()
-
-    async def leave() -> None:
-        asyncio.ensure_future(workers.run(lambda: late.wait(10)))  # noqa: RUF006 - abandoned on purpose
-        await asyncio.sleep(0)
-
-    asyncio.run(leave())
-    late.set()
-    assert asyncio.run(workers.run(lambda: 8)) == 8  # type: ignore[arg-type] # a coroutine
-    workers.close()
-
-
-def test_threads_end_when_the_pool_is_closed() -> None:
-    """Idle ones at once, busy ones with their work; closing again changes nothing."""
-    workers, gate = Workers(2, 1), threading.Event()
-    threads = list(workers._idle)
-
-    async def leave() -> None:
-        asyncio.ensure_future(workers.run(lambda: gate.wait(10)))  # noqa: RUF006 - abandoned on purpose
-        await asyncio.sleep(0)
-
-    asyncio.run(leave())
-    workers.close()
-    gate.set()
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()
-    workers.close()
-
-
-def test_an_idle_thread_keeps_nothing_alive() -> None:
-    """A request's tensors go with its answer."""
-
-    class Large:
-        pass
-
-    workers = Workers(1, 1)
-    made = Large()
-    seen = weakref.ref(made)
-
-    async def run(held: list[Large]) -> None:
-        await workers.run(lambda: held.pop() and None)
-
-    asyncio.run(run([made]))
-    del made
-    gc.collect()
-    assert seen() is None
-    workers.close()
-
-
-def test_importing_asgi_configures_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `uvicorn handler.asgi:app` does."""
-    monkeypatch.setenv("DRAGOMAN_NAME", "mine")
-    app = asgi.create()
-    assert app.settings.name == "mine"
-    app.close()
-
-
-def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list[Any]]:
-    """The exit code and what uvicorn was told; uvicorn itself runs in tests/conformance."""
-    served: list[Any] = []
-    monkeypatch.setattr("uvicorn.run", lambda app, **options: served.append((app, options)))
-    return cli.main(arguments), served
-
-
-def test_the_command_serves_what_its_flags_say(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And prints commands to try."""
-    for variable in ("DRAGOMAN_REPOSITORY", "DRAGOMAN_PRELOAD", "DRAGOMAN_LOG_LEVEL", "DRAGOMAN_ALLOW_CODE"):
-        monkeypatch.setenv(variable, "")  # put back afterwards, whatever the command sets
-    monkeypatch.setattr(asgi, "app", make(ROOT / "models"))
-    flags = ("--repository", str(ROOT / "models"), "--preload", "iris", "--allow-code", "--log-level", "warning")
-    code, served = run_cli(monkeypatch, "serve", "--port", "9", *flags)
-    assert code == 0
-    assert served[0][1]["port"] == 9
-    assert served[0][1]["log_level"] == "warning"
-    printed = capsys.readouterr().out
-    assert "http://127.0.0.1:9: half_plus_three, iris, strings" in printed
-    assert "curl -d" in printed
-    asgi.app.close()
-
-
-def test_the_command_says_what_is_wrong_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Wrong settings, no uvicorn, a repository that is not there."""
-    monkeypatch.setenv("DRAGOMAN_THREADS", "many")
-    assert run_cli(monkeypatch, "serve")[0] == 2
-    assert "DRAGOMAN_THREADS is 'many'" in capsys.readouterr().err
-    monkeypatch.delenv("DRAGOMAN_THREADS")
-    monkeypatch.setattr(asgi, "app", make(ROOT / "nowhere"))
-    assert run_cli(monkeypatch, "serve")[0] == 0
-    captured = capsys.readouterr()
-    assert "the repository does not answer yet" in captured.err
-    assert "no model yet" in captured.out
-    asgi.app.close()
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert cli.main(["serve"]) == 2
-    assert "pip install 'dragoman[server]'" in capsys.readouterr().err
-
-
-def imported(statement: str) -> set[str]:
-    """The modules that a new interpreter has after a statement."""
-    script = f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"
-    environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "AWS_LAMBDA_FUNCTION_NAME": "f", "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
-    )
-    return set(done.stdout.splitlines())
-
-
-HEAVY = {
-    "core.dialects.v1.verbs",
-    "core.explanation",
-    "numpy.random",
-    "boto3",
-    "botocore",
-    "fastapi",
-    "google.protobuf",
-    "grpc",
-    "onnxruntime",
-    "pydantic",
-    "simdjson",
-    "starlette",
-    "uvicorn",
-}
-HEALTH = """
-from handler.aws import lambda_handler
-event = {"version": "2.0", "headers": {}, "requestContext": {"http": {"method": "GET", "path": "PATH", "sourceIp": ""}}}
-assert lambda_handler(event, None)["statusCode"] == 200
-"""
-
-
-def test_a_cold_start_imports_only_what_it_needs() -> None:
-    """Start-up and health, without the frameworks, the store's client, the runtimes: INIT is billed."""
-    loaded = imported(HEALTH.replace("PATH", "/v2/health/live"))
-    assert not loaded & HEAVY
-    assert not loaded & {"asyncio.tasks", "numpy"} ^ {"asyncio.tasks", "numpy"}
-    assert not loaded & {
-        "handler.site.pages",
-        "handler.stores.s3.store",
-        "handler.backends.onnx",
-        "tempfile",
-        "importlib.metadata",
-    }
-
-
-def test_what_no_protocol_knows_imports_the_site() -> None:
-    """Then, and not before."""
-    assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site.pages"}
-
-
-def test_opening_a_bucket_imports_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first question to it does."""
-    script = "from handler.settings import *; from handler.stores import *\n"
-    script += "open_store(Settings.from_env({'DRAGOMAN_REPOSITORY': 's3://b'}))"
-    assert not imported(script) & HEAVY
-
-
-def test_logging_is_the_servers_own_business() -> None:
-    """No handler is added by importing the application."""
-    assert not logging.getLogger("handler").handlers

@@ -1,16 +1,17 @@
-"""handler.edge.bodies: request bodies from ASGI's messages, however they come."""
+"""handler.edge.exchange: requests and answers in ASGI's messages."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import TooLarge
-from handler.edge import bodies
+from handler.edge import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,15 +27,17 @@ def messages(*chunks: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def gather(inbox: list[dict[str, Any]], headers: Mapping[bytes, bytes] | None = None, limit: int = 1000) -> Any:
-    """The body; how many messages were left."""
+def gather(
+    inbox: list[dict[str, Any]], headers: Mapping[bytes, bytes] | None = None, limit: int = 1000, align_at: int = 0
+) -> Any:
+    """Returns the body, and how many messages were left."""
     left = list(inbox)
 
     async def receive() -> Any:
         return left.pop(0)
 
-    body = asyncio.run(bodies.gather(headers or {}, receive, limit))
-    return None if body is None else bytes(body), len(left)
+    body = asyncio.run(exchange.gather(headers or {}, receive, limit, align_at))
+    return body, len(left)
 
 
 def announced(size: int) -> dict[bytes, bytes]:
@@ -46,9 +49,24 @@ def announced(size: int) -> dict[bytes, bytes]:
 def test_a_body_is_all_its_pieces(*, chunks: list[bytes], told: bool, json: int) -> None:
     """Empty ones among them, announced or not, whatever room alignment needs."""
     whole = b"".join(chunks)
-    headers = announced(len(whole)) if told else {}
-    headers[b"inference-header-content-length"] = b"%d" % json
-    assert gather(messages(*chunks), headers)[0] == whole
+    assert gather(messages(*chunks), announced(len(whole)) if told else {}, align_at=json)[0] == whole
+
+
+@pytest.mark.parametrize("json", [0, 1, 15, 16, 17, 10**20 - 1])
+def test_what_follows_the_json_is_aligned(json: int) -> None:
+    """Tensors of a body in pieces need no copy."""
+    body, _ = gather(messages(b"x" * 20, b"y" * 20), align_at=json)
+    assert (np.frombuffer(body, np.uint8).ctypes.data + json) % exchange.ALIGNMENT == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [(b"0", 0), (b"17", 17), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 10**20 - 1)],
+)
+def test_a_length_in_a_header_is_a_number_or_0(text: bytes, length: int) -> None:
+    """A header without a sensible number announces nothing."""
+    assert exchange.length_in({b"x-length": text}, b"x-length") == length
+    assert exchange.length_in({}, b"x-length") == 0
 
 
 def test_a_message_without_a_body_is_an_empty_piece() -> None:

@@ -12,18 +12,18 @@ import pytest
 
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
-from core.operations import Infer, InferResult, ModelRef, ModelSpec, Statistics, Stream
+from core.operations import Infer, ModelRef, ModelSpec, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
-from handler.edge.jobs import QUICKLY_READ, Job, compressed
-from handler.lifecycle.registry import Pending
-from handler.lifecycle.repository import Listing, Version
-from handler.lifecycle.versions import Gate, Loaded, Slot
+from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, Timing, compressed
+from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.usage import Gate, Loaded, Pace, Traffic
 from handler.stores import Folder
 from tests.core.v1_samples import model, output, signature, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from core.operations import InferResult
     from core.tensor import Tensor
 
 SPEC = model(serving_default=signature({"x": "x"}, {"y": "y"}))
@@ -50,31 +50,25 @@ class Halves:
         return [{"place": place} for place in range(len(inputs["x"].array))]
 
 
-class Counting(Slot):
-    """A version whose inferences are counted by their durations' number, the size and whether they succeeded."""
-
-    recorded: list[tuple[int, int, bool]]
+class Counting(Loaded):
+    """A model whose inferences are counted by their durations' number, the size and their success."""
 
     def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
-        """One more."""
+        """Counts one more."""
         assert all(ns >= 0 for ns in durations)
         self.recorded.append((len(durations), size, success))
 
 
 class Shelf:
-    """A registry of one model, which is being loaded the first `pending` times that somebody asks for it."""
+    """A registry of one model, which is being loaded the first `pending` times that a job asks for it."""
 
     def __init__(self, pending: int = 0, model: Halves | None = None) -> None:
         self.pending = pending
         self.asked: list[ModelRef] = []
-        self.recorded: list[tuple[int, int, bool]] = []
-        slot = Counting(Listing("m", (), None), Version(3, "3", ()), Statistics("m", "3"))
-        slot.recorded = self.recorded
-        self.loaded = Loaded(slot, model or Halves(), Folder(Path()), Gate())
+        self.loaded = Counting(model or Halves(), Folder(Path()), Gate(), Traffic(), Pace())
+        self.recorded = self.loaded.recorded = []
 
-    flown = None
-
-    def use(self, ref: ModelRef) -> Loaded:
+    def use(self, ref: ModelRef, _: Timing) -> Loaded:
         """The model."""
         self.asked.append(ref)
         if self.pending:
@@ -94,13 +88,18 @@ def job(
     least: int = 10**6,
     options: Options = Options(),  # noqa: B008 - frozen
     **headers: bytes,
-) -> Job:
+) -> Any:
     """A request in whichever protocol the path is of."""
     dialect = next(dialect for dialect in DIALECTS if dialect.owns(path))
     route, values = Router(dialect).find("POST", path)
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     call = Call(HttpRequest("POST", path, named, body, options), values)
-    return Job(shelf or Shelf(), route, call, least)  # type: ignore[arg-type] # stands for the registry
+    return working(shelf or Shelf(), route, call, least)
+
+
+def working(shelf: Any, route: Route, call: Call, least: int = 0) -> Job[Any]:
+    """Returns the job of a call."""
+    return Job(HttpCodec(route, call, least), shelf, Timing())
 
 
 @pytest.mark.parametrize(
@@ -143,6 +142,7 @@ def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
     assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
     assert shelf.asked == [ModelRef("m")] * 3
     assert len(shelf.recorded) == 1
+    assert waiting.codec.read() is waiting.codec.read()
 
 
 def test_an_explanation_is_compressed_and_not_counted() -> None:
@@ -167,7 +167,7 @@ class Counts(Halves):
             yield [output("y", "FP32", element.reshape(1))]
 
 
-def of_stream(shelf: Shelf, *elements: float) -> Job:
+def of_stream(shelf: Shelf, *elements: float) -> Job[Any]:
     """A request on a route that answers in a stream, with the first output's elements as text."""
     inputs = (output("x", "FP32", np.array(elements, np.float32)),)
 
@@ -179,7 +179,7 @@ def of_stream(shelf: Shelf, *elements: float) -> Job:
         return Stream(Infer(ModelRef("m"), inputs)), lambda results: HttpStream(200, (), chunks(results))
 
     route = Route("POST", "/stream", decode, "", Waits.MODEL)
-    return Job(shelf, route, Call(HttpRequest("POST", "/stream", body=b"12345"), {}), 0)  # type: ignore[arg-type]
+    return working(shelf, route, Call(HttpRequest("POST", "/stream", body=b"12345"), {}))
 
 
 def test_a_stream_is_one_inference_once_it_has_ended() -> None:
@@ -243,9 +243,9 @@ def test_a_stream_uses_its_model_until_it_ends() -> None:
 def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick() -> None:
     """If it is small; a stream never is."""
 
-    def asking(body: bytes, decode: Any) -> Job:
+    def asking(body: bytes, decode: Any) -> Job[Any]:
         request = HttpRequest("POST", "/infer", body=body)
-        return Job(Shelf(), Route("POST", "/infer", decode, "", Waits.MODEL), Call(request, {}), 0)  # type: ignore[arg-type]
+        return working(Shelf(), Route("POST", "/infer", decode, "", Waits.MODEL), Call(request, {}))
 
     fast = Infer(ModelRef("m", None, "fast"), ())
     assert asking(b"", lambda _: (fast, None)).is_quick()
@@ -262,10 +262,9 @@ def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:
     assert not job(path, b"{}", content_encoding=b"gzip").is_quick()
 
 
-def test_there_is_nothing_to_phrase_before_anything_was_asked() -> None:
-    """Only what was run has an answer."""
-    with pytest.raises(AssertionError):
-        job("/v1/models/m:predict").phrase(InferResult("m", "3", ()))
+def test_a_result_that_another_thread_has_brought_is_phrased() -> None:
+    """The job need not have been run in this thread."""
+    assert told(job("/v2/repository/models/m/load").phrase(None)) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""handler.edge.timing: the Server-Timing header, of every protocol's answers."""
+"""handler.edge.jobs: the header Server-Timing, of every protocol's answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from handler.edge.app import App
-from handler.edge.timing import COLD, WARM, Clock, Timing
+from handler.edge.jobs import COLD, WARM, Clock, Timing
 from handler.settings import Settings
 from tests.conformance.grpc.remote import Remote, question, raw
-from tests.handler.edge.test_app import BODY, INFER, ask
+from tests.handler.edge.client import BODY, INFER, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_the_load_is_part_of_no_step_of_the_models_statistics() -> None:
     """On the spot as in threads it is time in the queue."""
     app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models")}), inline=True)
     found = timing(app, "POST", INFER, BODY)
-    (statistics,) = [slot.statistics for slot in app.registry.known()]
+    (statistics,) = [version.statistics() for version in app.registry.known()]
     assert statistics.queue.ns / 1e6 == pytest.approx(
         float(found["queue"]) + float(found["fetch"]) + float(found["load"]), abs=0.01
     )
@@ -118,9 +118,9 @@ def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None
     known = Timing()
     known.durations = (7_000_000, 250_000, 1_000_500, 40)
     assert known.text(WARM) == b"queue;dur=7.000, decode;dur=0.250, infer;dur=1.000, encode;dur=0.000, start;desc=warm"
-    flight: Any = SimpleNamespace(load_ns=2_000_000, slot=None)
-    known.wait(5_000_000, flight)
-    known.wait(500_000, flight)
+    load: Any = SimpleNamespace(load_ns=2_000_000, version=None)
+    known.waited(5_000_000, load)
+    known.waited(500_000, load)
     waits = b"queue;dur=1.500, fetch;dur=3.000, load;dur=2.500, decode;dur=0.250, "
     assert known.text(COLD).startswith(waits)
 
@@ -128,16 +128,17 @@ def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None
 def test_a_process_is_cold_once() -> None:
     """And again for whoever waits for a load, and not for who waited for a look alone."""
     clock, quick, looked, fetched, loaded = Clock(on=True), Timing(), Timing(), Timing(), Timing()
-    look: Any = SimpleNamespace(load_ns=0, slot=None)
-    looked.wait(1, look)
-    fetch: Any = SimpleNamespace(load_ns=0, slot="what is still fetched")
-    ahead: Any = SimpleNamespace(load_ns=1, slot=None)  # loaded by the flight ahead of it
-    for flight in (look, fetch, look):
-        fetched.wait(1, flight)
-    loaded.wait(1, ahead)
-    said = [clock.text(each).rpartition(b"=")[2] for each in (quick, looked, fetched, quick, loaded, quick)]
-    assert said == [b"cold", b"warm", b"cold", b"warm", b"cold", b"warm"]
-    assert Clock(on=False).text(quick) == b""
+    look: Any = SimpleNamespace(load_ns=0, version=None)
+    looked.waited(1, look)
+    fetch: Any = SimpleNamespace(load_ns=0, version="what is still fetched")
+    ahead: Any = SimpleNamespace(load_ns=1, version=None)  # its version was loaded by the load ahead of it
+    for load in (look, fetch, look):
+        fetched.waited(1, load)
+    loaded.waited(1, ahead)
+    answers = [clock.headers(each) for each in (quick, looked, fetched, quick, loaded, quick)]
+    starts = [text.rpartition(b"=")[2] for ((_, text),) in answers]
+    assert starts == [b"cold", b"warm", b"cold", b"warm", b"cold", b"warm"]
+    assert Clock(on=False).headers(quick) == ()
 
 
 def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
@@ -146,8 +147,8 @@ def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
     app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), inline=True)
 
     def found() -> dict[str, str]:
-        for slot in app.registry.known():
-            slot.due = float("-inf")  # a minute has passed
+        for version in app.registry.known():
+            version.look_again(float("-inf"))  # a minute has passed
         return timing(app, "POST", INFER, BODY)
 
     first, second = found(), found()
