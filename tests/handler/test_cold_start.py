@@ -61,7 +61,7 @@ def test_what_no_protocol_knows_imports_the_site() -> None:
     assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site.pages"}
 
 
-def test_opening_a_bucket_imports_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_a_bucket_imports_no_client() -> None:
     """The first question to it does."""
     script = "from handler.settings import *; from handler.stores import *\n"
     script += "open_store(Settings.from_env({'DRAGOMAN_REPOSITORY': 's3://b'}))"

@@ -19,6 +19,10 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
+from core.dialects.connect import protocol
+from core.dialects.connect.envelopes import Frame
+from core.errors import ModelFailed
+from core.operations import ServerLive
 from core.schema import grps, health
 from core.schema import open_inference as oip
 from handler.aws import Function
@@ -360,7 +364,7 @@ def test_reading_text_is_work_that_is_bounded(repository: Path) -> None:
     text = base64.b64encode(envelope(b"\x7a\xff\xff\x7f" + bytes(2**21 - 1)))
 
     async def main() -> tuple[Answer, Answer]:
-        workers: Any = app._workers
+        workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
         busy = asyncio.gather(workers.run(hold.wait), workers.run(hold.wait))
         await asyncio.sleep(0)
         turned_away = await exchange(app, f"/{OIP}/ServerLive", TEXT, text)
@@ -429,9 +433,9 @@ def test_a_stream_that_is_cut_ends_after_what_came_whole(app: App) -> None:
 
 def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands in its end."""
-    method = connect.METHODS["/inference.GRPCInferenceService/ModelStreamInfer"]
-    plain = method._replace(rpc=method.rpc._replace(instead=None))
-    monkeypatch.setitem(connect.METHODS, "/inference.GRPCInferenceService/ModelStreamInfer", plain)
+    path = f"/{OIP}/ModelStreamInfer"
+    method = connect.Calls.methods[path]
+    monkeypatch.setitem(connect.Calls.methods, path, method._replace(rpc=method.rpc._replace(instead=None)))
     answer = call(app, "ModelStreamInfer", STREAM, envelope(counting(1, fail={"bool_param": True}), BODY))
     assert len(streamed(answer)) == 1
     assert answer.end["error"]["code"] == "internal"
@@ -561,14 +565,20 @@ def test_who_watches_what_is_not_there_is_told_so(app: App) -> None:
     assert [health.HealthCheckResponse.FromString(message).status for _, message in answer.envelopes] == [3]
 
 
-def test_a_job_has_nothing_to_phrase_before_it_was_run(app: App) -> None:
+def test_a_compressed_message_has_no_answer_before_it_was_read() -> None:
     """That would be a mistake in this project."""
-    method = connect.METHODS[f"/{OIP}/ModelInfer"]
-    kind = connect.connect.KINDS[PROTO.encode()]
-    asked = connect.connect.Question(method, kind, None, None, gzipped=True, deflates=False)
-    job = connect._Job(app, asked, connect.Frame(gzip.compress(BODY), compressed=True), 1024)
+    asked = protocol.Question(
+        connect.Calls.methods[f"/{OIP}/ModelInfer"],
+        protocol.KINDS[PROTO.encode()],
+        None,
+        None,
+        gzipped=True,
+        deflates=False,
+    )
+    codec = connect.EnvelopeCodec(asked, Frame(gzip.compress(BODY), compressed=True), 10**6, 1024)
     with pytest.raises(AssertionError):
-        job.phrase(None)
+        codec.finish(None, ServerLive(), None, lazy=False)
+    assert codec.instead(ModelFailed("early")) is None
 
 
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:

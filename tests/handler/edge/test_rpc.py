@@ -1,4 +1,4 @@
-"""handler.edge.rpc, rpc_jobs, and gRPC on the command line: the edge in this process."""
+"""handler.edge.rpc: the gRPC edge in this process."""
 
 from __future__ import annotations
 
@@ -11,40 +11,33 @@ import subprocess
 import sys
 import time
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
 import pytest
-import uvicorn
-from google.protobuf import json_format
 from grpc import aio
 
-from core.dialects.grps import messages as grps_messages
 from core.dialects.rpcs import RPCS
-from core.errors import InvalidInput, ModelFailed, ServingError
+from core.errors import ModelFailed
 from core.operations import ModelRef
-from core.schema import grps, health, reflection
+from core.schema import health, reflection
 from core.schema import open_inference as oip
-from handler import cli
-from handler.edge import rpc, streams
-from handler.edge.app import App
-from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
-from handler.lifecycle.registry import Pending, Registry
-from handler.lifecycle.versions import QUICK_RUNS
-from handler.settings import Settings
+from handler.edge import rpc
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
 from tests.conformance.grpc.remote import question, raw, tensors, typed
+from tests.handler.edge.client import ROOT, make
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from core import operations as ops
+    from core.ports import Context
+    from handler.edge.app import App
 
-ROOT = Path(__file__).parents[3]
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
-INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
 X = np.array([1, 2.5], np.float32)
 MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
 BODY = MESSAGE.SerializeToString()
@@ -54,7 +47,7 @@ SERVING, NOT_SERVING = 1, 2
 @pytest.fixture
 def app() -> Iterator[App]:
     """The sample models."""
-    made = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models")}))
+    made = make()
     yield made
     made.close()
 
@@ -91,14 +84,14 @@ def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
     for body in (BODY, message.SerializeToString()):
         answer = oip.ModelInferResponse.FromString(served(app, ask("ModelInfer", body)))
         assert tensors(answer)["y"].tolist() == [3.5, 4.25]
-    assert app.registry.readiness(ModelRef("half_plus_three")).ready
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
 
 
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:
     """Its result is that of the call."""
     body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
     assert served(app, ask("RepositoryModelLoad", body)) == b""
-    assert app.registry.readiness(ModelRef("half_plus_three")).ready
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
 
 
 def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
@@ -253,12 +246,12 @@ def test_who_watches_is_told_of_a_change_and_let_go_at_the_end(app: App, monkeyp
     thrice, looks = asyncio.Event(), 0
     ready = app.registry.readiness
 
-    def counted(ref: ModelRef) -> ops.Readiness:
+    def counted(ref: ModelRef, context: Context) -> ops.Readiness:
         nonlocal looks
         looks += 1
         if looks == 3:
             loop.call_soon_threadsafe(thrice.set)
-        return ready(ref)
+        return ready(ref, context)
 
     loop: Any = None
     monkeypatch.setattr(app.registry, "readiness", counted)
@@ -337,48 +330,6 @@ def test_what_is_no_lifespan_goes_to_the_application_as_it_is() -> None:
     assert seen == [({"type": "http"}, 1, 2)]
 
 
-def test_the_command_serves_grpc_beside_http(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the same process, on an address of its own; the welcome says which."""
-    runs: list[Any] = []
-    monkeypatch.setattr(uvicorn, "run", lambda app, **options: runs.append((app, options)))
-    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
-    assert cli.main(["serve", "--grpc-port", "9000"]) == 0
-    assert cli.main(["serve", "--host", "::1", "--grpc-port", "9000"]) == 0
-    assert cli.main(["serve"]) == 0
-    (first, options), (second, _), (third, _) = runs
-    assert options["timeout_graceful_shutdown"] == streams.GRACE_SECONDS
-    assert isinstance(first, rpc.Beside)
-    assert isinstance(second, rpc.Beside)
-    assert isinstance(third, App)
-    out = capsys.readouterr().out
-    assert "gRPC on 127.0.0.1:9000" in out
-    assert "gRPC on [::1]:9000" in out
-    assert out.count("gRPC on") == 2
-
-
-def test_the_command_without_grpc_installed_says_the_cure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And serves nothing."""
-    monkeypatch.setattr(cli, "find_spec", lambda _: None)
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(["serve", "--grpc-port", "9000"]) == 2
-    assert "pip install 'dragoman[grpc]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
-@pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
-def test_the_command_refuses_what_is_no_port(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, port: int
-) -> None:
-    """Of 99999 gRPC would listen on 34463."""
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(["serve", flag, str(port)]) == 2
-    assert capsys.readouterr().err == f"dragoman: {flag} is {port}; expected 1 to 65535\n"
-
-
 def test_a_server_ends_though_somebody_watches() -> None:
     """Over HTTP a watch has no end of its own."""
     port = free_port()
@@ -425,71 +376,3 @@ print([name for name in sys.modules if name.split(".")[0] in ("grpc", "google") 
     assert done.returncode == 0, done.stderr
     imported = [name for name in done.stdout.strip("[]\n").split(", ") if "xmlrpc" not in name and name]
     assert imported == []
-
-
-def settle(registry: Registry, job: RpcJob) -> bytes:
-    """The answer, however often the job has to wait."""
-    while True:
-        try:
-            return job.run()
-        except Pending as pending:
-            pending.future.result(30)
-
-
-def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(app: App) -> None:
-    """A method without a model never is."""
-    registry = app.registry
-    assert not RpcJob(registry, INFER, BODY).is_quick()
-    while not RpcJob(registry, INFER, BODY).is_quick():
-        for _ in range(QUICK_RUNS):
-            settle(registry, RpcJob(registry, INFER, BODY))
-    assert RpcJob(registry, STREAM, BODY).is_quick()
-    assert not RpcJob(registry, METHODS["ServerReady"], b"").is_quick()
-    assert not RpcJob(registry, INFER, bytes(QUICKLY_READ + 1)).is_quick()
-
-
-def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A message of 1 MB may have a hundred thousand of them, whoever answers it."""
-    monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
-    tensors = grps.GenericTensorData(tensors=[grps.GenericTensor(dtype="DT_INT32", shape=[0])] * 1000)
-    for model in ("half_plus_three", "nobody"):
-        body = grps.GrpsMessage(model=model, gtensors=tensors).SerializeToString()
-        job = RpcJob(app.registry, METHODS["Predict"], body)
-        assert not job.is_quick()
-        with pytest.raises(ServingError, match="1000 tensors are 1000 inputs" if model != "nobody" else "nobody"):
-            settle(app.registry, job)
-
-
-def test_a_job_has_nothing_to_phrase_before_it_was_run(app: App) -> None:
-    """That would be a mistake in this project."""
-    with pytest.raises(AssertionError):
-        RpcJob(app.registry, INFER, BODY).phrase(None)
-
-
-def test_a_job_tells_what_its_method_answers_in_place_of_an_error(app: App) -> None:
-    """Or that it is an error."""
-    error = InvalidInput("no")
-    assert RpcJob(app.registry, INFER, BODY).instead(error) is None
-    assert RpcJob(app.registry, METHODS["ModelReady"], b"").instead(error) is None
-    told = RpcJob(app.registry, STREAM, BODY).instead(error)
-    assert told is not None
-    assert oip.ModelStreamInferResponse.FromString(told).error_message == "no"
-
-
-@pytest.mark.parametrize("model", ["nobody", "half_plus_three"])
-@pytest.mark.parametrize("json", [True, False], ids=["json", "proto"])
-def test_what_is_told_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
-    """Of a model that is not there, and of tensors that it does not take."""
-    message = question(model, typed("x", "FP32", X), id="7")
-    message.inputs[0].shape[0] = 3
-    body = json_format.MessageToJson(message).encode() if json else message.SerializeToString()
-    job = RpcJob(app.registry, STREAM, body, json=json)
-    with pytest.raises(ServingError) as error:
-        settle(app.registry, job)
-    told = job.instead(error.value)
-    assert told is not None
-    answer = oip.ModelStreamInferResponse()
-    json_format.Parse(told, answer) if json else answer.MergeFromString(told)
-    assert (answer.infer_response.id, answer.error_message) == ("7", error.value.message)
