@@ -21,6 +21,7 @@ from core.operations import ModelRef, ModelSpec, State
 from core.tensor import TensorSpec
 from handler.aws import Function
 from handler.edge import snapshots
+from handler.lifecycle.single_flight import Background
 from handler.stores.s3 import store as s3
 from tests.handler.test_aws import http, infer
 
@@ -104,7 +105,7 @@ def test_a_warm_up_is_counted_nowhere(function: Function, runtime: Runtime) -> N
     """Nobody asked for it."""
     runtime.call("before")
     assert function.app is not None
-    assert [slot.statistics.inference_count for slot in function.app.registry.known()] == [0]
+    assert [version.statistics().inference_count for version in function.app.registry.known()] == [0]
 
 
 def test_a_model_that_zeros_do_not_suit_is_left_as_it_is(
@@ -164,9 +165,9 @@ def test_a_version_published_since_the_snapshot_serves_after_the_restore(
     """What has not changed is not loaded again."""
     assert function.app is not None
     runtime.call("before")
-    (before,) = [slot.loaded for slot in function.app.registry.known()]
+    (before,) = [version.loaded for version in function.app.registry.known()]
     runtime.call("after")
-    assert [slot.loaded for slot in function.app.registry.known()] == [before]
+    assert [version.loaded for version in function.app.registry.known()] == [before]
     publish(repository, "124")
     runtime.call("after")
     assert served(function) == "124"
@@ -192,15 +193,15 @@ def test_what_failed_before_the_snapshot_is_tried_again_after_it(
     model.write_bytes(b"no model")
     made = Function()
     assert made.app is not None
-    (slot,) = made.app.registry.known()
-    slot._retry_at = time.monotonic() + 3600
+    (version,) = made.app.registry.known()
+    version.backoff._until = time.monotonic() + 3600
     model.write_bytes(good)
     assert made(infer(), None)["statusCode"] == 503
     runtime.call("before")
     runtime.call("after")
     assert served(made) == "123"
-    (slot,) = made.app.registry.known()
-    assert slot.state is State.READY
+    (version,) = made.app.registry.known()
+    assert version.state is State.READY
     made.close()
 
 
@@ -211,7 +212,7 @@ def test_connections_are_dropped_before_the_snapshot(
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", "s3://bucket/models")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "")
-    monkeypatch.setattr(s3.S3Store, "models", lambda self: ())
+    monkeypatch.setattr(s3.S3Store, "models", lambda *_: ())
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store
@@ -239,11 +240,11 @@ def test_a_provisioned_instance_is_warm_before_its_first_request(
     """Each loaded model has had one inference."""
     warmed: list[str] = []
     monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "provisioned-concurrency")
-    monkeypatch.setattr(snapshots, "_infer", lambda app, spec: warmed.append(spec.name))
+    monkeypatch.setattr(snapshots, "_infer", lambda model: warmed.append(model.spec.name))
     function = Function()
     assert warmed == [MODEL]
     assert function.app is not None
-    assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    assert function.app.registry.readiness(ModelRef(MODEL), Background()).ready
     function.close()
 
 
@@ -253,11 +254,11 @@ def test_a_model_that_has_a_warm_up_of_its_own_needs_no_other(
     """It had it when it was loaded."""
     (repository / MODEL / "model-settings.json").write_text('{"warmup": [{"random": true, "shapes": {"x": [1]}}]}')
     warmed: list[str] = []
-    monkeypatch.setattr(snapshots, "_infer", lambda app, spec: warmed.append(spec.name))
+    monkeypatch.setattr(snapshots, "_infer", lambda model: warmed.append(model.spec.name))
     function = Function()
     assert function.app is not None
     snapshots.warm(function.app)
-    assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    assert function.app.registry.readiness(ModelRef(MODEL), Background()).ready
     assert not warmed
     function.close()
 
