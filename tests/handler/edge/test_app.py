@@ -65,9 +65,10 @@ def watched(app: App, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return changed
 
 
-def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A larger body does, and a compressed one, whose size says nothing."""
+def test_what_is_proven_quick_does_not_change_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger body does, and so does a compressed one, whose size does not tell its work."""
     monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    app = make()
     for _ in range(QUICK_RUNS + 1):
         assert ask(app, "POST", INFER, BODY)[0] == 200
     changed = watched(app, monkeypatch)
@@ -77,6 +78,7 @@ def test_what_is_proven_quick_does_not_change_threads(app: App, monkeypatch: pyt
     assert len(changed) == 1
     assert ask(app, "POST", INFER, gzip.compress(BODY), headers=[(b"content-encoding", b"gzip")])[0] == 200
     assert len(changed) == 2
+    app.close()
 
 
 def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:
