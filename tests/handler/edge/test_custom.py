@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.deadline import SCOPE_KEY, Deadline, within
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.edge.app import App
 from handler.settings import Settings
@@ -72,8 +73,10 @@ def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
     made.close()
 
 
-def ask(app: App, method: str, path: str, body: Any = None, query: bytes = b"", gone: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
-    """What is sent for a request, whose client may be gone after it."""
+def ask(
+    app: App, method: str, path: str, body: Any = None, query: bytes = b"", *, gone: bool = False, **scope: Any
+) -> list[Any]:
+    """Returns what is sent for a request, whose client may be gone after it. `scope`: more of its members."""
     sent: list[Any] = []
     text = b"" if body is None else json.dumps(body).encode()
 
@@ -92,8 +95,8 @@ def ask(app: App, method: str, path: str, body: Any = None, query: bytes = b"", 
             sent.append(message)
             await asyncio.sleep(0)
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
-        await app(scope, receive, send)
+        head = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
+        await app({**head, **scope}, receive, send)
 
     asyncio.run(main())
     return sent
@@ -195,13 +198,28 @@ def test_while_the_store_does_not_answer_paths_are_as_they_were(
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("path", [PATH, "/v1/nothing", "/own/path", "/nothing"])
+def test_a_look_for_paths_ends_with_its_request(app: App, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The store gets the deadline that the edge has put into the scope."""
+    deadline, asked = within(60), []
+    models = app.registry._repository.models
+
+    def noted(until: Deadline) -> Any:
+        asked.append(until)
+        return models(until)
+
+    monkeypatch.setattr(app.registry._repository, "models", noted)
+    ask(app, "POST", path, {}, **{SCOPE_KEY: deadline})
+    assert asked == [deadline]
+
+
 def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever one says, and nothing is looked up for them; a path that only looks like theirs may be."""
     method = "/grpc.health.v1.Health/Check"
     add(folder, "greedy", path=method)
     add(folder, "versioned", path="/v1.0/chat")
     assert told(ask(app, "POST", "/v1.0/chat", {}))[1]["path"] == "/v1.0/chat"
-    monkeypatch.setattr(app.registry, "custom", lambda _: pytest.fail("looked up"))
+    monkeypatch.setattr(app.registry, "custom", lambda *_: pytest.fail("looked up"))
     assert ask(app, "PUT", method)[0]["status"] == 405
     assert told(ask(app, "PUT", method))[1]["code"] == "unknown"
 
