@@ -17,10 +17,11 @@ import pytest
 from core.dialects.connect import protocol
 from core.dialects.connect.envelopes import Frame
 from core.errors import ModelFailed
-from core.operations import ServerLive
+from core.operations import ModelRef, ServerLive
 from core.schema import open_inference as oip
 from handler.edge import connect
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.usage import QUICK_RUNS
 from tests.conformance.grpc.remote import question, raw, tensors
 from tests.handler.edge.connect.client import (
     BODY,
@@ -103,6 +104,15 @@ def test_both_protocols_are_compressed_both_ways(app: App) -> None:
     answer = call(app, "ModelStreamInfer", STREAM, envelope(packed, flags=1), **coded)
     assert answer.envelopes[0][0] == 1
     assert answer.end == {}
+
+
+def test_a_compressed_message_proves_its_model_quick_for_plain_ones(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size that counts is that of the inflated message."""
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    message = question("half_plus_three", raw("x", "FP32", np.zeros(5000, np.float32))).SerializeToString()
+    for _ in range(QUICK_RUNS):
+        assert call(app, "ModelInfer", PROTO, gzip.compress(message), content_encoding="gzip").status == 200
+    assert app.registry.is_quick(ModelRef("half_plus_three"), len(message))
 
 
 def test_a_refusal_has_the_form_of_its_protocol(app: App) -> None:

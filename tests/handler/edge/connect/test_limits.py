@@ -17,6 +17,7 @@ from core.schema import open_inference as oip
 from handler.edge.app import App
 from tests.conformance.grpc.remote import question, typed
 from tests.handler.edge.connect.client import (
+    BODY,
     GRPS,
     OIP,
     PROTO,
@@ -131,3 +132,28 @@ def test_a_deadline_is_kept_while_a_model_is_being_loaded(app: App, repository: 
     answer = call(app, "ModelInfer", PROTO, body, connect_timeout_ms="60000")
     assert list(oip.ModelInferResponse.FromString(answer.body).outputs[0].contents.int_contents) == [1]
     assert (repository / "late" / "1" / "loads").read_text() == "x"
+
+
+@pytest.mark.parametrize("content_type", [PROTO, WEB])
+def test_a_deadline_ends_a_call_that_waits_for_a_thread(repository: Path, content_type: str) -> None:
+    """The refusal names the deadline in milliseconds."""
+    app = App(settings(repository, DRAGOMAN_THREADS="1"))
+    hold = threading.Event()
+
+    async def main() -> Answer:
+        workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
+        busy = asyncio.ensure_future(workers.run(hold.wait))
+        await asyncio.sleep(0)
+        limits = {"connect_timeout_ms": "50", "grpc_timeout": "50m"}
+        body = BODY if content_type == PROTO else envelope(BODY)
+        answer = await exchange(app, f"/{OIP}/ModelInfer", content_type, body, **limits)
+        hold.set()
+        await busy
+        return answer
+
+    answer = asyncio.run(asyncio.wait_for(main(), 60))
+    if content_type == PROTO:
+        assert answer.error == (504, "deadline_exceeded", "no answer within 50 ms")
+    else:
+        assert answer.trailers == {"grpc-status": "4", "grpc-message": "no answer within 50 ms"}
+    app.close()
