@@ -46,7 +46,7 @@ class Echo:
         self.asked: Sequence[str] = ()
 
     def predict(self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Mapping[str, Any]) -> list[Tensor]:
-        """The only array there is."""
+        """Returns the only array."""
         self.asked = outputs
         return [Tensor(name, FP32, next(iter(inputs.values())).array) for name in outputs or ["free"]]
 
@@ -145,7 +145,7 @@ def test_every_operation_is_answered_by_the_server_or_by_a_model() -> None:
 
 
 def test_outputs_come_in_the_order_asked_else_in_the_models_own() -> None:
-    """And nothing else comes."""
+    """The result has the outputs that the request names, or all of them."""
     inputs = (tensor("b", 1, 2), tensor("a", 1, 2))
     assert [t.name for t in run(Infer(REF, inputs)).outputs] == ["y", "z"]
     asked = (RequestedOutput("z"), RequestedOutput("y"))
@@ -166,7 +166,7 @@ def test_outputs_come_in_the_order_asked_else_in_the_models_own() -> None:
     ],
 )
 def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tensor, ...], message: str) -> None:
-    """Before the model sees them."""
+    """The refusal names the input that is missing, unknown, given twice or of another datatype or shape."""
     with pytest.raises(InvalidInput, match=message):
         run(Infer(REF, inputs))
 
@@ -176,14 +176,14 @@ def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tens
     [(["q"], "has no output 'q'; it has .'y', 'z'."), (["y", "y"], "output 'y' is asked for twice")],
 )
 def test_outputs_that_the_model_does_not_have_are_refused_by_name(asked: list[str], message: str) -> None:
-    """Before the model runs."""
+    """The refusal names the output that is unknown or asked for twice."""
     outputs = tuple(RequestedOutput(name) for name in asked)
     with pytest.raises(InvalidInput, match=message):
         run(Infer(REF, (tensor("a", 1, 2), tensor("b", 1, 2)), outputs))
 
 
 def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> None:
-    """Only a name given twice is wrong for every model."""
+    """A model without a spec refuses a name given twice and a raw request, and nothing else."""
     model = Echo(None, None)
     assert [t.name for t in run(Infer(REF, (tensor("any", 3),)), model).outputs] == ["free"]
     assert [t.name for t in run(Infer(REF, (tensor("any", 3),), (RequestedOutput("q", 1),)), model).outputs] == ["q"]
@@ -206,7 +206,7 @@ def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> 
 def test_a_raw_request_takes_its_shape_from_the_model(
     shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]
 ) -> None:
-    """One variable dimension follows from the size."""
+    """The one variable dimension follows from the size."""
     result = run(Infer(REF, (), raw=raw), Echo((spec("a", shape),), (spec("y"),)))
     assert result.outputs[0].array.shape == expected
 
@@ -223,7 +223,7 @@ def test_a_raw_request_takes_its_shape_from_the_model(
     ],
 )
 def test_a_raw_request_that_is_not_clear_is_refused(inputs: tuple[TensorSpec, ...], raw: bytes, message: str) -> None:
-    """Nothing is guessed."""
+    """Several inputs, several variable dimensions and several texts are refused."""
     with pytest.raises(InvalidInput, match=message):
         run(Infer(REF, (), raw=raw), Echo(inputs, (spec("y"),)))
 
@@ -235,7 +235,7 @@ def test_a_raw_request_may_be_one_text() -> None:
 
 
 class Counts(Echo):
-    """Gives as many answers as its input has elements; notes when it was left."""
+    """Answers as often as its input has elements. `left`: how often its stream ended."""
 
     def __init__(self) -> None:
         super().__init__((spec("a", (-1,)),), (spec("y", (-1,)),))
@@ -244,7 +244,7 @@ class Counts(Echo):
     def stream(  # type: ignore[override] # Echo has none
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Mapping[str, Any]
     ) -> Iterator[list[Tensor]]:
-        """Element by element."""
+        """Yields the elements one by one."""
         self.asked = outputs
         try:
             for element in inputs["a"].array:
@@ -254,12 +254,12 @@ class Counts(Echo):
 
 
 def stream(model: Any, *inputs: Tensor, outputs: Sequence[str] = ()) -> Any:
-    """The answers to a stream's question."""
+    """Returns the answers of a stream."""
     return run(ops.Stream(Infer(REF, inputs, tuple(map(RequestedOutput, outputs)))), model)
 
 
 def test_a_whole_request_is_answered_by_the_models_own_function() -> None:
-    """Where it has one."""
+    """A model without the function http(request) raises NotSupported."""
     model = Echo(None, None)
     asked = ops.Custom(REF, "request")
     with pytest.raises(NotSupported, match=r"model 'm' has no function http\(request\)"):
@@ -269,7 +269,7 @@ def test_a_whole_request_is_answered_by_the_models_own_function() -> None:
 
 
 def test_a_stream_has_as_many_answers_as_the_model_gives() -> None:
-    """Each with the model's name and version."""
+    """Each answer has the model's name and version."""
     model = Counts()
     answers = list(stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)), outputs=["y"]))
     assert [(a.model_name, a.model_version, a.outputs[0].array.tolist()) for a in answers] == [
@@ -280,7 +280,7 @@ def test_a_stream_has_as_many_answers_as_the_model_gives() -> None:
 
 
 def test_a_stream_of_a_model_that_does_not_stream_is_one_answer_that_is_there() -> None:
-    """A tuple: who sends it need not wait for a next one."""
+    """The result is a tuple of one answer."""
     model = Echo((spec("a", (-1,)),), (spec("y", (-1,)),))
     answers = stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)))
     assert isinstance(answers, tuple)
@@ -288,7 +288,7 @@ def test_a_stream_of_a_model_that_does_not_stream_is_one_answer_that_is_there() 
 
 
 def test_a_stream_that_is_left_ends_the_models_own() -> None:
-    """So that it may free what it holds."""
+    """Closing the answers closes the model's generator."""
     model = Counts()
     answers = stream(model, Tensor("a", FP32, np.array([1, 2], np.float32)))
     next(answers)
@@ -298,7 +298,7 @@ def test_a_stream_that_is_left_ends_the_models_own() -> None:
 
 
 def test_a_question_that_does_not_fit_is_refused_before_its_stream_begins() -> None:
-    """As without a stream."""
+    """The check raises before the first answer is asked for."""
     with pytest.raises(InvalidInput, match="no output 'q'"):
         stream(Counts(), Tensor("a", FP32, np.array([1], np.float32)), outputs=["q"])
     with pytest.raises(InvalidInput, match="the model expects FP32"):
@@ -306,7 +306,7 @@ def test_a_question_that_does_not_fit_is_refused_before_its_stream_begins() -> N
 
 
 def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
-    """With the labels of that output."""
+    """The classes have the labels of their output."""
     model = Echo((spec("a"),), (spec("y", labels=["no", "yes"]), spec("z")))
     given = Tensor("a", FP32, np.array([[0.25, 0.75]], np.float32))
     outputs = run(Infer(REF, (given,), (RequestedOutput("y", 1), RequestedOutput("z"))), model).outputs
@@ -326,13 +326,13 @@ def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
     ],
 )
 def test_classes_come_by_value_with_index_and_label(scores: Any, classes: int, expected: list[Any]) -> None:
-    """Equal values by index, NaN last, no label where there is none."""
+    """Equal values come by index, NaN comes last, and a class may have no label."""
     assert classify(Tensor("y", FP32, np.asarray(scores)), classes, ("a", "b")).array.tolist() == expected
 
 
 @pytest.mark.parametrize("array", [np.array(1.0), np.array([b"x"], object)])
 def test_what_has_no_scores_is_not_classified(array: Any) -> None:
-    """A scalar, text."""
+    """A scalar and a text raise InvalidInput."""
     with pytest.raises(InvalidInput, match="cannot be classified"):
         classify(Tensor("y", BYTES if array.dtype == object else FP32, array), 1, ())
 
@@ -345,7 +345,7 @@ class Everything:
         return lambda *asked, **named: (name, *asked, *named.items())
 
     def index(self, _: Any) -> list[ops.IndexEntry]:
-        """One version of each state."""
+        """Returns one version of each state."""
         return [ops.IndexEntry("m", str(number), state) for number, state in enumerate(ops.State)]
 
 
@@ -390,13 +390,13 @@ class Explaining(Echo):
     """Explains each example by its place, and keeps what it was asked."""
 
     def explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """A member for each."""
+        """Returns a member for each example."""
         self.explained = inputs, parameters
         return [{"place": place} for place in range(len(inputs["a"].array))]
 
 
 def test_an_explanation_is_of_the_same_inputs_as_its_inference() -> None:
-    """Checked alike; the parameters reach both."""
+    """The inputs are checked alike, and the parameters reach the explanation."""
     model = Explaining((spec("a"),), (spec("y"), spec("z")))
     infer = Infer(REF, (tensor("a", 2, 2),), (RequestedOutput("y"),), {"p": 1})
     result = run(Explain(infer), model)
@@ -410,7 +410,7 @@ def test_an_explanation_is_of_the_same_inputs_as_its_inference() -> None:
 
 
 def test_what_no_model_explains_and_no_setting_is_not_supported() -> None:
-    """Before the model is asked for anything."""
+    """The model makes no prediction before the refusal."""
     model = Echo((spec("a"),), (spec("y"),))
     with pytest.raises(NotSupported):
         run(Explain(Infer(REF, (tensor("a", 1, 2),))), model)
@@ -418,7 +418,7 @@ def test_what_no_model_explains_and_no_setting_is_not_supported() -> None:
 
 
 def test_a_question_that_needs_the_models_spec_is_answered_in_its_own_words() -> None:
-    """Decoded once the model is there, then executed, then phrased."""
+    """The operation is decoded with the spec of the model in use, and its own reply phrases the result."""
     model, asked = Echo((spec("a"),), (spec("y"),)), []
 
     def decode(told: ModelSpec) -> tuple[Infer, Any]:
@@ -438,7 +438,7 @@ def optional(*signatures: Any) -> Echo:
 
 
 def test_an_input_that_a_signature_does_without_may_be_missing() -> None:
-    """Where that signature's outputs are wanted, and no others."""
+    """Only that signature's outputs may be asked for without the input."""
     model = optional(signature({"a": "a"}, {"y": "y"}), signature({"a": "a", "b": "b"}, {"z": "z"}))
     only = (tensor("a", 1, 2),)
     assert [t.name for t in run(Infer(REF, only, (RequestedOutput("y"),)), model).outputs] == ["y"]
@@ -454,7 +454,7 @@ def test_an_input_that_a_signature_does_without_may_be_missing() -> None:
 
 
 def test_a_signature_that_takes_anything_needs_nothing() -> None:
-    """Without signatures every input is needed."""
+    """A model without signatures needs every input."""
     only = Infer(REF, (tensor("a", 1, 2),), (RequestedOutput("y"),))
     assert len(run(only, optional(signature(None, {"y": "y"}))).outputs) == 1
     with pytest.raises(InvalidInput, match="needs input 'b'"):

@@ -15,7 +15,7 @@ from tests.handler.edge.client import ROOT, make
 
 
 def test_importing_asgi_configures_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `uvicorn handler.asgi:app` does."""
+    """The application has the settings of the environment, as under `uvicorn handler.asgi:app`."""
     monkeypatch.setenv("DRAGOMAN_NAME", "mine")
     app = asgi.create()
     assert app.settings.name == "mine"
@@ -32,7 +32,7 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list
 def test_the_command_serves_what_its_flags_say(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And prints commands to try."""
+    """The flags become settings, and the welcome has commands to try."""
     for variable in ("DRAGOMAN_REPOSITORY", "DRAGOMAN_PRELOAD", "DRAGOMAN_LOG_LEVEL", "DRAGOMAN_ALLOW_CODE"):
         monkeypatch.setenv(variable, "")  # put back afterwards, whatever the command sets
     monkeypatch.setattr(asgi, "app", make(ROOT / "models"))
@@ -50,7 +50,7 @@ def test_the_command_serves_what_its_flags_say(
 def test_the_command_says_what_is_wrong_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong settings, no uvicorn, a repository that is not there."""
+    """Wrong settings, a missing uvicorn and a missing repository are named."""
     monkeypatch.setenv("DRAGOMAN_THREADS", "many")
     assert run_cli(monkeypatch, "serve")[0] == 2
     assert "DRAGOMAN_THREADS is 'many'" in capsys.readouterr().err
@@ -69,7 +69,7 @@ def test_the_command_says_what_is_wrong_in_one_line(
 def test_the_command_serves_grpc_beside_http(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the same process, on an address of its own; the welcome says which."""
+    """The gRPC server has an address of its own in the same process, which the welcome names."""
     runs: list[Any] = []
     monkeypatch.setattr(uvicorn, "run", lambda app, **options: runs.append((app, options)))
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
@@ -90,7 +90,7 @@ def test_the_command_serves_grpc_beside_http(
 def test_the_command_without_grpc_installed_says_the_cure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And serves nothing."""
+    """The command names the extra to install, and serves nothing."""
     monkeypatch.setattr(cli, "find_spec", lambda _: None)
     monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
     assert cli.main(["serve", "--grpc-port", "9000"]) == 2
@@ -99,10 +99,10 @@ def test_the_command_without_grpc_installed_says_the_cure(
 
 @pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
 @pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
-def test_the_command_refuses_what_is_no_port(
+def test_the_command_refuses_a_port_out_of_range(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, port: int
 ) -> None:
-    """Of 99999 gRPC would listen on 34463."""
+    """A port such as 99999, for which gRPC would listen on 34463, is refused."""
     monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
     assert cli.main(["serve", flag, str(port)]) == 2
     assert capsys.readouterr().err == f"dragoman: {flag} is {port}; expected 1 to 65535\n"

@@ -43,7 +43,7 @@ assert lambda_handler(event, None)["statusCode"] == 200
 
 
 def test_a_cold_start_imports_only_what_it_needs() -> None:
-    """Start-up and health, without the frameworks, the store's client, the runtimes: INIT is billed."""
+    """Start-up and health import no framework, no client of the store and no runtime, because INIT is billed."""
     loaded = imported(HEALTH.replace("PATH", "/v2/health/live"))
     assert not loaded & HEAVY
     assert not loaded & {"asyncio.tasks", "numpy"} ^ {"asyncio.tasks", "numpy"}
@@ -57,17 +57,17 @@ def test_a_cold_start_imports_only_what_it_needs() -> None:
 
 
 def test_what_no_protocol_knows_imports_the_site() -> None:
-    """Then, and not before."""
+    """A request for a page imports FastAPI."""
     assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site.pages"}
 
 
 def test_opening_a_bucket_imports_no_client() -> None:
-    """The first question to it does."""
+    """A store of S3 imports no client before its first request."""
     script = "from handler.settings import *; from handler.stores import *\n"
     script += "open_store(Settings.from_env({'DRAGOMAN_REPOSITORY': 's3://b'}))"
     assert not imported(script) & HEAVY
 
 
 def test_logging_is_the_servers_own_business() -> None:
-    """No handler is added by importing the application."""
+    """Importing the application adds no log handler."""
     assert not logging.getLogger("handler").handlers

@@ -32,7 +32,7 @@ def app() -> Iterator[App]:
 
 
 def test_the_first_request_loads_the_model_and_is_answered(app: App) -> None:
-    """It never hears that the model is not ready."""
+    """The first request waits for the load and gets the outputs."""
     status, headers, body = ask(app, "POST", INFER, BODY)
     assert (status, headers["content-type"]) == (200, "application/json")
     assert json.loads(body)["outputs"][0]["data"] == [3.5, 4.25]
@@ -40,7 +40,7 @@ def test_the_first_request_loads_the_model_and_is_answered(app: App) -> None:
 
 
 def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
-    """Two threads, no deadlock."""
+    """Two threads answer 64 requests that came before the load."""
     app = make(THREADS="2")
 
     async def crowd() -> list[Any]:
@@ -82,14 +82,14 @@ def test_what_is_proven_quick_does_not_change_threads(monkeypatch: pytest.Monkey
 
 
 def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:
-    """The load's own result is the answer."""
+    """The answer to a load request is the load's own result."""
     assert ask(app, "POST", "/v2/repository/models/iris/load")[0] == 200
     assert ask(app, "GET", "/v2/models/iris/ready")[0] == 200
     assert ask(app, "POST", "/v2/repository/models/nobody/load")[0] == 404
 
 
 def test_inline_everything_happens_in_the_callers_thread() -> None:
-    """As on Lambda."""
+    """An inline application starts no thread."""
     before = set(threading.enumerate())
     app = make(inline=True, PRELOAD="iris")
     app.start()
@@ -100,7 +100,7 @@ def test_inline_everything_happens_in_the_callers_thread() -> None:
 
 
 def test_the_lifespan_begins_to_load_and_may_come_again() -> None:
-    """Test clients start and shut down the same application many times."""
+    """The preloaded model answers after the same application was started and shut down twice."""
     app = make(PRELOAD="half_plus_three")
 
     async def lifespan() -> list[str]:
@@ -126,26 +126,26 @@ def test_the_lifespan_begins_to_load_and_may_come_again() -> None:
 
 
 def test_another_kind_of_connection_is_not_served(app: App) -> None:
-    """A WebSocket has nothing to talk to."""
+    """A WebSocket raises RuntimeError."""
     with pytest.raises(RuntimeError, match="websocket is not served"):
         asyncio.run(app({"type": "websocket"}, None, None))  # type: ignore[arg-type] # never used
 
 
 @pytest.mark.parametrize("path", ["/stage/v2/health/live", "/v2/health/live", "/v2/health/live/"])
 def test_a_path_in_front_of_the_application_is_none_of_its_own(app: App, path: str) -> None:
-    """Whether the gateway cut it off or not."""
+    """The root path is ignored, whether the gateway cut it off or not."""
     assert ask(app, "GET", path, root_path="/stage")[0] == 200
 
 
 def test_an_answer_to_head_has_no_body(app: App) -> None:
-    """And says how long it would have been."""
+    """The Content-Length is that of the answer to GET."""
     status, headers, body = ask(app, "HEAD", "/v2/health/live")
     assert (status, body) == (200, b"")
     assert int(headers["content-length"]) > 0
 
 
 def test_a_client_that_goes_in_the_middle_of_its_body_gets_nothing(app: App) -> None:
-    """Nor does anything happen."""
+    """The application sends nothing to a client that left before the end of its body."""
     part = {"type": "http.request", "body": BODY[:5], "more_body": True}
     gone = {"type": "http.disconnect"}
     assert asyncio.run(exchange(app, "POST", INFER, part, gone)) == (0, {}, b"")
@@ -153,7 +153,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_gets_nothing(app: App) -> 
 
 
 def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:
-    """At once where it is announced, after reading it where it is not."""
+    """An announced body is refused at once, any other one after it was read."""
     app = make(MAX_BODY_BYTES="100")
     announced = [(b"content-length", b"101")]
     assert ask(app, "POST", INFER, b"", headers=announced)[0] == 413
@@ -165,7 +165,7 @@ def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 2, 7])
 def test_binary_tensors_are_right_in_any_number_of_pieces(app: App, pieces: int) -> None:
-    """However the JSON's length aligns them."""
+    """The outputs are right, however the JSON's length aligns the tensors."""
     values = np.arange(1000, dtype="<f4")
     for extra in range(4):
         tensor = {"name": "x", "shape": [1000], "datatype": "FP32", "parameters": {"binary_data_size": 4000}}
@@ -180,8 +180,8 @@ def test_binary_tensors_are_right_in_any_number_of_pieces(app: App, pieces: int)
         assert json.loads(answer)["outputs"][0]["data"] == (values / 2 + 3).tolist()
 
 
-def test_inference_is_compressed_for_who_accepts_it_and_nothing_else_is(app: App) -> None:
-    """Tritonclient's asyncio client asks for gzip everywhere and decodes it only there."""
+def test_only_inferences_are_compressed_for_clients_that_accept_it(app: App) -> None:
+    """Large answers to inferences are compressed, other answers never are."""
     tensor = {"name": "x", "shape": [1000], "datatype": "FP32", "data": [1.0] * 1000}
     body = json.dumps({"inputs": [tensor]}).encode()
     accept = [(b"accept-encoding", b"gzip")]
@@ -192,10 +192,10 @@ def test_inference_is_compressed_for_who_accepts_it_and_nothing_else_is(app: App
     assert "content-encoding" not in ask(inline, "POST", INFER, body, headers=accept)[1]
 
 
-def test_an_unforeseen_error_is_told_without_its_text(
+def test_an_unforeseen_error_is_answered_without_its_text(
     app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log has the traceback."""
+    """The client gets a 500, and the log has the traceback."""
 
     def broken(_: Any) -> Any:
         raise RuntimeError("secret")
@@ -211,7 +211,7 @@ def test_an_unforeseen_error_is_told_without_its_text(
 @pytest.mark.parametrize("site", ["true", "false"])
 @pytest.mark.parametrize("path", ["/", "/stage/"])
 def test_the_root_is_alive_for_clients(accept: bytes | None, site: str, path: str) -> None:
-    """As KServe's asks; with and without the site, and mounted somewhere."""
+    """The root answers a client with JSON, with and without the site, and below a root path."""
     app = make(SITE=site)
     headers = [] if accept is None else [(b"accept", accept)]
     root_path = path.rstrip("/")
@@ -223,7 +223,7 @@ def test_the_root_is_alive_for_clients(accept: bytes | None, site: str, path: st
 
 
 def test_the_root_is_the_site_for_browsers(app: App) -> None:
-    """They say that they read HTML; where there is no site, nothing is there."""
+    """A browser gets HTML, or a 404 where the site is off."""
     headers = [(b"accept", b"text/html,application/xhtml+xml,*/*;q=0.8")]
     scope = {"query_string": b"", "headers": headers}
     status, told, _ = ask(app, "GET", "/", **scope)
@@ -240,7 +240,7 @@ EXAMPLES = json.dumps({"examples": [{"x": ROW}]}).encode()
 
 
 def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
-    """The newest, by number, by label, in another case; the body is never looked at as a form."""
+    """The newest version, a number, a label and another case get the same body."""
     form = [(b"content-type", b"application/x-www-form-urlencoded")]
     answers = set()
     for place in ("", "/versions/1", "/Versions/01", "/versions/0", "/labels/stable"):
@@ -268,7 +268,7 @@ def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
 def test_what_cannot_be_answered_under_v1_is_refused_in_its_words(
     app: App, method: str, path: str, status: int, text: str | None
 ) -> None:
-    """Always with an error and nothing else; without an explainer it says how to get one."""
+    """The refusal is an object with an error and nothing else."""
     found, headers, body = ask(app, method, path, b'{"instances": [1.0]}')
     assert (found, headers["content-type"]) == (status, "application/json")
     (error,) = json.loads(body).values()
@@ -276,7 +276,7 @@ def test_what_cannot_be_answered_under_v1_is_refused_in_its_words(
 
 
 def test_status_follows_what_is_loaded() -> None:
-    """Asking loads nothing; a prediction does."""
+    """A status request loads nothing, and a prediction makes the version AVAILABLE."""
     app = make()
     status, _, body = ask(app, "GET", "/v1/models/half_plus_three")
     assert status == 503
@@ -289,7 +289,7 @@ def test_status_follows_what_is_loaded() -> None:
 
 
 def test_an_explanation_never_runs_where_quick_requests_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However quick the model's inferences are: it takes hundreds of them."""
+    """An explanation runs in a thread for inference, however quick the model's inferences are."""
     document = {"signature_name": "serving_default", "instances": [ROW, ROW]}
     body = json.dumps(document).encode()
     assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
@@ -305,8 +305,8 @@ def test_an_explanation_never_runs_where_quick_requests_do(app: App, monkeypatch
     assert "importance_scores" in told["explanations"][0]
 
 
-def test_the_server_may_pin_whose_answers_it_gives() -> None:
-    """By its setting."""
+def test_the_server_may_pin_the_form_of_v1_answers() -> None:
+    """DRAGOMAN_V1_DIALECT chooses the members of an answer under /v1."""
     for dialect, keys in (("auto", {"predictions", "outputs"}), ("tfs", {"outputs"}), ("kserve", {"predictions"})):
         app = make(V1_DIALECT=dialect)
         _, _, body = ask(app, "POST", "/v1/models/half_plus_three:predict", b'{"inputs": [1.0]}')
@@ -316,7 +316,7 @@ def test_the_server_may_pin_whose_answers_it_gives() -> None:
 
 @pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/anything"])
 def test_the_site_can_be_turned_off(path: str) -> None:
-    """Every path outside the protocols is then unknown."""
+    """Every path outside the protocols is unknown without the site."""
     app = make(SITE="false")
     status, headers, body = ask(app, "GET", path)
     assert (status, headers["content-type"]) == (404, "application/json")
@@ -325,7 +325,7 @@ def test_the_site_can_be_turned_off(path: str) -> None:
 
 
 def test_options_come_from_the_settings() -> None:
-    """Not from anywhere else."""
+    """The options of the wire are those of the settings."""
     app = make(NON_FINITE="null", MAX_BODY_BYTES="7")
     assert app._options == Options(7, "null", "auto")
     app.close()

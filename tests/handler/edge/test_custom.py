@@ -108,7 +108,7 @@ def told(sent: list[Any]) -> tuple[int, Any]:
 
 
 def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None:
-    """Below a protocol's prefix as anywhere, first while it is being loaded."""
+    """The model answers its path below a protocol's prefix as anywhere, first while it is being loaded."""
     expected = {"method": "POST", "path": PATH, "query": {"a": "b"}, "type": "t"}
     assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
     assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
@@ -117,7 +117,7 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
 
 
 def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
-    """With the type that the model gave it."""
+    """Each piece is a message of its own, with the content type that the model set."""
     start, *bodies = ask(app, "POST", PATH, {"stream": 100})
     headers = dict(start["headers"])
     assert b"start;desc=" in headers.pop(b"server-timing")
@@ -128,19 +128,19 @@ def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
 
 
 def test_a_stream_stops_when_its_client_goes(app: App) -> None:
-    """The model's generator is closed."""
+    """The application sends no more pieces to a client that has left."""
     sent = ask(app, "POST", PATH, {"stream": 10**9}, gone=True)
     assert 0 < len(sent) < 10
 
 
 def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
-    """The server cuts the connection."""
+    """The failure is raised to the server, which cuts the connection."""
     with pytest.raises(Exception, match="no more"):
         ask(app, "POST", PATH, {"stream": 1, "break": True})
 
 
-def test_what_goes_wrong_is_told_as_everywhere(app: App) -> None:
-    """The model's failure, a method that it does not take, a path that is nobody's."""
+def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:
+    """A model's failure is a 500, a wrong method a 405, and an unknown path is refused by the owner of its prefix."""
     status, body = told(ask(app, "POST", PATH, {"fail": True}))
     assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError: no more"})
     sent = ask(app, "PUT", "/own/path")
@@ -150,21 +150,21 @@ def test_what_goes_wrong_is_told_as_everywhere(app: App) -> None:
 
 
 def test_a_model_without_the_function_says_so(folder: Path) -> None:
-    """Its path is there, its answer is not."""
+    """A model without the function http(request) answers its path with a 501."""
     add(folder, "empty", "def predict(inputs, parameters):\n    return inputs", path="/empty")
     app = make(folder, inline=True)
     assert told(ask(app, "POST", "/empty")) == (501, {"error": "model 'empty' has no function http(request)"})
 
 
 def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
-    """Nothing is looked up for it."""
+    """The paths in the models' settings count for nothing without DRAGOMAN_ALLOW_CODE."""
     app = make(folder, inline=True, ALLOW_CODE="false")
     assert ask(app, "POST", PATH)[0]["status"] == 400
     assert ask(app, "GET", "/own/path")[0]["status"] == 404
 
 
 def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
-    """A model whose settings are wrong has none, and hides no other's."""
+    """A new model's path is found after some seconds, and a model with wrong settings hides no other path."""
     app = make(folder, inline=True)
     assert ask(app, "POST", "/late")[0]["status"] == 404
     add(folder, "late", path="/late")
@@ -177,7 +177,7 @@ def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is no model's is answered as without any; the store is asked again after a while."""
+    """The last paths stay valid, and the store is asked again after a while."""
     asked: list[None] = []
 
     def down(_: Any) -> Any:
@@ -214,7 +214,7 @@ def test_a_look_for_paths_ends_with_its_request(app: App, monkeypatch: pytest.Mo
 
 
 def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever one says, and nothing is looked up for them; a path that only looks like theirs may be."""
+    """No model's settings can claim the path of a remote call, but they can claim one that only looks alike."""
     method = "/grpc.health.v1.Health/Check"
     add(folder, "greedy", path=method)
     add(folder, "versioned", path="/v1.0/chat")
@@ -225,7 +225,7 @@ def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pyt
 
 
 def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> None:
-    """As the status says."""
+    """An answer with status 204 has neither a body nor a Content-Length."""
     code = "def predict(inputs, parameters):\n    return inputs\ndef http(request):\n    return 204, {}, 'no'"
     add(folder, "silent", code, path="/silent")
     app = make(folder, inline=True)
@@ -235,7 +235,7 @@ def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> No
 
 
 def test_the_settings_say_where_a_model_answers() -> None:
-    """POST, unless they say more."""
+    """A model answers POST on its path unless its settings name other methods."""
     assert model_settings.parse("m", b'{"http": {"path": "/a/b"}}').http == CustomPath("/a/b", ("POST",))
     assert model_settings.parse("m", b"{}").http is None
 
@@ -253,6 +253,6 @@ def test_the_settings_say_where_a_model_answers() -> None:
     ],
 )
 def test_settings_that_are_wrong_are_named(http: str, words: str) -> None:
-    """With the key's path."""
+    """The error names the key with its path."""
     with pytest.raises(ModelNotLoadable, match=words):
         model_settings.parse("m", f'{{"http": {http}}}'.encode())

@@ -47,7 +47,7 @@ def announced(size: int) -> dict[bytes, bytes]:
 
 @given(chunks=st.lists(st.binary(max_size=9), min_size=1, max_size=6), told=st.booleans(), json=st.integers(0, 40))
 def test_a_body_is_all_its_pieces(*, chunks: list[bytes], told: bool, json: int) -> None:
-    """Empty ones among them, announced or not, whatever room alignment needs."""
+    """The pieces are joined in order, empty ones among them, announced or not, at any alignment."""
     whole = b"".join(chunks)
     assert gather(messages(*chunks), announced(len(whole)) if told else {}, align_at=json)[0] == whole
 
@@ -70,7 +70,7 @@ def test_a_length_in_a_header_is_a_number_or_0(text: bytes, length: int) -> None
 
 
 def test_a_message_without_a_body_is_an_empty_piece() -> None:
-    """ASGI lets servers leave it out."""
+    """ASGI lets servers leave the body out of a message."""
     start, end = messages(b"ab", b"cd")
     empty = {"type": "http.request", "more_body": True}
     assert gather([{"type": "http.request"}])[0] == b""
@@ -82,12 +82,12 @@ def test_a_message_without_a_body_is_an_empty_piece() -> None:
 @pytest.mark.parametrize("headers", [{}, announced(6)], ids=["unknown", "announced"])
 @pytest.mark.parametrize("pieces", [0, 1, 2])
 def test_a_client_that_goes_before_the_end_is_not_answered(headers: dict[bytes, bytes], pieces: int) -> None:
-    """Wherever it goes."""
+    """The body is None, wherever the client left."""
     assert gather([*messages(b"ab", b"cd", b"ef")[:pieces], GONE], headers)[0] is None
 
 
 def test_an_announced_size_over_the_limit_is_refused_before_anything_is_read() -> None:
-    """Headers that make no sense announce nothing."""
+    """A Content-Length that is not a number announces nothing."""
     with pytest.raises(TooLarge, match="the body has 1001 bytes; at most 1000 are accepted"):
         gather([], announced(1001))
     with pytest.raises(TooLarge):
@@ -97,13 +97,13 @@ def test_an_announced_size_over_the_limit_is_refused_before_anything_is_read() -
 
 @pytest.mark.parametrize("chunks", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 6, b"x" * 20, b"x" * 3)])
 def test_a_body_that_grows_over_the_limit_is_read_to_its_end_and_refused(chunks: tuple[bytes, ...]) -> None:
-    """So that the client gets to read the answer; the size is the whole one."""
+    """The refusal names the whole size, and the client reads it because the body was read."""
     with pytest.raises(TooLarge, match=f"the body has {sum(map(len, chunks))} bytes; at most 10 are accepted"):
         gather(messages(*chunks), limit=10)
     assert gather(messages(b"x" * 5, b"x" * 5), limit=10) == (b"x" * 10, 0)
 
 
 def test_a_small_lie_about_the_size_is_no_way_around_the_limit() -> None:
-    """A first piece that is longer than announced is measured as it comes."""
+    """The pieces are measured as they come."""
     with pytest.raises(TooLarge):
         gather(messages(b"x" * 6, b"x" * 6), announced(3), limit=10)

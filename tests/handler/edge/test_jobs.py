@@ -111,7 +111,7 @@ def working(shelf: Any, route: Route, call: Call, least: int = 0) -> Job[Any]:
     ],
 )
 def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes) -> None:
-    """Whatever protocol it came in; its answer says which version gave it, and then nobody uses that any more."""
+    """An inference of any protocol is counted once, names its version, and leaves its model unused."""
     shelf = Shelf()
     answer: Any = job(path, body, shelf).run()
     assert b"[0.5,1.0]" in b"".join(answer.parts)
@@ -121,7 +121,7 @@ def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes)
 
 
 def test_an_inference_that_fails_is_counted_as_one() -> None:
-    """Of the model as of the phrasing; a document that asks for nothing is none."""
+    """A failure of the model or of the phrasing is counted, and a request that asks for nothing is not."""
     shelf = Shelf()
     with pytest.raises(ModelFailed, match="negative"):
         job("/v1/models/m:predict", b'{"instances": [-1]}', shelf).run()
@@ -133,7 +133,7 @@ def test_an_inference_that_fails_is_counted_as_one() -> None:
 
 
 def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
-    """What was decoded stays decoded; who told its spec is asked once, and is the one that answers."""
+    """The request is decoded once and counted once, however often it waits."""
     shelf = Shelf(pending=2)
     waiting = job("/v1/models/m:predict", V1, shelf)
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
 
 
 def test_an_explanation_is_compressed_and_not_counted() -> None:
-    """Statistics are of inferences."""
+    """The statistics are of inferences alone."""
     shelf = Shelf()
     response = job("/v1/models/m:explain", V1, shelf, 1, accept_encoding=b"gzip").run()
     assert dict(response.headers)[b"content-encoding"] == b"gzip"
@@ -183,7 +183,7 @@ def of_stream(shelf: Shelf, *elements: float) -> Job[Any]:
 
 
 def test_a_stream_is_one_inference_once_it_has_ended() -> None:
-    """However many answers it had."""
+    """A stream is counted at its end, however many answers it had."""
     shelf = Shelf(model=Counts())
     stream = of_stream(shelf, 1, 2).run()
     assert isinstance(stream, HttpStream)
@@ -193,7 +193,7 @@ def test_a_stream_is_one_inference_once_it_has_ended() -> None:
 
 
 def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
-    """What its client leaves is none."""
+    """A failing stream is counted as a failure, and one that its client leaves is not counted."""
     shelf = Shelf(model=Counts())
     stream: Any = of_stream(shelf, 1, -1).run()
     assert next(stream.chunks) == b"[1.0]"
@@ -207,7 +207,7 @@ def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
 
 
 def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
-    """And counted; if the model fails, so."""
+    """The only answer is a tuple, and it is counted before it is sent."""
     shelf = Shelf()
     stream: Any = of_stream(shelf, 4).run()
     assert stream.chunks == (b"[2.0]",)
@@ -218,7 +218,7 @@ def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
 
 
 def test_a_stream_uses_its_model_until_it_ends() -> None:
-    """Or fails, or its client leaves it: in the middle, or before its first answer was asked for."""
+    """The use ends with the stream's end or failure, and when its client leaves before or after its first answer."""
     shelf = Shelf(model=Counts())
     stream: Any = of_stream(shelf, 1, 2).run()
     assert dict(stream.headers)[b"model-version"] == b"3"
@@ -241,7 +241,7 @@ def test_a_stream_uses_its_model_until_it_ends() -> None:
 
 
 def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick() -> None:
-    """If it is small; a stream never is."""
+    """Only a small request is read first, and a stream is never quick."""
 
     def asking(body: bytes, decode: Any) -> Job[Any]:
         request = HttpRequest("POST", "/infer", body=body)
@@ -254,7 +254,7 @@ def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick
 
 
 def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:
-    """Of what is compressed nobody knows."""
+    """A compressed request is never quick, because its size does not tell its work."""
     path = "/v1/models/m/labels/fast:predict"
     assert job(path, b"{}").is_quick()
     assert not job(path, b"{}" * 9).is_quick()
@@ -277,10 +277,10 @@ def test_a_result_that_another_thread_has_brought_is_phrased() -> None:
         (None, 0, None),
     ],
 )
-def test_an_answer_is_compressed_from_some_size_on_for_who_accepts_it(
+def test_a_large_answer_is_compressed_for_a_client_that_accepts_it(
     accepted: bytes | None, least: int, coding: bytes | None
 ) -> None:
-    """And says that it depends on who asks."""
+    """A compressed answer names its coding, and says that it varies by Accept-Encoding."""
     headers = {} if accepted is None else {b"accept-encoding": accepted}
     plain = HttpResponse(200, ((b"a", b"b"),), (b"ab", b"cd"))
     response = compressed(plain, HttpRequest("GET", "/", headers), least)

@@ -56,7 +56,7 @@ def settle(asked: Job[Any]) -> bytes:
 def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A method without a model never is."""
+    """A method without a model is never quick."""
     monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
     for _ in range(QUICK_RUNS):
         assert not job(app, INFER, BODY).is_quick()
@@ -69,7 +69,7 @@ def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be
 def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message of 1 MB may have a hundred thousand of them, whoever answers it."""
+    """Neither the decision nor the refusal makes the 1000 tensors of a message."""
     monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
     tensors = grps.GenericTensorData(tensors=[grps.GenericTensor(dtype="DT_INT32", shape=[0])] * 1000)
     for model in ("half_plus_three", "nobody"):
@@ -80,8 +80,8 @@ def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
             settle(asked)
 
 
-def test_a_job_tells_what_its_method_answers_in_place_of_an_error(app: App) -> None:
-    """Or that it is an error."""
+def test_a_codec_returns_what_its_method_answers_in_place_of_an_error(app: App) -> None:
+    """A method without such an answer fails with the error."""
     error = InvalidInput("no")
     assert job(app, INFER, BODY).codec.instead(error) is None
     assert job(app, METHODS["ModelReady"], b"").codec.instead(error) is None
@@ -92,8 +92,8 @@ def test_a_job_tells_what_its_method_answers_in_place_of_an_error(app: App) -> N
 
 @pytest.mark.parametrize("model", ["nobody", "half_plus_three"])
 @pytest.mark.parametrize("json", [True, False], ids=["json", "proto"])
-def test_what_is_told_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
-    """Of a model that is not there, and of tensors that it does not take."""
+def test_an_answer_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
+    """The id is there for an unknown model and for tensors that do not fit."""
     message = question(model, typed("x", "FP32", X), id="7")
     message.inputs[0].shape[0] = 3
     body = json_format.MessageToJson(message).encode() if json else message.SerializeToString()

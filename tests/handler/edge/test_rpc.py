@@ -79,7 +79,7 @@ def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService
 
 
 def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
-    """Raw and typed, first while the model is being loaded and then loaded."""
+    """Raw and typed tensors are answered, first while the model is being loaded."""
     message = question("half_plus_three", typed("x", "FP32", X))
     for body in (BODY, message.SerializeToString()):
         answer = oip.ModelInferResponse.FromString(served(app, ask("ModelInfer", body)))
@@ -88,7 +88,7 @@ def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
 
 
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:
-    """Its result is that of the call."""
+    """The model is ready when the call returns."""
     body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
     assert served(app, ask("RepositoryModelLoad", body)) == b""
     assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
@@ -102,14 +102,14 @@ def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
 
 
 def test_a_refusal_has_a_code_and_one_line(app: App) -> None:
-    """Of the fault's own name."""
+    """The code is the fault's name, and the details are one line."""
     error = refused(app, "ModelInfer", b"\x0a")
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert error.details() == "the 1 bytes of the request are not a ModelInferRequest"
 
 
 def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between characters; percent-encoded it is three times as long."""
+    """The text is cut between two characters, because clients limit the size of trailers."""
 
     def fail(_: Registry) -> Any:
         raise ModelFailed("日" * 100_000, retry_after=0.1)
@@ -121,10 +121,10 @@ def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytes
     assert ("retry-after", "1") in list(error.trailing_metadata() or ())
 
 
-def test_what_nobody_expected_is_logged_and_told_without_its_words(
+def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
     app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As an error, and in a stream as an answer."""
+    """A call ends with INTERNAL, and a stream has an answer with the request's id."""
 
     def fail(*_: Any) -> Any:
         raise ZeroDivisionError("a secret")
@@ -183,7 +183,7 @@ class Ends:
     ],
 )
 def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: str) -> None:
-    """Though grpc keeps what ends a call, and with it every frame on its way, until the cyclic collector runs."""
+    """No frame that grpc keeps holds the message after its refusal."""
     called = METHODS[method]._replace(rpc=METHODS[method].rpc._replace(instead=None))
     bodies = [memoryview(b"\xff" * 100)]
     body = weakref.ref(bodies[0])
@@ -225,8 +225,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_reflection_answers_and_refuses_what_asks_nothing(app: App) -> None:
-    """The stream ends with what cannot be read."""
+def test_reflection_lists_the_services_and_refuses_other_bytes(app: App) -> None:
+    """The stream ends at a message that cannot be read."""
 
     async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
         exchange: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
@@ -240,8 +240,8 @@ def test_reflection_answers_and_refuses_what_asks_nothing(app: App) -> None:
     assert served(app, work) == list(rpc.SERVICES)
 
 
-def test_who_watches_is_told_of_a_change_and_let_go_at_the_end(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said twice."""
+def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same state is never sent twice."""
     monkeypatch.setattr(rpc, "WATCH_SECONDS", 0.01)
     thrice, looks = asyncio.Event(), 0
     ready = app.registry.readiness
@@ -292,15 +292,15 @@ def lifespan(app: Any) -> list[dict[str, Any]]:
 
 
 def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
-    """The port is free again afterwards."""
+    """A second start can listen on the same port."""
     beside = rpc.Beside(app, f"127.0.0.1:{free_port()}")
     for _ in range(2):
         said = lifespan(beside)
         assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-def test_a_port_that_is_taken_is_said_at_the_start(app: App) -> None:
-    """Another server on it would take half of the calls."""
+def test_a_port_in_use_fails_the_start(app: App) -> None:
+    """A second server on the port would take half of the calls."""
 
     async def work(_: aio.Channel, server: rpc.RpcServer) -> Any:
         said = []
@@ -319,8 +319,8 @@ def test_a_port_that_is_taken_is_said_at_the_start(app: App) -> None:
     assert failed["message"].startswith("no gRPC on 127.0.0.1:")
 
 
-def test_what_is_no_lifespan_goes_to_the_application_as_it_is() -> None:
-    """HTTP has nothing to do with it."""
+def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
+    """The application gets the same scope, receive and send."""
     seen = []
 
     async def inner(*call: Any) -> None:
@@ -330,8 +330,8 @@ def test_what_is_no_lifespan_goes_to_the_application_as_it_is() -> None:
     assert seen == [({"type": "http"}, 1, 2)]
 
 
-def test_a_server_ends_though_somebody_watches() -> None:
-    """Over HTTP a watch has no end of its own."""
+def test_a_server_ends_while_a_client_watches() -> None:
+    """SIGTERM ends the process although the watch has no end of its own."""
     port = free_port()
     imports = "from handler import cli\nfrom handler.edge import streams"
     script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
@@ -358,8 +358,8 @@ def _connects(connection: http.client.HTTPConnection) -> bool:
     return True
 
 
-def test_neither_grpc_nor_protobuf_is_imported_by_who_does_without() -> None:
-    """Not by the command, the application, or an inference over REST."""
+def test_neither_grpc_nor_protobuf_is_imported_for_rest() -> None:
+    """The command, the application and an inference over REST import neither."""
     script = """
 import asyncio, sys
 from handler import asgi, cli

@@ -14,8 +14,8 @@ from core.errors import ServerBusy
 from handler.edge.workers import Workers
 
 
-def test_a_full_queue_is_said_at_once() -> None:
-    """With when to come back; what waits is done, in order of its coming."""
+def test_a_full_queue_turns_work_away_at_once() -> None:
+    """The refusal says when to come back, and waiting work is done in the order of its coming."""
 
     async def crowd() -> tuple[list[int], ServerBusy]:
         gate, order = threading.Event(), []
@@ -41,7 +41,7 @@ def test_a_full_queue_is_said_at_once() -> None:
 
 
 def test_whatever_work_raises_is_raised_where_it_is_awaited() -> None:
-    """And the thread goes on."""
+    """The thread does the next work."""
     workers = Workers(1, 1)
 
     def fail() -> None:
@@ -56,8 +56,8 @@ def test_whatever_work_raises_is_raised_where_it_is_awaited() -> None:
     workers.close()
 
 
-def test_what_nobody_awaits_any_more_is_not_begun_and_not_missed() -> None:
-    """Cancelled while waiting, cancelled while running, and a loop that is gone."""
+def test_work_that_is_not_awaited_any_more_does_not_stop_a_thread() -> None:
+    """Work may be cancelled while it waits or runs, and its loop may have ended."""
     workers, gate, begun = Workers(1, 2), threading.Event(), []
 
     async def run() -> int:
@@ -85,7 +85,7 @@ def test_what_nobody_awaits_any_more_is_not_begun_and_not_missed() -> None:
 
 
 def test_threads_end_when_the_pool_is_closed() -> None:
-    """Idle ones at once, busy ones with their work; closing again changes nothing."""
+    """Idle threads end at once, busy ones with their work, and closing again changes nothing."""
     workers, gate = Workers(2, 1), threading.Event()
     threads = list(workers._idle)
 
@@ -103,7 +103,7 @@ def test_threads_end_when_the_pool_is_closed() -> None:
 
 
 def test_an_idle_thread_keeps_nothing_alive() -> None:
-    """A request's tensors go with its answer."""
+    """What work used is freed although its thread lives on."""
 
     class Large:
         pass

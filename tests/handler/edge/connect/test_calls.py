@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def test_connect_answers_one_bare_message(app: App) -> None:
-    """While its model is being loaded, and then loaded and quick."""
+    """The answer is the message, while the model is being loaded and when it is quick."""
     for _ in range(40):
         answer = call(app, "ModelInfer", PROTO, BODY)
         assert (answer.status, answer.headers["content-type"]) == (200, PROTO)
@@ -55,7 +55,7 @@ def test_connect_answers_one_bare_message(app: App) -> None:
 
 
 def test_connect_answers_json_with_json(app: App) -> None:
-    """Typed tensors, and messages without any."""
+    """Messages with and without tensors are answered in JSON."""
     asked = {"modelName": "half_plus_three", "inputs": [{"name": "x", "datatype": "FP32", "shape": [2]}]}
     asked["inputs"][0]["contents"] = {"fp32Contents": [1, 2.5]}  # type: ignore[index] # of a literal
     answer = call(app, "ModelInfer", JSON, json.dumps(asked).encode())
@@ -64,7 +64,7 @@ def test_connect_answers_json_with_json(app: App) -> None:
 
 
 def test_a_safe_method_may_be_a_get(app: App) -> None:
-    """An inference, too."""
+    """An inference may be a GET, and a load may not."""
     text = base64.urlsafe_b64encode(BODY).decode().rstrip("=")
     answer = call(app, "ModelInfer", "", verb="GET", query=f"connect=v1&encoding=proto&base64=1&message={text}")
     assert tensors(oip.ModelInferResponse.FromString(answer.body))["y"].tolist() == HALVES
@@ -76,7 +76,7 @@ def test_a_safe_method_may_be_a_get(app: App) -> None:
 
 @pytest.mark.parametrize("content_type", [WEB, TEXT, "application/grpc-web"])
 def test_grpc_web_answers_an_envelope_and_trailers(app: App, content_type: str) -> None:
-    """In base64 where that was asked for."""
+    """The answer is in base64 where the request was."""
     body = envelope(BODY)
     answer = call(app, "ModelInfer", content_type, base64.b64encode(body) if content_type == TEXT else body)
     assert answer.status == 200
@@ -87,7 +87,7 @@ def test_grpc_web_answers_an_envelope_and_trailers(app: App, content_type: str) 
 
 
 def test_both_protocols_are_compressed_both_ways(app: App) -> None:
-    """From a size on."""
+    """Messages and envelopes are inflated, and large answers are compressed."""
     zeros = np.zeros(5000, np.float32)
     message = question("half_plus_three", raw("x", "FP32", zeros)).SerializeToString()
     packed = gzip.compress(message)
@@ -116,7 +116,7 @@ def test_a_compressed_message_proves_its_model_quick_for_plain_ones(app: App, mo
 
 
 def test_a_refusal_has_the_form_of_its_protocol(app: App) -> None:
-    """Code and text, with a status for Connect alone."""
+    """Connect has a status of HTTP, and gRPC-Web has trailers."""
     told = "the 1 bytes of the request are not a ModelInferRequest"
     assert call(app, "ModelInfer", PROTO, b"\x0a").error == (400, "invalid_argument", told)
     answer = call(app, "ModelInfer", WEB, envelope(b"\x0a"))
@@ -131,14 +131,14 @@ def test_a_refusal_has_the_form_of_its_protocol(app: App) -> None:
 
 @pytest.mark.parametrize("body", [b"", envelope(BODY, BODY)], ids=["none", "two"])
 def test_one_message_is_neither_none_nor_two(app: App, body: bytes) -> None:
-    """Of a stream as of a method with one answer."""
+    """A method with one request refuses a body of none or of two messages."""
     assert call(app, "ModelInfer", WEB, body).trailers["grpc-status"] == "12"
     assert call(app, "PredictStreaming", STREAM, body, GRPS).end["error"]["code"] == "unimplemented"
     assert call(app, "Watch", WEB, body, HEALTH).trailers["grpc-status"] == "12"
 
 
 def test_an_answer_in_place_of_an_error_is_an_answer(app: App) -> None:
-    """As the method has it over gRPC."""
+    """A method's own answer to an error has status 200, as over gRPC."""
     body = oip.ModelReadyRequest(name="nobody").SerializeToString()
     answer = call(app, "ModelReady", PROTO, body)
     assert (answer.status, answer.body) == (200, b"")
@@ -146,16 +146,16 @@ def test_an_answer_in_place_of_an_error_is_an_answer(app: App) -> None:
     assert (answer.status, json.loads(answer.body)["status"]["status"]) == (200, "FAILURE")
 
 
-def test_native_grpc_is_told_where_to_go(app: App) -> None:
-    """With a status that its clients understand."""
+def test_native_grpc_is_refused_in_its_own_form(app: App) -> None:
+    """The refusal has a grpc-status that its clients understand."""
     answer = call(app, "ModelInfer", "application/grpc+proto", envelope(BODY))
     assert (answer.status, answer.headers["grpc-status"], answer.body) == (200, "12", b"")
 
 
-def test_what_nobody_expected_is_logged_and_told_without_its_words(
+def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
     app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A TimeoutError that is not the client's deadline as well."""
+    """A TimeoutError of the model is an internal error and not the client's deadline."""
     told = "internal error: the server's log has the details"
     for error in (ZeroDivisionError("a secret"), TimeoutError("a secret")):
 
@@ -169,8 +169,8 @@ def test_what_nobody_expected_is_logged_and_told_without_its_words(
     assert "a secret" in caplog.text
 
 
-def test_a_client_that_goes_before_it_has_asked_is_told_nothing(app: App) -> None:
-    """There is nobody to tell."""
+def test_a_client_that_leaves_before_its_body_gets_nothing(app: App) -> None:
+    """The application sends no message."""
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -186,7 +186,7 @@ def test_a_client_that_goes_before_it_has_asked_is_told_nothing(app: App) -> Non
 
 
 def test_a_compressed_message_has_no_answer_before_it_was_read() -> None:
-    """That would be a mistake in this project."""
+    """Finishing a message that was not read raises AssertionError."""
     asked = protocol.Question(
         connect.Calls.methods[f"/{OIP}/ModelInfer"],
         protocol.KINDS[PROTO.encode()],
@@ -202,7 +202,7 @@ def test_a_compressed_message_has_no_answer_before_it_was_read() -> None:
 
 
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:
-    """Its result is that of the call."""
+    """The model is ready when the call returns."""
     body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
     assert call(app, "RepositoryModelLoad", PROTO, body).status == 200
     ready = call(app, "ModelReady", JSON, b'{"name": "half_plus_three"}')
@@ -210,7 +210,7 @@ def test_a_load_is_answered_when_it_is_done(app: App) -> None:
 
 
 def test_grpc_is_not_imported_for_it() -> None:
-    """Protobuf is enough."""
+    """A call imports protobuf, but neither grpc nor a client of Connect."""
     script = """
 import asyncio, sys
 from handler import asgi

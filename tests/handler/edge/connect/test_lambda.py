@@ -78,7 +78,7 @@ def function(repository: Path) -> Iterator[Callable[..., Any]]:
 def test_every_content_type_comes_through_the_function(
     function: Callable[..., Answer], method: str, content_type: str, form: bytes
 ) -> None:
-    """Text as text, so that it needs no gateway that knows of bytes; all else in base64."""
+    """Text is answered as text, which needs no gateway that knows bytes, and everything else in base64."""
     asked = {"modelName": "half_plus_three", "inputs": [{"name": "x", "datatype": "FP32", "shape": [2]}]}
     asked["rawInputContents"] = [base64.b64encode(X.tobytes()).decode()]
     message = json.dumps(asked).encode() if "json" in content_type else BODY
@@ -100,7 +100,7 @@ def test_every_content_type_comes_through_the_function(
 
 
 def test_a_get_comes_through_the_function(function: Callable[..., Answer]) -> None:
-    """Its query as the gateway hands it over: decoded."""
+    """The gateway passes the query on decoded."""
     text = base64.b64encode(BODY).decode()
     query = {"connect": ["v1"], "encoding": ["proto"], "base64": ["1"], "message": [text]}
     answer = function(f"/{OIP}/ModelInfer", "", multiValueQueryStringParameters=query)
@@ -111,7 +111,7 @@ def test_a_get_comes_through_the_function(function: Callable[..., Answer]) -> No
 def test_an_answer_that_a_function_cannot_carry_is_refused_in_the_clients_own_form(
     function: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, content_type: str
 ) -> None:
-    """Lambda's runtime would end the instance."""
+    """The refusal names the limit instead of an answer at which Lambda's runtime would end the instance."""
     monkeypatch.setattr("handler.aws.WORTH_MEASURING", 10)
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 10)
     body = BODY if content_type in (PROTO, JSON) else envelope(BODY)
@@ -126,13 +126,13 @@ def test_an_answer_that_a_function_cannot_carry_is_refused_in_the_clients_own_fo
 
 
 def test_a_function_answers_a_watch_once(function: Callable[..., Answer]) -> None:
-    """It cannot wait, and nobody would get to read it before its end."""
+    """A function ends the watch after the first state, because its answer is sent at its end."""
     answer = function(f"/{HEALTH}/Watch", STREAM_JSON, envelope(b"{}"))
     assert [message for _, message in answer.envelopes] == [b'{"status": "SERVING"}', b"{}"]
 
 
 def test_a_function_compresses_what_its_gateway_cannot(function: Callable[..., Answer]) -> None:
-    """From a size that comes near what it may answer."""
+    """Answers are compressed from a size near the function's limit on."""
     for size, flags in ((1000, 0), (300_000, 1)):
         message = question("half_plus_three", raw("x", "FP32", np.zeros(size, np.float32))).SerializeToString()
         packed = envelope(gzip.compress(message), flags=1)

@@ -43,7 +43,7 @@ class Content(bytearray):
 
 @pytest.mark.parametrize("content_type", [PROTO, WEB, STREAM])
 def test_a_refused_body_is_let_go_at_once(app: App, content_type: str) -> None:
-    """And not when the cyclic collector happens to run: many are large."""
+    """A refused body is freed without the cyclic collector."""
     content = Content(b"\0\0\0\0\3abc")
     bodies, body = [memoryview(content)], weakref.ref(content)
     del content
@@ -72,7 +72,7 @@ def test_a_refused_body_is_let_go_at_once(app: App, content_type: str) -> None:
 
 
 def test_reading_text_is_work_that_is_bounded(repository: Path) -> None:
-    """As inference is: a large one waits for a thread, or is turned away."""
+    """A large body in base64 waits for a thread, or is turned away."""
     app = App(settings(repository, DRAGOMAN_THREADS="1", DRAGOMAN_QUEUE="1"))
     hold = threading.Event()
     text = base64.b64encode(envelope(b"\x7a\xff\xff\x7f" + bytes(2**21 - 1)))
@@ -93,7 +93,7 @@ def test_reading_text_is_work_that_is_bounded(repository: Path) -> None:
 
 
 def test_what_is_too_large_is_refused_in_every_form(repository: Path) -> None:
-    """Announced, sent, inflated, and announced by an envelope."""
+    """An announced size, a sent one, an inflated one and an envelope's count alike."""
     app = App(settings(repository, DRAGOMAN_MAX_BODY_BYTES="100"))
     big = gzip.compress(bytes(1000))
     for answer in (
@@ -110,14 +110,14 @@ def test_what_is_too_large_is_refused_in_every_form(repository: Path) -> None:
 
 
 def test_text_that_is_no_base64_is_refused(app: App) -> None:
-    """As text."""
+    """The refusal is in base64."""
     answer = call(app, "ModelInfer", TEXT, b"!")
     assert answer._replace(body=base64.b64decode(answer.body)).trailers["grpc-status"] == "3"
 
 
 @pytest.mark.parametrize("content_type", [PROTO, WEB])
 def test_a_deadline_is_kept_while_a_model_is_being_loaded(app: App, repository: Path, content_type: str) -> None:
-    """The answer comes before it, as unavailable; the load goes on, and who comes later finds the model."""
+    """The refusal comes before the deadline, and the load goes on for later requests."""
     body = question("late", typed("x", "INT32", np.array([1], np.int32))).SerializeToString()
     if content_type == PROTO:
         answer = call(app, "ModelInfer", PROTO, body, connect_timeout_ms="1000")

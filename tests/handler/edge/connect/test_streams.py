@@ -44,7 +44,7 @@ def counting(number: int, **parameters: Any) -> bytes:
 
 @pytest.mark.parametrize("content_type", [STREAM, WEB])
 def test_a_stream_has_every_answer_in_its_order(app: App, content_type: str) -> None:
-    """Of a model that gives many, to each of several requests."""
+    """The answers to several requests come in order, however many each has."""
     answer = call(app, "ModelStreamInfer", content_type, envelope(counting(3), BODY, counting(2)))
     found = [tensors(message.infer_response)["y"].tolist() for message in streamed(answer)]
     assert found == [[0], [1], [2], HALVES, [0], [1]]
@@ -53,7 +53,7 @@ def test_a_stream_has_every_answer_in_its_order(app: App, content_type: str) -> 
 
 
 def test_a_stream_of_json_is_answered_with_json(app: App) -> None:
-    """Envelopes hold either."""
+    """The envelopes of the answers hold JSON."""
     asked = {"modelName": "yields", "inputs": [{"name": "n", "datatype": "INT64", "shape": ["1"]}]}
     asked["inputs"][0]["contents"] = {"int64Contents": ["2"]}  # type: ignore[index] # of a literal
     answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(json.dumps(asked).encode()))
@@ -62,7 +62,7 @@ def test_a_stream_of_json_is_answered_with_json(app: App) -> None:
 
 
 def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
-    """However far the request came."""
+    """An unknown model, a wrong shape and wrong bytes are refused with the id."""
     tensor = {"name": "x", "datatype": "FP32", "shape": ["1"]}
     asked = [
         {"modelName": "nobody", "id": "1"},
@@ -76,7 +76,7 @@ def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
 
 
 def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(app: App) -> None:
-    """The protocol's own answer tells it."""
+    """The failure is an answer of the protocol, and the next request is answered."""
     body = envelope(counting(2, fail={"bool_param": True}), b"\x0a", BODY)
     answer = call(app, "ModelStreamInfer", STREAM, body)
     first, second, failed, unread, last = streamed(answer)
@@ -89,14 +89,14 @@ def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(
 
 
 def test_a_stream_that_is_cut_ends_after_what_came_whole(app: App) -> None:
-    """With an error."""
+    """The whole messages are answered, and the end has an error."""
     answer = call(app, "ModelStreamInfer", STREAM, envelope(BODY, BODY)[:-1])
     assert len(streamed(answer)) == 1
     assert answer.end["error"]["code"] == "invalid_argument"
 
 
 def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in its end."""
+    """The error stands in the stream's end."""
     path = f"/{OIP}/ModelStreamInfer"
     method = connect.Calls.methods[path]
     monkeypatch.setitem(connect.Calls.methods, path, method._replace(rpc=method.rpc._replace(instead=None)))
@@ -107,7 +107,7 @@ def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pyte
 
 
 def test_grps_streams_too(app: App) -> None:
-    """One message for each answer."""
+    """PredictStreaming sends one message for each answer."""
     tensor = grps.GenericTensor(name="n", dtype="DT_INT64", shape=[1], flat_int64=[3])
     message = grps.GrpsMessage(model="yields", gtensors=grps.GenericTensorData(tensors=[tensor]))
     answer = call(app, "PredictStreaming", STREAM, envelope(message.SerializeToString()), GRPS)
@@ -116,7 +116,7 @@ def test_grps_streams_too(app: App) -> None:
 
 
 def test_a_deadline_ends_a_stream_and_its_model(app: App, repository: Path) -> None:
-    """What was told before stands."""
+    """The end has the error, and the model's generator is closed."""
     body = envelope(question("endless").SerializeToString())
     answer = call(app, "ModelStreamInfer", STREAM, body, connect_timeout_ms="300")
     assert answer.end["error"] == {"code": "deadline_exceeded", "message": "no answer within 300 ms"}
@@ -129,7 +129,7 @@ def until_left(repository: Path) -> None:
 
 
 def test_a_client_that_goes_stops_its_model(app: App, repository: Path) -> None:
-    """Nobody counts for nobody."""
+    """The model's generator is closed when the client leaves."""
 
     async def stays(sent: list[Any]) -> None:
         await until(lambda: len(sent) >= 5)
@@ -139,8 +139,8 @@ def test_a_client_that_goes_stops_its_model(app: App, repository: Path) -> None:
     until_left(repository)
 
 
-def test_who_watches_is_told_of_every_change_until_it_goes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said twice."""
+def test_a_watch_answers_every_change_until_its_client_leaves(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same state is never sent twice."""
     monkeypatch.setattr(connect, "WATCH_SECONDS", 0.01)
     body = envelope(health.HealthCheckRequest(service="half_plus_three").SerializeToString())
 
@@ -154,8 +154,8 @@ def test_who_watches_is_told_of_every_change_until_it_goes(app: App, monkeypatch
     assert found == [2, 1]
 
 
-def test_who_watches_what_is_not_there_is_told_so(app: App) -> None:
-    """And the stream goes on."""
+def test_a_watch_of_an_unknown_service_answers_and_goes_on(app: App) -> None:
+    """The state is SERVICE_UNKNOWN."""
 
     async def stays(sent: list[Any]) -> None:
         await until(lambda: len(sent) >= 2)
