@@ -18,6 +18,7 @@ from handler.deadlines import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Pat
 from handler.edge.timing import Timing
 from handler.edge.waiting import landed, until
 from handler.lifecycle.phases import Phases
+from tests.handler.test_app import ask
 
 from core.errors import Fault, ModelNotLoadable, ModelUnavailable, StillLoading
 from core.operations import ModelRef, State
@@ -31,7 +32,6 @@ from handler.stores.s3.answers import Broken
 from handler.stores.s3.http import Bucket
 from tests import s3_stand_in
 from tests.handler import slow_store
-from tests.handler.test_app import ask
 from tests.handler.test_aws import http, infer
 
 if TYPE_CHECKING:

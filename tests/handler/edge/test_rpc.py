@@ -1,4 +1,4 @@
-"""handler.edge.rpc, rpc_jobs, and gRPC on the command line: the edge in this process."""
+"""handler.edge.rpc: the gRPC edge in this process."""
 
 from __future__ import annotations
 
@@ -11,40 +11,33 @@ import subprocess
 import sys
 import time
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
 import pytest
-import uvicorn
-from google.protobuf import json_format
 from grpc import aio
-from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
 
-from core.dialects.grps import messages as grps_messages
 from core.dialects.rpcs import RPCS
-from core.errors import InvalidInput, ModelFailed, ServingError
+from core.errors import ModelFailed
 from core.operations import ModelRef
-from core.schema import grps, health, reflection
+from core.schema import health, reflection
 from core.schema import open_inference as oip
-from handler import cli
-from handler.edge import rpc, streams
-from handler.edge.app import App
-from handler.lifecycle.registry import Pending, Registry
-from handler.lifecycle.versions import QUICK_RUNS
-from handler.settings import Settings
+from handler.edge import rpc
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
 from tests.conformance.grpc.remote import question, raw, tensors, typed
+from tests.handler.edge.client import ROOT, make
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from core import operations as ops
+    from core.ports import Context
+    from handler.edge.app import App
 
-ROOT = Path(__file__).parents[2]
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
-INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
 X = np.array([1, 2.5], np.float32)
 MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
 BODY = MESSAGE.SerializeToString()
@@ -54,7 +47,7 @@ SERVING, NOT_SERVING = 1, 2
 @pytest.fixture
 def app() -> Iterator[App]:
     """The sample models."""
-    made = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models")}))
+    made = make()
     yield made
     made.close()
 
@@ -86,19 +79,19 @@ def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService
 
 
 def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
-    """Raw and typed, first while the model is being loaded and then loaded."""
+    """Raw and typed tensors are answered, first while the model is being loaded."""
     message = question("half_plus_three", typed("x", "FP32", X))
     for body in (BODY, message.SerializeToString()):
         answer = oip.ModelInferResponse.FromString(served(app, ask("ModelInfer", body)))
         assert tensors(answer)["y"].tolist() == [3.5, 4.25]
-    assert app.registry.readiness(ModelRef("half_plus_three")).ready
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
 
 
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:
-    """Its result is that of the call."""
+    """The model is ready when the call returns."""
     body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
     assert served(app, ask("RepositoryModelLoad", body)) == b""
-    assert app.registry.readiness(ModelRef("half_plus_three")).ready
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
 
 
 def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
@@ -109,14 +102,14 @@ def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
 
 
 def test_a_refusal_has_a_code_and_one_line(app: App) -> None:
-    """Of the fault's own name."""
+    """The code is the fault's name, and the details are one line."""
     error = refused(app, "ModelInfer", b"\x0a")
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert error.details() == "the 1 bytes of the request are not a ModelInferRequest"
 
 
 def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between characters; percent-encoded it is three times as long."""
+    """The text is cut between two characters, because clients limit the size of trailers."""
 
     def fail(_: Registry) -> Any:
         raise ModelFailed("日" * 100_000, retry_after=0.1)
@@ -128,10 +121,10 @@ def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytes
     assert ("retry-after", "1") in list(error.trailing_metadata() or ())
 
 
-def test_what_nobody_expected_is_logged_and_told_without_its_words(
+def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
     app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As an error, and in a stream as an answer."""
+    """A call ends with INTERNAL, and a stream has an answer with the request's id."""
 
     def fail(*_: Any) -> Any:
         raise ZeroDivisionError("a secret")
@@ -190,7 +183,7 @@ class Ends:
     ],
 )
 def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: str) -> None:
-    """Though grpc keeps what ends a call, and with it every frame on its way, until the cyclic collector runs."""
+    """No frame that grpc keeps holds the message after its refusal."""
     called = METHODS[method]._replace(rpc=METHODS[method].rpc._replace(instead=None))
     bodies = [memoryview(b"\xff" * 100)]
     body = weakref.ref(bodies[0])
@@ -232,8 +225,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_reflection_answers_and_refuses_what_asks_nothing(app: App) -> None:
-    """The stream ends with what cannot be read."""
+def test_reflection_lists_the_services_and_refuses_other_bytes(app: App) -> None:
+    """The stream ends at a message that cannot be read."""
 
     async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
         exchange: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
@@ -247,18 +240,18 @@ def test_reflection_answers_and_refuses_what_asks_nothing(app: App) -> None:
     assert served(app, work) == list(rpc.SERVICES)
 
 
-def test_who_watches_is_told_of_a_change_and_let_go_at_the_end(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said twice."""
+def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same state is never sent twice."""
     monkeypatch.setattr(rpc, "WATCH_SECONDS", 0.01)
     thrice, looks = asyncio.Event(), 0
     ready = app.registry.readiness
 
-    def counted(ref: ModelRef) -> ops.Readiness:
+    def counted(ref: ModelRef, context: Context) -> ops.Readiness:
         nonlocal looks
         looks += 1
         if looks == 3:
             loop.call_soon_threadsafe(thrice.set)
-        return ready(ref)
+        return ready(ref, context)
 
     loop: Any = None
     monkeypatch.setattr(app.registry, "readiness", counted)
@@ -299,15 +292,15 @@ def lifespan(app: Any) -> list[dict[str, Any]]:
 
 
 def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
-    """The port is free again afterwards."""
+    """A second start can listen on the same port."""
     beside = rpc.Beside(app, f"127.0.0.1:{free_port()}")
     for _ in range(2):
         said = lifespan(beside)
         assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-def test_a_port_that_is_taken_is_said_at_the_start(app: App) -> None:
-    """Another server on it would take half of the calls."""
+def test_a_port_in_use_fails_the_start(app: App) -> None:
+    """A second server on the port would take half of the calls."""
 
     async def work(_: aio.Channel, server: rpc.RpcServer) -> Any:
         said = []
@@ -326,8 +319,8 @@ def test_a_port_that_is_taken_is_said_at_the_start(app: App) -> None:
     assert failed["message"].startswith("no gRPC on 127.0.0.1:")
 
 
-def test_what_is_no_lifespan_goes_to_the_application_as_it_is() -> None:
-    """HTTP has nothing to do with it."""
+def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
+    """The application gets the same scope, receive and send."""
     seen = []
 
     async def inner(*call: Any) -> None:
@@ -337,50 +330,8 @@ def test_what_is_no_lifespan_goes_to_the_application_as_it_is() -> None:
     assert seen == [({"type": "http"}, 1, 2)]
 
 
-def test_the_command_serves_grpc_beside_http(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the same process, on an address of its own; the welcome says which."""
-    runs: list[Any] = []
-    monkeypatch.setattr(uvicorn, "run", lambda app, **options: runs.append((app, options)))
-    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
-    assert cli.main(["serve", "--grpc-port", "9000"]) == 0
-    assert cli.main(["serve", "--host", "::1", "--grpc-port", "9000"]) == 0
-    assert cli.main(["serve"]) == 0
-    (first, options), (second, _), (third, _) = runs
-    assert options["timeout_graceful_shutdown"] == streams.GRACE_SECONDS
-    assert isinstance(first, rpc.Beside)
-    assert isinstance(second, rpc.Beside)
-    assert isinstance(third, App)
-    out = capsys.readouterr().out
-    assert "gRPC on 127.0.0.1:9000" in out
-    assert "gRPC on [::1]:9000" in out
-    assert out.count("gRPC on") == 2
-
-
-def test_the_command_without_grpc_installed_says_the_cure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And serves nothing."""
-    monkeypatch.setattr(cli, "find_spec", lambda _: None)
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(["serve", "--grpc-port", "9000"]) == 2
-    assert "pip install 'dragoman[grpc]'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
-@pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
-def test_the_command_refuses_what_is_no_port(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, port: int
-) -> None:
-    """Of 99999 gRPC would listen on 34463."""
-    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("served"))
-    assert cli.main(["serve", flag, str(port)]) == 2
-    assert capsys.readouterr().err == f"dragoman: {flag} is {port}; expected 1 to 65535\n"
-
-
-def test_a_server_ends_though_somebody_watches() -> None:
-    """Over HTTP a watch has no end of its own."""
+def test_a_server_ends_while_a_client_watches() -> None:
+    """SIGTERM ends the process although the watch has no end of its own."""
     port = free_port()
     imports = "from handler import cli\nfrom handler.edge import streams"
     script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
@@ -407,8 +358,8 @@ def _connects(connection: http.client.HTTPConnection) -> bool:
     return True
 
 
-def test_neither_grpc_nor_protobuf_is_imported_by_who_does_without() -> None:
-    """Not by the command, the application, or an inference over REST."""
+def test_neither_grpc_nor_protobuf_is_imported_for_rest() -> None:
+    """The command, the application and an inference over REST import neither."""
     script = """
 import asyncio, sys
 from handler import asgi, cli
@@ -425,71 +376,3 @@ print([name for name in sys.modules if name.split(".")[0] in ("grpc", "google") 
     assert done.returncode == 0, done.stderr
     imported = [name for name in done.stdout.strip("[]\n").split(", ") if "xmlrpc" not in name and name]
     assert imported == []
-
-
-def settle(registry: Registry, job: RpcJob) -> bytes:
-    """The answer, however often the job has to wait."""
-    while True:
-        try:
-            return job.run()
-        except Pending as pending:
-            pending.future.result(30)
-
-
-def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(app: App) -> None:
-    """A method without a model never is."""
-    registry = app.registry
-    assert not RpcJob(registry, INFER, BODY).is_quick()
-    while not RpcJob(registry, INFER, BODY).is_quick():
-        for _ in range(QUICK_RUNS):
-            settle(registry, RpcJob(registry, INFER, BODY))
-    assert RpcJob(registry, STREAM, BODY).is_quick()
-    assert not RpcJob(registry, METHODS["ServerReady"], b"").is_quick()
-    assert not RpcJob(registry, INFER, bytes(QUICKLY_READ + 1)).is_quick()
-
-
-def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A message of 1 MB may have a hundred thousand of them, whoever answers it."""
-    monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
-    tensors = grps.GenericTensorData(tensors=[grps.GenericTensor(dtype="DT_INT32", shape=[0])] * 1000)
-    for model in ("half_plus_three", "nobody"):
-        body = grps.GrpsMessage(model=model, gtensors=tensors).SerializeToString()
-        job = RpcJob(app.registry, METHODS["Predict"], body)
-        assert not job.is_quick()
-        with pytest.raises(ServingError, match="1000 tensors are 1000 inputs" if model != "nobody" else "nobody"):
-            settle(app.registry, job)
-
-
-def test_a_job_has_nothing_to_phrase_before_it_was_run(app: App) -> None:
-    """That would be a mistake in this project."""
-    with pytest.raises(AssertionError):
-        RpcJob(app.registry, INFER, BODY).phrase(None)
-
-
-def test_a_job_tells_what_its_method_answers_in_place_of_an_error(app: App) -> None:
-    """Or that it is an error."""
-    error = InvalidInput("no")
-    assert RpcJob(app.registry, INFER, BODY).instead(error) is None
-    assert RpcJob(app.registry, METHODS["ModelReady"], b"").instead(error) is None
-    told = RpcJob(app.registry, STREAM, BODY).instead(error)
-    assert told is not None
-    assert oip.ModelStreamInferResponse.FromString(told).error_message == "no"
-
-
-@pytest.mark.parametrize("model", ["nobody", "half_plus_three"])
-@pytest.mark.parametrize("json", [True, False], ids=["json", "proto"])
-def test_what_is_told_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
-    """Of a model that is not there, and of tensors that it does not take."""
-    message = question(model, typed("x", "FP32", X), id="7")
-    message.inputs[0].shape[0] = 3
-    body = json_format.MessageToJson(message).encode() if json else message.SerializeToString()
-    job = RpcJob(app.registry, STREAM, body, json=json)
-    with pytest.raises(ServingError) as error:
-        settle(app.registry, job)
-    told = job.instead(error.value)
-    assert told is not None
-    answer = oip.ModelStreamInferResponse()
-    json_format.Parse(told, answer) if json else answer.MergeFromString(told)
-    assert (answer.infer_response.id, answer.error_message) == ("7", error.value.message)
