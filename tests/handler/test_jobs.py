@@ -19,7 +19,8 @@ from handler.lifecycle.registry import Pending
 from handler.lifecycle.repository import Listing, Version
 from handler.lifecycle.versions import Gate, Loaded, Slot
 from handler.stores import Folder
-from tests.support.v1_samples import model, output, signature, told
+from tests.support.samples import told
+from tests.support.v1_samples import model, output, signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
