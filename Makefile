@@ -60,13 +60,15 @@ test-convert: $(CONVERT_VENV)/.setup
 e2e: setup
 	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
 
-# Generates the files of core/schema from proto/: descriptor sets, which its modules load, and their types for mypy.
+# What core/schema has of proto/: descriptor sets, which its modules load, and the types of their messages for mypy.
+# The schema that only `dragoman convert` reads stands beside it, and leaves the function's artifact with it.
 SCHEMAS := $(notdir $(basename $(wildcard proto/*.proto)))
+schema = $(if $(filter model_server_config,$(1)),handler/commands/convert,core/schema)/$(1)
 
 proto: setup
 	mkdir -p build/proto
 	$(foreach name,$(SCHEMAS),$(BIN)/python -m grpc_tools.protoc --proto_path=proto --pyi_out=build/proto \
-	  --descriptor_set_out=core/schema/$(name).binpb $(name).proto && mv build/proto/$(name)_pb2.pyi core/schema/$(name).pyi &&) true
+	  --descriptor_set_out=$(call schema,$(name)).binpb $(name).proto && mv build/proto/$(name)_pb2.pyi $(call schema,$(name)).pyi &&) true
 
 fmt: setup
 	$(BIN)/ruff check --select I --fix

@@ -1,8 +1,9 @@
-"""What the core needs from outside."""
+"""What the core needs from outside: models, and the request on whose behalf it asks."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
 
+from core.deadline import Deadline
 from core.operations import (
     IndexEntry,
     ModelInfo,
@@ -20,72 +21,142 @@ class Model(Protocol):
     """One loaded version."""
 
     @property
-    def spec(self) -> ModelSpec: ...
+    def spec(self) -> ModelSpec:
+        """What the model says of its inputs, outputs and signatures. It never changes."""
+        ...
 
     @property
     def steady(self) -> bool:
-        """Whether like requests take like times, and `predict` may be called in any thread, an event loop's too."""
+        """Whether like requests take like times, and `predict` is safe in any thread, an event loop's included."""
         ...
 
     @property
     def explain(self) -> Callable[[Mapping[str, Tensor], Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None:
-        """The model's own explanation of each example, None where it has none. Raises as `predict` does."""
+        """The model's own explanation, a mapping for each example; None if it has none. Raises as `predict` does."""
         ...
 
     @property
     def stream(
         self,
     ) -> Callable[[Mapping[str, Tensor], Sequence[str], Mapping[str, Any]], Generator[Sequence[Tensor]]] | None:
-        """As `predict`, answer by answer; None for a model that always gives one. Raises while it is iterated."""
+        """As `predict`, answer by answer; None for a model with one answer. Raises while it is iterated."""
         ...
 
     @property
     def http(self) -> Callable[[Any], Any] | None:
-        """The answer to a whole request, None for a model that takes tensors alone. See core.dialects.custom."""
+        """Answers a whole HTTP request; None for a model that takes tensors only. See core.dialects.custom."""
         ...
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any], /
     ) -> Sequence[Tensor]:
-        """The named outputs, in that order, or all of them if none is named.
+        """Returns the named outputs, in that order, or all of them if none is named.
 
-        Inputs and names have been checked against the spec, as far as there is one. Raises InvalidInput for values
-        that the runtime cannot carry, ModelFailed for everything else.
+        The engine has checked inputs and names against the spec, as far as there is one. Raises InvalidInput for
+        values that the runtime cannot carry, ModelFailed for everything else.
         """
         ...
 
 
+class Use(Protocol):
+    """A use of a loaded version. The version stays in memory until the `with` block ends."""
+
+    model: Model
+
+    def __enter__(self) -> Model: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def again(self) -> "Use":
+        """Begins a further use of the same version, for an answer that outlives the first one."""
+        ...
+
+
+class Context(Protocol):
+    """The request that an operation is worked on for: how long it waits, and how it counts its time.
+
+    Times are nanoseconds of time.perf_counter_ns().
+    """
+
+    @property
+    def deadline(self) -> Deadline: ...
+
+    def waited(self, ns: int, load: Any) -> None:
+        """Counts the time that the request waited for a model, or for a look at the repository."""
+        ...
+
+    def found(self, use: Any) -> None:
+        """Notes the use that answers the request, before its inputs are decoded or checked."""
+        ...
+
+    def answered(self, use: Any, decoded: int, inferred: int) -> None:
+        """Counts an inference. `decoded`: when its inputs were ready. `inferred`: when its model had answered."""
+        ...
+
+    def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
+        """Counts a stream as one inference, whose model took `infer` nanoseconds in all."""
+        ...
+
+    def failed(self, use: Any) -> None:
+        """Counts an inference that ended with a ServingError."""
+        ...
+
+
 class Models(Protocol):
-    """The models of this server. All but `get` and `load` leave what is loaded as it is."""
+    """The models of this server. Every method raises ServingError; each says what it may load.
 
-    def server(self) -> ServerInfo: ...
+    Every method that may wait takes the request's context. A server with threads of its own for loading does not wait:
+    it raises an exception of its own, after which the caller asks again.
+    """
 
-    def ready(self) -> Readiness: ...
-
-    def names(self) -> Sequence[str]: ...
-
-    def index(self) -> Sequence[IndexEntry]: ...
-
-    def readiness(self, ref: ModelRef) -> Readiness: ...
-
-    def get(self, ref: ModelRef) -> Model:
-        """The model, loaded if it was not."""
+    def server(self) -> ServerInfo:
+        """Returns the server's name and version."""
         ...
 
-    def describe(self, ref: ModelRef) -> ModelInfo: ...
-
-    def status(self, ref: ModelRef) -> StatusResult:
-        """Without loading. Raises UnknownLabel."""
+    def ready(self, context: Context, /) -> Readiness:
+        """Returns whether requests may come. Loads models that the settings preload and that are not loaded."""
         ...
 
-    def statistics(self, ref: ModelRef | None) -> Sequence[Statistics]: ...
-
-    def load(self, name: str) -> None:
-        """Look at the repository again and load what it now says."""
+    def names(self, context: Context, /) -> Sequence[str]:
+        """Returns the names of the repository's models, sorted. Loads none."""
         ...
 
-    def unload(self, name: str) -> None: ...
+    def index(self, context: Context, /) -> Sequence[IndexEntry]:
+        """Returns every version of every model with its state. Lists models that are not loaded; loads none."""
+        ...
+
+    def readiness(self, ref: ModelRef, context: Context, /) -> Readiness:
+        """Returns whether the version is in memory. Loads none. Raises ModelNotFound, VersionNotFound."""
+        ...
+
+    def use(self, ref: ModelRef, context: Context, /) -> Use:
+        """Returns the version that answers one request, in use until the end of `with`. Loads it if it is not loaded.
+
+        Raises ModelNotFound, VersionNotFound, UnknownLabel, ModelNotLoadable, ModelUnavailable, StillLoading at the
+        context's deadline, ServerBusy while other models use the memory.
+        """
+        ...
+
+    def describe(self, ref: ModelRef, context: Context, /) -> ModelInfo:
+        """Returns the version's inputs and outputs. Loads it, as `use` does, because only the file knows them."""
+        ...
+
+    def status(self, ref: ModelRef, context: Context, /) -> StatusResult:
+        """Returns the states of the versions that `ref` names. Loads none. Raises UnknownLabel."""
+        ...
+
+    def statistics(self, ref: ModelRef | None, context: Context, /) -> Sequence[Statistics]:
+        """Returns the counts of the versions that `ref` names, or of all that were looked at. Loads none."""
+        ...
+
+    def load(self, name: str, context: Context, /) -> None:
+        """Lists the model again and loads what its policy serves. Versions that have not changed stay loaded."""
+        ...
+
+    def unload(self, name: str, context: Context, /) -> None:
+        """Takes the model out of memory after the requests that use it. The next request loads it again."""
+        ...
 
     def set_online(self, *, online: bool) -> None:
-        """Raises NotSupported where nobody but this server decides that."""
+        """Sets the state that `ready` reports. Raises NotSupported where only the platform decides it."""
         ...

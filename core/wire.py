@@ -7,12 +7,11 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from core.encoding.compression import WINDOW_BITS, inflate
 from core.encoding.jsonio import NonFinite
-from core.errors import Fault, InvalidInput, ServingError, TooLarge, shown
+from core.errors import Fault, ServingError, TooLarge, shown
 from core.operations import Operation
 
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
-ALIGNMENT: Final = 16
 JSON: Final[Header] = (b"content-type", b"application/json")
 
 REMEMBERED_PATHS: Final = 1024
@@ -175,7 +174,8 @@ class Dialect(NamedTuple):
     """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there.
 
     `refuse`: takes the error, and the method and path of the request that it answers. `any_case`: fixed segments match
-    in lower and upper case. `root`: what GET / answers to clients that do not want HTML.
+    in lower and upper case. `root`: what GET / answers to clients that do not want HTML. `json_length`: the header with
+    the number of bytes of a body's JSON, behind which its tensors follow; empty where bodies have no such part.
     """
 
     name: str
@@ -184,6 +184,7 @@ class Dialect(NamedTuple):
     refuse: Callable[[ServingError, str, str], HttpResponse]
     any_case: bool = False
     root: HttpResponse | None = None
+    json_length: bytes = b""
 
     def owns(self, path: str) -> bool:
         start = path[: len(self.prefix) + 1]
@@ -242,22 +243,3 @@ class Router:
                 return None
             values[name] = value
         return values
-
-
-def padding(headers: Mapping[bytes, bytes]) -> int:
-    """How many bytes to put before a body, so that the numbers that may follow its JSON lie aligned in memory.
-
-    Aligned tensors need no copy. Only V2's binary extension has such bodies, and its header says where the JSON ends.
-    """
-    length = headers.get(b"inference-header-content-length", b"")
-    return -int(length[:9]) % ALIGNMENT if length.isdigit() else 0
-
-
-def integer_header(request: HttpRequest, name: bytes) -> int | None:
-    """A header that holds a decimal number, None without it. Raises InvalidInput."""
-    text = request.headers.get(name)
-    if text is None:
-        return None
-    if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits
-        raise InvalidInput(f"header {name.decode()} is {shown(text)}; expected a decimal number of bytes")
-    return int(text)

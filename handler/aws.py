@@ -23,16 +23,18 @@ from typing import Any, Final
 import orjson
 from mangum import Mangum
 
+from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
 from core.errors import ModelNotLoadable, ServingError, TooLarge
 from core.wire import HttpResponse
-from handler.deadlines import INIT_SECONDS, Patience, of_invocation
-from handler.edge.app import App, Send
-from handler.edge.bodies import Receive
+from handler.edge.app import App
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.invocations import INIT_SECONDS, of_invocation
+from handler.edge.jobs import TIMING, Timing
 from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
-from handler.edge.protocols import Scope, refuse
-from handler.edge.timing import HEADER, Timing
+from handler.edge.protocols import refuse
 from handler.lifecycle.memory import keep_large_blocks
+from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -42,9 +44,11 @@ LARGEST_RESPONSE: Final = 6_291_556
 """Bytes of the JSON document that a function may answer. One more, and the runtime ends this instance."""
 WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
 """A body of fewer characters fits even if each one is escaped to seven bytes."""
+EXCHANGE: Final = "dragoman"
+"""The member of an event for Mangum that holds an _Exchange."""
 ENVELOPE: Final = 4096
 """Room for the document's other members: status and headers."""
-TIMING: Final = HEADER.decode()
+SERVER_TIMING: Final = TIMING.decode()
 TEXT: Final = [
     "text/",
     "application/json",  # and not application/connect+json, whose messages are in binary envelopes
@@ -56,6 +60,20 @@ TEXT: Final = [
     "application/openmetrics-text",
     "image/svg+xml",
 ]
+
+
+class _Exchange:
+    """What the function knows of an HTTP event and ASGI's scope does not say; it travels in the event for Mangum.
+
+    `scope`: the one that Mangum made, for refusing an answer that turns out too large.
+    """
+
+    __slots__ = ("deadline", "root", "scope")
+
+    def __init__(self, root: str, deadline: Deadline) -> None:
+        self.root = root
+        self.deadline = deadline
+        self.scope: Scope = {}
 
 
 class Misconfigured:
@@ -79,8 +97,6 @@ class Function:
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-        self._root = ""
-        self._scope: Scope = {}
         try:
             settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
@@ -97,10 +113,8 @@ class Function:
     def _initialise(self, app: App, began: float) -> None:
         """Load what the settings name, as this type of initialisation leaves time for it."""
         how = app.settings.initialization
-        if how == "on-demand":  # the init phase is short, and a request waits for its end
-            app.registry.patience = Patience.of(began + INIT_SECONDS - time.monotonic(), init=True)
-        app.start()
-        app.registry.patience = None
+        short = how == "on-demand"  # the init phase is short, and a request waits for its end
+        app.start(Deadline(began + INIT_SECONDS, init=True) if short else NEVER)
         if how in EARLY:
             from handler.edge import snapshots  # noqa: PLC0415 - what most instances have no use for
 
@@ -112,34 +126,36 @@ class Function:
         asyncio.set_event_loop(None)
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["root_path"] = self._root  # Mangum always says ""
-        self._scope = scope
+        exchange: _Exchange = scope["aws.event"][EXCHANGE]
+        scope["root_path"] = exchange.root  # Mangum always says ""
+        scope[SCOPE_KEY] = exchange.deadline
+        exchange.scope = scope
         await self._asgi(scope, receive, send)
 
     def __call__(self, event: Any, context: Any) -> Any:
         """Raises UnsupportedEvent."""
         kind = kind_of(event)
-        if self.app is not None:
-            self.app.registry.patience = of_invocation(event, context, self.app.settings.patience)
-            self.app.registry.flown = None  # what an event has loaded no request has waited for
+        deadline = NEVER if self.app is None else of_invocation(event, context, self.app.settings.patience)
         if kind is Kind.HTTP:
-            return self._http(event, context)
+            return self._http(event, context, deadline)
         if kind is Kind.DIRECT:
-            return self._direct(event, context)
+            return self._direct(event, context, deadline)
         if self.app is None:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
-        return self._checked(self.app, event) if kind is Kind.S3 else self._warm(self.app)
+        waiting = Background(deadline)
+        return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
-    def _http(self, event: Any, context: Any) -> Any:
+    def _http(self, event: Any, context: Any, deadline: Deadline) -> Any:
         if self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
         # Model code may have called asyncio.run(), which takes the thread's loop away.
         asyncio.set_event_loop(self._loop)
         timing = Timing()
         try:
-            normal, self._root = normalised(event, self._base_path)
+            normal, root = normalised(event, self._base_path)
         except ServingError as error:
-            return _plain(DIALECTS[0].refuse(error, "", ""), self.app.timed(timing).decode() if self.app else "")
+            return _plain(DIALECTS[0].refuse(error, "", ""), self._timed(timing))
+        exchange = normal[EXCHANGE] = _Exchange(root, deadline)
         response = self._mangum(normal, context)
         size = _document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
@@ -148,36 +164,40 @@ class Function:
             f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
             "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
         )
-        return _plain(refuse(too_large, self._scope), _timing_of(response))
+        return _plain(refuse(too_large, exchange.scope), _timing_of(response))
 
-    def _direct(self, event: dict[str, Any], context: Any) -> Any:
+    def _timed(self, timing: Timing) -> str:
+        headers = self.app.clock.headers(timing) if self.app else ()
+        return "".join(text.decode() for _, text in headers)
+
+    def _direct(self, event: dict[str, Any], context: Any, deadline: Deadline) -> Any:
         """A V2 inference request as the event itself, for callers that invoke the function without HTTP."""
         version = event.get("model_version")
         path = f"/v2/models/{event['model_name']}{f'/versions/{version}' if version else ''}/infer"
         http = {"method": "POST", "path": path, "sourceIp": ""}
         body = json.dumps(event)
         request = {"version": "2.0", "requestContext": {"http": http, "stage": "$default"}, "headers": {}, "body": body}
-        response = self._http(request, context)
+        response = self._http(request, context, deadline)
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
         return orjson.loads(response["body"])
 
-    def _checked(self, app: App, event: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, app: App, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
         """Objects have been created: load the models they belong to as they now are, and say how that went."""
         models = dict.fromkeys(_models(app.settings.repository, s3_objects(event)))
         checked = []
         for model in models:
             try:
-                app.registry.load(model)
+                app.registry.load(model, waiting)
                 checked.append({"model": model, "ready": True})
             except ServingError as error:
                 log.warning("%s after an ObjectCreated event: %s", model, error.message)
                 checked.append({"model": model, "ready": False, "error": error.message})
         return {"checked": checked}
 
-    def _warm(self, app: App) -> dict[str, Any]:
-        ready = app.registry.ready()
-        states = {slot.name: slot.state for slot in app.registry.known()}
+    def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
+        ready = app.registry.ready(waiting)
+        states = {version.name: version.state for version in app.registry.known()}
         return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
 
 
@@ -196,7 +216,7 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
 
 def _timing_of(response: dict[str, Any]) -> str:
     """What Mangum's response says in Server-Timing. Some load balancers are given the values of headers in lists."""
-    value = response.get("headers", response.get("multiValueHeaders", {})).get(TIMING, "")
+    value = response.get("headers", response.get("multiValueHeaders", {})).get(SERVER_TIMING, "")
     return "".join(value)
 
 
@@ -206,7 +226,7 @@ def _plain(response: HttpResponse, timing: str) -> dict[str, Any]:
     headers = {name.decode(): value.decode() for name, value in response.headers}
     return {
         "statusCode": response.status,
-        "headers": headers | ({TIMING: timing} if timing else {}),
+        "headers": headers | ({SERVER_TIMING: timing} if timing else {}),
         "body": body.decode() if is_text else base64.b64encode(body).decode(),
         "isBase64Encoded": not is_text,
     }

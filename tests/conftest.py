@@ -11,7 +11,15 @@ from tests import zoo as models
 if TYPE_CHECKING:
     from pathlib import Path
 
-LONGEST = ("test_fetch_faults", "test_s3", "test_bucket_push", "test_pull", "test_streams", "test_fuzz", "test_numbers")
+LONGEST = (
+    "test_fetch_faults",
+    "test_store",
+    "test_bucket_push",
+    "test_pull",
+    "test_streams",
+    "test_fuzz",
+    "test_numbers",
+)
 """Modules that take 20 s and more."""
 
 

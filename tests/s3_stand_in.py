@@ -1,5 +1,7 @@
 """A stand-in for an S3 server: objects in memory, ListObjectsV2 and GetObject with ranges, ETags and checksums.
 
+It is written to as Amazon's is (see `s3_writes`), and may end, refuse or wait at any request.
+
 It checks no signature and keeps no rights. For what needs hundreds of fetches a minute, or answers that no real server
 here can be made to give; whatever can be is tested on a real one.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,19 +19,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from tests.s3_writes import Objects, Thing, Writes
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 PIECE = 16 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """An object; `etag` stands for its content."""
-
-    content: bytes
-    etag: str
-    headers: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -36,7 +32,8 @@ class StandIn:
     """A bucket whose name nobody asks.
 
     `rate`: bytes per second and connection, 0 for as many as go through. `refusal`: what every request gets.
-    `chunked`: listings and errors come in chunks, without a length, as AWS sends them.
+    `chunked`: listings and errors come in chunks, without a length, as AWS sends them. `fate`: what becomes of the next
+    request, asked before each: "" of none, "unasked" is not done, "lost" is done and not answered, "refused" gets 403.
     """
 
     url: str = ""
@@ -51,6 +48,12 @@ class StandIn:
     asked: list[str] = field(default_factory=list)
     ranges_asked: list[str | None] = field(default_factory=list)
     signed: list[str] = field(default_factory=list)
+    fate: Callable[[], str] = lambda: ""
+    objects: Objects = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The objects are those of `things`."""
+        self.objects = Objects(self.things, threading.Lock())
 
     def put(self, key: str, content: bytes, etag: str | None = None, **headers: str) -> str:
         """Store an object. Underscores in the names of headers are hyphens."""
@@ -73,7 +76,7 @@ class StandIn:
         }
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Writes, BaseHTTPRequestHandler):
     store: StandIn
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -91,14 +94,40 @@ class Handler(BaseHTTPRequestHandler):
         key = unquote(parts.path).removeprefix("/bucket").removeprefix("/")
         self.store.asked.append(key)
         self.store.signed.append(self.headers.get("Authorization", "unsigned"))
-        if self.store.refusal is not None:
-            self._error(*self.store.refusal)
-        elif key:
-            self._object(key)
-        elif not self.store.listable:
+        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        with self._fate() as alive:
+            if not alive:
+                return
+            if self.store.refusal is not None:
+                self._error(*self.store.refusal)
+            elif key:
+                self._object(key)
+            elif not self.store.listable:
+                self._error(403, "AccessDenied", {})
+            else:
+                self._tell(200, self._uploads(query) if "uploads" in query else self._listing(query), {})
+
+    @contextlib.contextmanager
+    def _fate(self) -> Iterator[bool]:
+        """Whether the request is done; where its answer is lost, the connection ends in its stead."""
+        fate = self.store.fate()
+        if fate == "refused":
             self._error(403, "AccessDenied", {})
-        else:
-            self._tell(200, self._listing({k: v[0] for k, v in parse_qs(parts.query).items()}), {})
+        if fate == "lost":
+            self.wfile = io.BytesIO()
+        yield fate in ("", "lost")
+        if fate in ("unasked", "lost"):
+            self.close_connection = True
+
+    def _uploads(self, query: dict[str, str]) -> str:
+        """ListMultipartUploads."""
+        found = [(name, each.key) for name, each in self.store.objects.uploads.items()]
+        uploads = "".join(
+            f"<Upload><Key>{escape(key)}</Key><UploadId>{name}</UploadId></Upload>"
+            for name, key in found
+            if key.startswith(query.get("prefix", ""))
+        )
+        return f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
 
     def _listing(self, query: dict[str, str]) -> str:
         prefix, token = query.get("prefix", ""), query.get("continuation-token", "")
@@ -115,11 +144,12 @@ class Handler(BaseHTTPRequestHandler):
             kinds = [name.rpartition("-")[2].upper() for name in thing.headers if name.startswith("x-amz-checksum-")]
             checksum = f"<ChecksumAlgorithm>{kinds[0]}</ChecksumAlgorithm>" if kinds else ""
             size = f"<Size>{len(thing.content)}</Size>"
-            contents.append(f"<Contents><Key>{escape(quote(key))}</Key>{size}{etag}{checksum}</Contents>")
+            modified = f"<LastModified>{thing.modified:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+            contents.append(f"<Contents><Key>{escape(quote(key))}</Key>{modified}{size}{etag}{checksum}</Contents>")
         common = "".join(f"<CommonPrefixes><Prefix>{escape(quote(f))}</Prefix></CommonPrefixes>" for f in folders)
         more = len(page) < len(keys)
         rest = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
-        truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>{rest}"
+        truncated = f"<EncodingType>url</EncodingType><IsTruncated>{str(more).lower()}</IsTruncated>{rest}"
         return f"<ListBucketResult>{truncated}{''.join(contents)}{common}</ListBucketResult>"
 
     def _object(self, key: str) -> None:
@@ -131,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.store.conditions and self.headers.get("If-Match", f'"{thing.etag}"') != f'"{thing.etag}"':
             self._error(412, "PreconditionFailed", {})
             return
-        headers = {"ETag": f'"{thing.etag}"'} if thing.etag else {}
+        headers = thing.meta | ({"ETag": f'"{thing.etag}"'} if thing.etag else {})
         content = thing.content
         if not asked or not self.store.ranges:
             more = thing.headers if self.headers.get("x-amz-checksum-mode") else {}

@@ -1,4 +1,4 @@
-"""Makes message classes from the descriptor sets in this folder, in a pool of this project's own.
+"""Makes message classes of descriptor sets, in a pool of this project's own.
 
 Modules that protoc generates register their messages in protobuf's default pool, which takes every name once.
 tritonclient.grpc registers messages of the same names there, so it could not be imported beside such modules.
@@ -16,9 +16,12 @@ from google.protobuf.message_factory import GetMessageClass
 POOL: Final = DescriptorPool()
 
 
-def messages(name: str) -> dict[str, type[Message]]:
-    """Returns the classes of the messages in <name>.proto by name; nested messages are attributes of their class."""
-    (file,) = FileDescriptorSet.FromString(get_data(__package__, f"{name}.binpb") or b"").file
+def messages(name: str, package: str = __package__) -> dict[str, type[Message]]:
+    """Returns the classes of the messages in <name>.proto by name; those inside a message are its attributes.
+
+    `package`: the one that <name>.binpb stands in.
+    """
+    (file,) = FileDescriptorSet.FromString(get_data(package, f"{name}.binpb") or b"").file
     POOL.Add(file)
     found = POOL.FindFileByName(file.name).message_types_by_name
     return {message: GetMessageClass(descriptor) for message, descriptor in found.items()}

@@ -1,1 +1,1 @@
-"""What a person runs at a terminal; no server imports it."""
+"""The commands that a person runs at a terminal. No server imports them."""

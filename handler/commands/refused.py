@@ -1,5 +1,5 @@
-"""What a command says when it does not do what it was asked for."""
+"""The refusal of a command."""
 
 
 class Refused(Exception):
-    """One line for the person at the terminal."""
+    """The command does not do what its arguments ask for. The message is one line for the terminal."""

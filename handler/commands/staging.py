@@ -1,4 +1,4 @@
-"""A folder becomes a version of a local repository by one rename: complete, or not at all."""
+"""Makes a folder a version of a local repository by one rename: complete, or not at all."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from handler.lifecycle.repository import VERSION
 
 
 def of_number(model: Path, number: int) -> list[Path]:
-    """A model's folders of that number, however they are written."""
+    """Returns a model's folders of that number: 1 and 001 are both number 1."""
     if not model.is_dir():
         return []
     return [entry for entry in model.iterdir() if VERSION.fullmatch(entry.name) and int(entry.name) == number]
@@ -21,7 +21,7 @@ def of_number(model: Path, number: int) -> list[Path]:
 
 @contextmanager
 def staged(parent: Path, prefix: str) -> Iterator[Path]:
-    """A folder on the target's own file system; servers skip names with a leading dot. Raises Refused."""
+    """Yields a folder on the target's file system. Servers skip its name, which has a leading dot. Raises Refused."""
     try:
         parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -36,7 +36,7 @@ def staged(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
-    """`new` at `target`, where what is `old` has been. Raises Refused if something else is there by now."""
+    """Renames `new` to `target`, in the place of the `old` folders. Raises Refused if another publisher was first."""
     aside = {stage / f"old-{index}": each for index, each in enumerate(old)}
     try:
         for place, each in aside.items():
@@ -53,7 +53,7 @@ def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """The names in it onto the disk."""
+    """Writes the folder's names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -5,10 +5,11 @@ Imported with the first such request. core.dialects.connect says what the protoc
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any, Final
 
+from core.deadline import NEVER, Deadline, within
 from core.dialects.connect import protocol
 from core.dialects.connect.codes import DeadlineExceeded, EdgeError
 from core.dialects.connect.envelopes import Frame, only
@@ -16,90 +17,82 @@ from core.dialects.connect.protocol import Question
 from core.dialects.connect.requests import from_text
 from core.dialects.rpcs import RPCS
 from core.errors import ServingError
+from core.operations import ModelRef, Operation
+from core.ports import Use
 from core.rpc import Form
-from core.wire import HttpResponse, Part, Waits
-from handler.edge import bodies
-from handler.edge.bodies import Receive
-from handler.edge.jobs import QUICKLY_READ, AnyJob, Sent
-from handler.edge.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
-from handler.edge.timing import Timing
+from core.wire import HttpResponse, Part
+from handler.edge import exchange
+from handler.edge.dispatch import Dispatcher, Inline
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.jobs import QUICKLY_READ, Decoded, Job, Timing
+from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
 from handler.lifecycle.registry import Registry
-from handler.settings import Settings
 
-METHODS: Final = {method.path: method for method in RPCS}
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 Tell = Callable[[bytes], Awaitable[None]]
-T = TypeVar("T")
 
 
-class Application(Protocol):
-    """What is needed of handler.edge.app."""
+class Calls:
+    """All remote calls of an application. `limit`: bytes of a body. `compress_from`: of an answer worth compressing."""
 
-    settings: Settings
-    registry: Registry
-    inline: bool
-    compress_from: int
+    methods: Final = {method.path: method for method in RPCS}
 
-    async def answer(
-        self, job: AnyJob[Sent], waits: Waits, timing: Timing | None, left: Callable[[], float | None]
-    ) -> Sent: ...
+    def __init__(self, registry: Registry, dispatcher: Dispatcher, limit: int, compress_from: int) -> None:
+        self.registry = registry
+        self.dispatcher = dispatcher
+        self.limit = limit
+        self.compress_from = compress_from
 
-    def each(self, items: Iterable[T]) -> AsyncGenerator[T]: ...
-
-
-async def serve(app: Application, scope: Mapping[str, Any], receive: Receive, send: Send, timing: Timing) -> None:
-    """Answers a request for /package.Service/Method, whatever it is. `timing` gets the steps of what has one answer."""
-    headers = dict(scope["headers"])
-    path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
-    try:
-        question = protocol.question(METHODS.get(path), scope["method"], path, headers, scope.get("query_string", b""))
-        call = _Call(app, question, timing if question.method.form is Form.UNARY else None)
-        # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
-        ending = {**headers, b"inference-header-content-length": headers.get(b"content-length", b"")}
-        body = await bodies.gather(ending, receive, app.settings.max_body_bytes)
-        if body is None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send, timing: Timing) -> None:
+        """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
+        headers = dict(scope["headers"])
+        path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
+        query = scope.get("query_string", b"")
+        try:
+            question = protocol.question(self.methods.get(path), scope["method"], path, headers, query)
+            deadline = NEVER if question.seconds is None else within(question.seconds)
+            call = _Call(self, question, timing, deadline)
+            # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
+            end = exchange.length_in(headers, b"content-length")
+            body = await exchange.gather(headers, receive, self.limit, end)
+            if body is None:
+                return
+            timing.came = time.perf_counter_ns()
+            if question.kind.text:
+                body = await call.plain(body)
+        except ServingError as error:
+            native = protocol.is_native(headers)
+            refusal = protocol.NATIVE if native else protocol.kind_of(headers).refuse(error)
+            await exchange.answer(refusal, "POST", send)
             return
-        timing.came = time.perf_counter_ns()
-        if question.kind.text:
-            body = await call.plain(body)
-    except ServingError as error:
-        await _send(protocol.NATIVE if protocol.is_native(headers) else protocol.kind_of(headers).refuse(error), send)
-        return
-    if question.method.form is Form.UNARY:
-        await _send(await call.whole(body), send)
-    else:
-        await call.stream(body, receive, send)
-
-
-async def _send(response: HttpResponse, send: Send) -> None:
-    headers = [*response.headers, (b"content-length", b"%d" % response.length)]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"".join(response.parts)})
+        if question.method.form is Form.UNARY:
+            await exchange.answer(await call.whole(body), "POST", send)
+        else:
+            await call.stream(body, receive, send)
 
 
 class _Call:
-    """One call, from its messages to its answers. Its deadline counts from when its head was read."""
+    """One call, from its messages to its answers. `deadline`: counts from when its head was read."""
 
-    __slots__ = ("_app", "_lambda", "_question", "_timing", "_when")
+    __slots__ = ("_answers_once", "_calls", "_deadline", "_question", "_timing")
 
-    def __init__(self, app: Application, question: Question, timing: Timing | None) -> None:
-        self._app = app
+    def __init__(self, calls: Calls, question: Question, timing: Timing, deadline: Deadline) -> None:
+        self._calls = calls
         self._timing = timing
         self._question = question
-        # A function answers once, when it has all, and serves nobody else meanwhile.
-        self._lambda = app.inline
-        seconds = question.seconds
-        self._when = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        self._deadline = deadline
+        # A function answers once, when it has all parts, and serves no other request meanwhile.
+        self._answers_once = isinstance(calls.dispatcher, Inline)
 
     async def plain(self, text: Part) -> Part:
-        """Raises InvalidInput, ServerBusy."""
-        return await self._app.answer(_Text(text), Waits.MODEL, None, self._left)
+        """Returns the bytes of a body that came as text. Raises InvalidInput, ServerBusy."""
+        is_quick = len(text) <= QUICKLY_READ
+        return await self._calls.dispatcher.work(lambda: from_text(text), is_quick=is_quick)
 
     async def whole(self, body: Part) -> HttpResponse:
         try:
-            if self._when is None:
+            if self._deadline.is_never:
                 return await self._only(body)
-            async with asyncio.timeout_at(self._when):
+            async with asyncio.timeout(max(0.0, self._deadline.left)):
                 return await self._only(body)
         except TimeoutError:
             return self._question.kind.refuse(self._late())
@@ -107,18 +100,17 @@ class _Call:
             return self._question.kind.refuse(error)
 
     async def _only(self, body: Part) -> HttpResponse:
-        job = self._job(only(self._frames(body)))
-        answer: HttpResponse = await self._guarded(self._answer(job), job)
+        answer: HttpResponse = await self._answer(self._codec(only(self._frames(body))), self._timing)
         return answer
 
     async def stream(self, body: Part, receive: Receive, send: Send) -> None:
-        """Answers until all has been said, or the client has gone."""
+        """Answers until every message is answered, or the client has left."""
         await send({"type": "http.response.start", "status": 200, "headers": [*self._question.head()]})
-        if self._lambda:
+        if self._answers_once:
             await self._tell_all(body, send)
             return
         telling = asyncio.create_task(self._tell_all(body, send))
-        gone = asyncio.create_task(bodies.disconnected(receive))
+        gone = asyncio.create_task(exchange.disconnected(receive))
         try:
             await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -132,7 +124,7 @@ class _Call:
 
         kind = self._question.kind
         try:
-            async with self._deadline():
+            async with asyncio.timeout(None if self._deadline.is_never else max(0.0, self._deadline.left)):
                 await self._answers(body, tell)
             last = kind.last(None)
         except TimeoutError:
@@ -150,107 +142,85 @@ class _Call:
         else:
             for frame in self._frames(body):
                 await self._each(frame, tell)
-                await asyncio.sleep(0)  # thousands of quick answers must not hold up everybody else
+                await asyncio.sleep(0)  # thousands of quick answers must not hold up other requests
 
     async def _each(self, frame: Frame, tell: Tell) -> None:
-        job = self._job(frame)
-        answers = await self._guarded(self._answer(job), job)
-        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
-            while (part := await self._guarded(anext(each, None), job)) is not None:
+        codec = self._codec(frame)
+        answers = await self._answer(codec, Timing(self._timing.deadline))
+        each: AsyncGenerator[Any] = self._calls.dispatcher.each((answers,) if isinstance(answers, bytes) else answers)
+        async with aclosing(each):
+            while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
                 await tell(part)
 
     async def _watch(self, frame: Frame, tell: Tell) -> None:
-        told = None
+        last = None
         while True:
-            job = self._job(frame)
-            part = await self._guarded(self._answer(job), job)
-            if part != told:
+            part = await self._answer(self._codec(frame), Timing(self._timing.deadline))
+            if part != last:
                 await tell(part)
-            if self._lambda:
+            if self._answers_once:
                 return
-            told = part
+            last = part
             await asyncio.sleep(WATCH_SECONDS)
 
-    def _guarded(self, work: Awaitable[Any], job: "_Job") -> Awaitable[Any]:
-        return guarded(work, job, self._question.method.rpc.name)
-
-    def _answer(self, job: "_Job") -> Awaitable[Any]:
-        return self._app.answer(job, self._question.method.rpc.waits, self._timing, self._left)
-
-    def _left(self) -> float | None:
-        """Seconds until the client's deadline."""
-        return None if self._when is None else self._when - asyncio.get_running_loop().time()
+    def _answer(self, codec: "EnvelopeCodec", timing: Timing) -> Awaitable[Any]:
+        job: Job[Any] = Job(codec, self._calls.registry, timing)
+        rpc = self._question.method.rpc
+        return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._deadline), codec, rpc.name)
 
     def _frames(self, body: Part) -> Iterator[Frame]:
-        return self._question.frames(body, self._app.settings.max_body_bytes)
+        return self._question.frames(body, self._calls.limit)
 
-    def _job(self, frame: Frame) -> "_Job":
-        return _Job(self._app, self._question, frame, self._timing)
-
-    def _deadline(self) -> AbstractAsyncContextManager[Any]:
-        return nullcontext() if self._when is None else asyncio.timeout_at(self._when)
+    def _codec(self, frame: Frame) -> "EnvelopeCodec":
+        return EnvelopeCodec(self._question, frame, self._calls.limit, self._calls.compress_from)
 
     def _late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
 
 
-class _Text:
-    """The job of reading a body that came as text."""
+class EnvelopeCodec:
+    """One message with its compression and framing both ways, which belong in the same thread.
 
-    __slots__ = ("_body",)
+    `limit`: bytes of the inflated message. `least`: bytes of an answer that are worth compressing.
+    """
 
-    def __init__(self, body: Part) -> None:
-        self._body = body
+    __slots__ = ("_codec", "_frame", "_least", "_limit", "_question", "size")
 
-    def is_quick(self) -> bool:
-        return len(self._body) <= QUICKLY_READ
-
-    def run(self) -> Part:
-        return from_text(self._body)
-
-    def phrase(self, result: Part) -> Part:
-        return result
-
-
-class _Job:
-    """One message's job, with its compression and framing both ways, which belong in the same thread."""
-
-    __slots__ = ("_app", "_frame", "_job", "_least", "_question", "_timing")
-
-    def __init__(self, app: Application, question: Question, frame: Frame, timing: Timing | None) -> None:
-        self._app = app
+    def __init__(self, question: Question, frame: Frame, limit: int, least: int) -> None:
         self._question = question
         self._frame = frame
-        self._timing = timing
-        self._least = app.compress_from
-        self._job = None if frame.compressed else self._read()
+        self._limit = limit
+        self._least = least
+        self._codec = None if frame.compressed else self._opened()
+        self.size = len(frame.content)
 
-    def is_quick(self) -> bool:
-        return self._job is not None and not self._question.deflates and self._job.is_quick()
+    def ref(self) -> ModelRef | None:
+        return None if self._codec is None or self._question.deflates else self._codec.ref()
 
-    def run(self) -> Any:
-        if self._job is None:
-            self._job = self._read()
-        return self._sent(self._job.run())
+    def read(self) -> Decoded:
+        if self._codec is None:
+            self._codec = self._opened()
+            self.size = self._codec.size
+        return self._codec.read()
 
-    def phrase(self, result: Any) -> Any:
-        if self._job is None:
+    def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> Any:
+        if self._codec is None:
             raise AssertionError
-        return self._sent(self._job.phrase(result))
+        return self._sent(self._codec.finish(reply, operation, use, lazy=lazy))
 
     def instead(self, error: ServingError) -> Any:
-        """What is sent in place of an error that is not the protocol's own; None if it is an error."""
-        if self._job is None or isinstance(error, EdgeError):
+        """Returns what is sent in place of an error that is not the protocol's own; None if it is an error."""
+        if self._codec is None or isinstance(error, EdgeError):
             return None
-        message = self._job.instead(error)
+        message = self._codec.instead(error)
         return None if message is None else self._sent(message)
 
-    def _read(self) -> RpcJob:
+    def _opened(self) -> MessageCodec:
+        """Raises InvalidInput, TooLarge."""
         kind, method = self._question.kind, self._question.method
         # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
-        message: Any = self._frame.message(self._app.settings.max_body_bytes)
-        body = bytes(message) if kind.json else message
-        return RpcJob(self._app.registry, method, body, self._timing, json=kind.json)
+        message: Any = self._frame.message(self._limit)
+        return MessageCodec(method, bytes(message) if kind.json else message, json=kind.json)
 
     def _sent(self, answer: Any) -> HttpResponse | bytes | Iterable[bytes]:
         if self._question.method.form is Form.UNARY:

@@ -13,22 +13,22 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from core.deadline import NEVER, within
 from core.dialects.grpc import reflection
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, ServingError
 from core.rpc import Form, RpcMethod
 from core.wire import headers_of
-from handler.edge.app import App, Send
-from handler.edge.bodies import Receive
-from handler.edge.protocols import Scope
-from handler.edge.rpc_jobs import WATCH_SECONDS, RpcJob, guarded
+from handler.edge.app import App
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.jobs import TIMING, Job, Timing
+from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
 from handler.edge.streams import GRACE_SECONDS
-from handler.edge.timing import HEADER
 
 Context = aio.ServicerContext[bytes, bytes]
 SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection.SERVICES[0])
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
-SERVER_TIMING: Final = HEADER.decode()
+SERVER_TIMING: Final = TIMING.decode()
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
 Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
@@ -84,7 +84,7 @@ class RpcServer:
         return make(partial(behaviour, method))
 
     async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
-        answer = self._answer(RpcJob(self._app.registry, method, body), method, context)
+        answer = self._answer(MessageCodec(method, body), method, context)
         del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
         return await _or_abort(answer, context)
 
@@ -106,20 +106,21 @@ class RpcServer:
 
     async def _each(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
         """Raises ServingError."""
-        job = RpcJob(self._app.registry, method, body)
-        answers = await self._answer(job, method, context)
-        async with aclosing(self._app.each((answers,) if isinstance(answers, bytes) else answers)) as each:
-            while (answer := await guarded(anext(each, None), job, method.rpc.name)) is not None:
+        codec = MessageCodec(method, body)
+        answers = await self._answer(codec, method, context)
+        each: AsyncGenerator[bytes] = self._app.dispatcher.each((answers,) if isinstance(answers, bytes) else answers)
+        async with aclosing(each):
+            while (answer := await guarded(anext(each, None), codec, method.rpc.name)) is not None:
                 yield answer
 
     async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
         """Raises ServingError."""
-        told = None
+        last = None
         while not self._ending.is_set():
-            answer = await self._answer(RpcJob(self._app.registry, method, body), method, context)
-            if answer != told:
+            answer = await self._answer(MessageCodec(method, body), method, context)
+            if answer != last:
                 yield answer
-            told = answer
+            last = answer
             await self._pause()
 
     async def _pause(self) -> None:
@@ -128,14 +129,18 @@ class RpcServer:
         except TimeoutError:
             return
 
-    async def _answer(self, job: RpcJob, method: RpcMethod, context: Context) -> Any:
-        """Bytes, or what gives many. Raises ServingError."""
-        waited = self._app.answer(job, method.rpc.waits, job.timing, context.time_remaining)
+    async def _answer(self, codec: MessageCodec, method: RpcMethod, context: Context) -> Any:
+        """Returns a message, or an iterator of messages. Raises ServingError."""
+        job = Job(codec, self._app.registry, Timing())
+        left: float | None = context.time_remaining()  # None without a deadline
+        deadline = NEVER if left is None else within(left)
         try:
-            return await guarded(waited, job, method.rpc.name)
+            answer = self._app.dispatcher.answer(job, method.rpc.waits, deadline)
+            return await guarded(answer, codec, method.rpc.name)
         finally:
-            if timing := self._app.timed(job.timing):
-                context.set_trailing_metadata(((SERVER_TIMING, timing.decode()),))
+            timing = self._app.clock.headers(job.timing)
+            if timing:
+                context.set_trailing_metadata(tuple((SERVER_TIMING, text.decode()) for _, text in timing))
 
     async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         async for body in bodies:

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import orjson
 
+from core.deadline import within
 from core.dialects import DIALECTS
-from core.engine import execute
+from core.engine import ask
 from core.errors import ServingError
 from core.operations import ModelSpec
+from core.ports import Model
 from core.wire import Call, HttpRequest, Router
-from handler.deadlines import Patience
 from handler.edge.app import App
 
 log = logging.getLogger(__name__)
@@ -36,22 +37,23 @@ def warm(app: App) -> None:
 
     Models whose settings have a warm-up have had it when they were loaded.
     """
-    for slot in app.registry.known():
-        loaded = slot.loaded
-        if loaded is None or loaded.model.spec.inputs is None or slot.listing.said.warmup:
+    for version in app.registry.known():
+        loaded = version.loaded
+        if loaded is None or loaded.model.spec.inputs is None or version.listing.said.warmup:
             continue
         try:
-            _infer(app, loaded.model.spec)
+            _infer(loaded.model)
         except ServingError as error:  # zeros need not suit a model
-            log.info("model %s was not warmed up: %s", slot.name, error.message)
+            log.info("model %s was not warmed up: %s", version.name, error.message)
 
 
-def _infer(app: App, spec: ModelSpec) -> None:
+def _infer(model: Model) -> None:
+    spec = model.spec
     path = f"/v2/models/{spec.name}/versions/{spec.version}/infer"
     route, values = Router(DIALECTS[0]).find("POST", path)
     headers, body = request(spec)
     operation, reply = route.decode(Call(HttpRequest("POST", path, headers, body), values))
-    reply(execute(operation, app.registry))
+    reply(ask(operation, model))
 
 
 def request(spec: ModelSpec) -> tuple[dict[bytes, bytes], bytes]:
@@ -92,5 +94,4 @@ def after(app: App) -> None:
     random.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
-    app.registry.patience = Patience.of(RESTORE_SECONDS, init=True)
-    app.restored()
+    app.restored(within(RESTORE_SECONDS, init=True))

@@ -1,7 +1,7 @@
-"""Loads that were cut off: what a process that ends in the middle of one tells the next, in the folder for downloads.
+"""Traces of loads that were cut off: a process that dies in the middle of one leaves a file for the next process.
 
 Nothing can interrupt a runtime that loads a model. Lambda ends a function at its timeout, or when its memory is full,
-and keeps its /tmp: without a trace of that, the next process would begin the same again for ever.
+and keeps its /tmp: without a trace, the next process would begin the same load again for ever.
 """
 
 import os
@@ -10,46 +10,43 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
-from handler.deadlines import Patience
+from core.deadline import Deadline
+from core.errors import ModelNotLoadable, StillLoading
+from handler.lifecycle.versions import Postponed
 
 FOLDER: Final = "attempts"
 MOST: Final = 3
-"""Times that a load may be cut off with as many seconds before it: one may have been an accident."""
+"""How often a load may be cut off with as many seconds or fewer: one of them may have been an accident."""
 MORE: Final = 1.2
-"""Times as many seconds, and it is worth another try."""
+"""A load with this many times the seconds of the longest one that was cut off is worth another try."""
 SETUP_SECONDS: Final = 0.5
 BYTES_PER_SECOND: Final = 150e6
-"""What a runtime is thought to load, at least, on one CPU."""
-
-
-class NoTimeBeside(ModelUnavailable):
-    """Another request may load it, with more time; what is loaded answers this one. No failure of the model."""
+"""The least that a runtime is expected to load on one CPU."""
 
 
 @contextmanager
-def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patience | None) -> Iterator[None]:
-    """Around a runtime's load of `size` bytes. `identity`: its repr is that of these files of the model and no others.
+def attempt(cache: Path, model: str, identity: Any, size: int, deadline: Deadline) -> Iterator[None]:
+    """Surrounds a runtime's load of `size` bytes. `identity`: its repr stands for exactly these files of the model.
 
-    Raises StillLoading where the next request will have more time, ModelNotLoadable where no time was enough,
-    NoTimeBeside where what is loaded can answer and this would keep it from doing so.
+    Raises StillLoading if the next request will have more time, ModelNotLoadable if no time was enough, and Postponed
+    if a loaded version can answer and this load would keep it from doing so.
     """
-    if patience is None:
+    if deadline.is_never:
         yield
         return
     from hashlib import sha256  # noqa: PLC0415 - 3 ms of cold start, which health checks need not pay
 
     trace = cache / FOLDER / sha256(repr((model, identity)).encode()).hexdigest()[:32]
     seconds, times, left_over = _read(trace)
-    left = patience.left
+    left = deadline.left
     guess = max(SETUP_SECONDS + size / BYTES_PER_SECOND, seconds / MORE)
-    if patience.beside is not None and left < max(guess, patience.beside):
-        raise NoTimeBeside(
+    if deadline.beside is not None and left < max(guess, deadline.beside):
+        raise Postponed(
             f"model {model!r} is fetched, and loading it takes more time than the request has left: raise the "
             "function's timeout, or call load"
         )
-    if (left < guess and not left_over) or (patience.init and times):
-        _write(trace, seconds, times, 1)  # once only: whoever comes next begins with what time there is
+    if (left < guess and not left_over) or (deadline.init and times):
+        _write(trace, seconds, times, 1)  # once only: the next request begins with the time that it has
         raise StillLoading(f"model {model!r} is fetched, and not loaded by its runtime yet: try again", retry_after=1)
     if left > MORE * seconds:
         seconds, times = left, 0
@@ -67,7 +64,7 @@ def attempt(cache: Path, model: str, identity: Any, size: int, patience: Patienc
 
 
 def _read(trace: Path) -> tuple[float, int, int]:
-    """Seconds that were left for the load, how often it was cut off with no more than so many, whether it was left."""
+    """Returns (seconds of the longest killed attempt, how many were killed with that many or fewer, 1 if put off)."""
     try:
         seconds, times, left_over, process = trace.read_text().split()
         if int(process) != os.getpid() and Path("/proc", process).exists():
@@ -78,6 +75,6 @@ def _read(trace: Path) -> tuple[float, int, int]:
 
 
 def _write(trace: Path, seconds: float, times: int, left_over: int) -> None:
-    with suppress(OSError):  # nowhere to leave a trace: the load is tried all the same
+    with suppress(OSError):  # without a place for the trace the load is tried all the same
         trace.parent.mkdir(parents=True, exist_ok=True)
         trace.write_text(f"{seconds} {times} {left_over} {os.getpid()}")

@@ -1,8 +1,8 @@
-"""DRAGOMAN_MEMORY_LIMIT: loads models within it, and unloads for that what was used least recently and is idle.
+"""Keeps resident memory within DRAGOMAN_MEMORY_LIMIT by evicting idle models, least recently used first.
 
-What counts is what the kernel says is resident (RSS), not a sum of estimates: a model may load if what is resident and
-what its load takes at its peak stay within the limit together. Loads take turns, so that no two count on the same
-memory, and so that what one took can be told. Fetching files takes no turn.
+What counts is what the kernel reports as resident (RSS), not a sum of estimates: a model may load if the resident bytes
+and the bytes at the peak of its load stay within the limit together. Loads take turns, so that no two count on the same
+memory, and so that each load's own bytes can be measured. Fetching files takes no turn.
 """
 
 import gc
@@ -11,22 +11,23 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, ServerBusy
-from handler.deadlines import Patience
 from handler.lifecycle import memory
-from handler.lifecycle.versions import Footprint, Gate, Loaded, Slot
+from handler.lifecycle.usage import Gate, Loaded
+from handler.lifecycle.versions import ServedVersion
+from handler.stores.progress import Progress
 
 if TYPE_CHECKING:
     from core.ports import Model
 
 log = logging.getLogger(__name__)
 ROOM_SECONDS: Final = 30.0
-"""How long a load waits for models that are in use, if whoever asked for it waits as long."""
+"""How long a load waits for models that are in use, if its request waits as long."""
 LOOK_SECONDS: Final = 0.1
-"""Between two looks while it waits: not everything that frees memory says so."""
+"""Between two looks while it waits: memory may become free without notice."""
 TRIES: Final = 3
 GONE_SECONDS: Final = 0.05
 """How long the thread that used a model last may take to let go of it."""
@@ -34,174 +35,203 @@ FRESH_SECONDS: Final = 5.0
 MB: Final = 1_000_000
 
 
-class Budget:
-    """`residents`: the slots that may hold a model. `is_pinned`: whether a model of this name stays once loaded.
+class Footprint(NamedTuple):
+    """Bytes that a load takes: at its peak, and for as long as the model is in memory."""
 
-    `fresh`: seconds for which a model that nobody has used yet stays, for those who wait for it in other threads.
+    peak: int
+    cost: int
+
+
+class Claim(NamedTuple):
+    """A version that is to be loaded. `guess`: before it was ever measured. `spared`: versions that stay meanwhile."""
+
+    version: ServedVersion
+    guess: Footprint
+    spared: Sequence[ServedVersion] = ()
+
+
+class Budget:
+    """`residents`: the versions that may hold a model. `is_pinned`: decides whether a model of this name stays.
+
+    `fresh`: seconds for which a model stays that was not used yet, for the requests that wait for it in other threads.
     """
 
     def __init__(
         self,
-        limit: int | None,
-        residents: Callable[[], Iterable[Slot]],
+        limit: int,
+        residents: Callable[[], Iterable[ServedVersion]],
         is_pinned: Callable[[str], bool],
         fresh: float = FRESH_SECONDS,
     ) -> None:
-        if limit is not None and memory.resident() is None:
-            log.warning("this system does not tell what is in memory: DRAGOMAN_MEMORY_LIMIT is not kept")
-            limit = None
         self.limit = limit
         self.gate = Gate()
         self._residents = residents
         self._is_pinned = is_pinned
         self._fresh = fresh
         self._base = sys.maxsize
-        self._made: weakref.WeakSet[Loaded] = weakref.WeakSet()
+        self._made: weakref.WeakKeyDictionary[Loaded, ServedVersion] = weakref.WeakKeyDictionary()
+        self._footprints: weakref.WeakKeyDictionary[ServedVersion, Footprint] = weakref.WeakKeyDictionary()
         self._turn = threading.Lock()
 
-    def check(self, slot: Slot, least: int) -> None:
-        """Raises ModelNotLoadable if it can never fit, whatever else is unloaded. `least`: as in `spend`."""
-        if self.limit is None:
-            return
-        cost = least if slot.footprint is None else slot.footprint.cost
-        staying = self._staying(slot)
-        most = self.limit - self._own(slot) - sum(map(_cost, staying))
-        if cost > most:
-            raise self._too_large(slot, cost, most, staying)
+    def check(self, claim: Claim) -> None:
+        """Raises ModelNotLoadable if the version can never fit, whatever else is evicted."""
+        self._check(claim, self._need(claim).cost)
 
-    def spend(
-        self, slot: Slot, least: int, peak: int, load: Callable[[], Loaded], patience: Patience | None = None
-    ) -> Loaded:
-        """What `load` gives, once there is room for it.
+    def spend(self, claim: Claim, load: Callable[[], Loaded], progress: Progress) -> Loaded:
+        """Calls `load` once there is room for it, and measures it.
 
-        `least`, `peak`: bytes that it will take if it has never been measured. Raises ModelNotLoadable if it can never
-        fit, ServerBusy if the others stay in use, and what `load` raises.
+        Raises ModelNotLoadable if it can never fit, ServerBusy if the others stay in use, and what `load` raises.
         """
-        if self.limit is None:
-            return load()
-        guess = Footprint(peak, least)
         for _ in range(TRIES):
-            self._admit(slot, slot.footprint or guess, self.limit, patience)
+            self._admit(claim, progress)
             try:
-                loaded, slot.footprint = _measured(load, least)
-                self._made.add(loaded)
-                if self._fits(slot, 0, self.limit):
+                loaded, footprint = _measured(load, claim.guess.cost)
+                self._footprints[claim.version] = footprint
+                self._made[loaded] = claim.version
+                if self._fits(claim, 0):
                     return loaded
                 del loaded  # it took more than was known: now it is known
                 memory.trim()
             finally:
                 self._turn.release()
-        raise self._busy(slot, slot.footprint or guess, self.limit)
+        raise self._busy(claim)
 
-    def _admit(self, slot: Slot, need: Footprint, limit: int, patience: Patience | None) -> None:
-        """Wait until there is room, and take the turn to load."""
-        until = time.monotonic() + (ROOM_SECONDS if patience is None else min(ROOM_SECONDS, patience.left))
+    def _need(self, claim: Claim) -> Footprint:
+        return self._footprints.get(claim.version) or claim.guess
+
+    def _admit(self, claim: Claim, progress: Progress) -> None:
+        """Waits until there is room, and takes the turn to load."""
+        until = time.monotonic() + progress.deadline.earlier(ROOM_SECONDS)
         self.gate.waiting.append(None)
         try:
-            while True:
-                self.gate.close()
-                self._turn.acquire()
-                try:
-                    if self._has_room(slot, need, limit):
-                        return
-                except BaseException:
-                    self._turn.release()
-                    raise
-                self._turn.release()
+            while not self._takes_turn(claim):
                 if time.monotonic() > until:
-                    raise self._busy(slot, need, limit)
-                slot.reason = "waiting for memory that other models use"
+                    raise self._busy(claim)
+                progress.waits_for = "memory that other models use"
                 self.gate.wait(LOOK_SECONDS)
         finally:
+            progress.waits_for = ""
             self.gate.waiting.pop()
 
-    def _has_room(self, slot: Slot, need: Footprint, limit: int) -> bool:
-        """Whether it may load now, after unloading others for it. Raises ModelNotLoadable if that will not help."""
-        self.check(slot, need.cost)
-        if self._fits(slot, need.peak, limit):
+    def _takes_turn(self, claim: Claim) -> bool:
+        """Takes the turn if there is room, after evicting for it."""
+        self.gate.close()
+        self._turn.acquire()
+        has_room = False
+        try:
+            has_room = self._has_room(claim)
+        finally:
+            if not has_room:
+                self._turn.release()
+        return has_room
+
+    def _check(self, claim: Claim, cost: int) -> None:
+        staying = self._staying(claim)
+        most = self.limit - self._own(claim) - sum(map(self._cost, staying))
+        if cost > most:
+            raise self._too_large(claim, cost, most, staying)
+
+    def _has_room(self, claim: Claim) -> bool:
+        """Decides whether it may load now, after evicting others. Raises ModelNotLoadable if that will not help."""
+        need = self._need(claim)
+        self._check(claim, need.cost)
+        if self._fits(claim, need.peak):
             return True
-        staying = self._staying(slot)
-        if len(self._loaded(slot)) > len(staying) or any(each.in_use() for each in self._leaving()):
+        staying = self._staying(claim)
+        if len(self._loaded(claim)) > len(staying) or any(each.in_use() for each in self._leaving()):
             return False  # what is in use will be idle
         gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
         memory.trim()
-        if self._fits(slot, need.peak, limit):
+        if self._fits(claim, need.peak):
             return True
         if any(self._leaving()):
-            return False  # whoever holds it is a step away from letting go
+            return False  # the thread that holds it is a step away from letting go
         if staying:
-            raise self._too_large(slot, need.peak, limit - _resident(), staying)
+            raise self._too_large(claim, need.peak, self.limit - _resident(), staying)
         self._base = _resident()
-        self.check(slot, need.cost)
-        return True  # nothing is at risk: a peak is over soon, and may be less than was guessed
+        self._check(claim, need.cost)
+        return True  # a peak is over soon, and may be less than was guessed
 
-    def _fits(self, slot: Slot, more: int, limit: int) -> bool:
-        """Whether so many bytes fit, after unloading as little as possible."""
-        while _resident() + more > limit:
-            idle = [other for other in self._loaded(slot) if not self._stays(other, slot)]
+    def _fits(self, claim: Claim, more: int) -> bool:
+        """Decides whether that many bytes fit, after evicting as little as possible."""
+        while _resident() + more > self.limit:
+            idle = [other for other in self._loaded(claim) if not self._stays(other, claim)]
             if not any(map(self._evict, sorted(idle, key=_last_use))):
                 return False
         return True
 
-    def _evict(self, slot: Slot) -> bool:
-        loaded = slot.loaded
-        if loaded is None or self._is_fresh(loaded) or not slot.evict():
+    def _evict(self, version: ServedVersion) -> bool:
+        loaded = version.loaded
+        if loaded is None or self._is_fresh(loaded) or not version.evict():
             return False
         before = _resident()
         gone = weakref.ref(loaded.model)
         del loaded
         _await_end(gone)
         memory.trim()
-        if before - _resident() < _cost(slot) / 2:  # python code, whose functions and globals hold each other
+        if before - _resident() < self._cost(version) / 2:  # python code, whose functions and globals hold each other
             gc.collect()
             memory.trim()
-        log.info("model %s version %s is unloaded to make room", slot.name, slot.version.number)
+        log.info("model %s version %s is unloaded to make room", version.name, version.version.number)
         return True
 
     def _is_fresh(self, loaded: Loaded) -> bool:
         return not loaded.last_use and time.monotonic() < loaded.born + self._fresh
 
-    def _loaded(self, apart_from: Slot) -> list[Slot]:
-        return [slot for slot in self._residents() if slot.loaded is not None and slot is not apart_from]
+    def _loaded(self, claim: Claim) -> list[ServedVersion]:
+        """Returns the other versions that are in memory."""
+        return [each for each in self._residents() if each.loaded is not None and each is not claim.version]
 
     def _leaving(self) -> Iterator[Loaded]:
-        """What is in memory and in no slot: unloaded or replaced while in use, or on its way into its slot."""
-        return (each for each in self._made if each.slot.loaded is not each)
+        """Yields models that are in memory and in no version: out of it while in use, or on their way into it."""
+        return (loaded for loaded, version in list(self._made.items()) if version.loaded is not loaded)
 
-    def _stays(self, other: Slot, slot: Slot) -> bool:
-        return other in slot.spared or self._is_pinned(other.name)
+    def _stays(self, other: ServedVersion, claim: Claim) -> bool:
+        return other in claim.spared or self._is_pinned(other.name)
 
-    def _staying(self, slot: Slot) -> list[Slot]:
-        return [other for other in self._loaded(slot) if self._stays(other, slot)]
+    def _staying(self, claim: Claim) -> list[ServedVersion]:
+        return [other for other in self._loaded(claim) if self._stays(other, claim)]
 
-    def _own(self, slot: Slot) -> int:
-        """What is resident without any model (the interpreter, libraries), as little as it has seemed to be.
+    def _cost(self, version: ServedVersion) -> int:
+        footprint = self._footprints.get(version)
+        return 0 if footprint is None else footprint.cost
 
-        Requests and models that are on their way out come on top for a while, and are no reason to say "never". It is
-        known, and may turn out to be more, when no model is left.
+    def _own(self, claim: Claim) -> int:
+        """Returns the resident bytes without any model (the interpreter, libraries): the least that was ever seen.
+
+        Requests, and models on their way out, come on top for a while, and are not a reason to say "never". The number
+        is known, and may turn out to be higher, when no model is left.
         """
-        self._base = min(self._base, max(0, _resident() - sum(map(_cost, self._loaded(slot)))))
+        self._base = min(self._base, max(0, _resident() - sum(map(self._cost, self._loaded(claim)))))
         return self._base
 
-    def _too_large(self, slot: Slot, need: int, most: int, staying: list[Slot]) -> ModelNotLoadable:
+    def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> ModelNotLoadable:
         beside = "the server itself"
         if staying:
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             beside += f" and what has to stay ({named})"
         return ModelNotLoadable(
-            f"model {slot.name!r} version {slot.version.number} needs {_mb(need)}; at most {_mb(max(0, most))} fit "
-            f"beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit or 0)})"
+            f"model {claim.version.name!r} version {claim.version.version.number} needs {_mb(need)}; at most "
+            f"{_mb(max(0, most))} fit beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)})"
         )
 
-    def _busy(self, slot: Slot, need: Footprint, limit: int) -> ServerBusy:
+    def _busy(self, claim: Claim) -> ServerBusy:
         return ServerBusy(
-            f"model {slot.name!r} needs {_mb(need.peak)} to load, and what is in use leaves no room "
-            f"(DRAGOMAN_MEMORY_LIMIT {_mb(limit)}): try again"
+            f"model {claim.version.name!r} needs {_mb(self._need(claim).peak)} to load, and what is in use leaves no "
+            f"room (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)}): try again"
         )
+
+
+def limit_of(wanted: int | None) -> int | None:
+    """Returns the limit in bytes; None where there is none, or where the system does not report what is resident."""
+    if wanted is not None and memory.resident() is None:
+        log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not kept")
+        return None
+    return wanted
 
 
 def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint]:
-    """What others free meanwhile makes a model look small: it is never taken for less than `least`, nor its copies."""
+    """Measures a load. Other threads may free memory meanwhile, so a model never counts for less than `least`."""
     memory.trim()
     memory.reset_peak()
     before = _resident()
@@ -214,7 +244,7 @@ def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint
 
 
 def _await_end(gone: "weakref.ref[Model]") -> None:
-    """Until nobody holds the model: its last user may be a step away from that."""
+    """Waits until the model is gone: its last user may be a step away from letting go."""
     until = time.monotonic() + GONE_SECONDS
     while gone() is not None and time.monotonic() < until:
         time.sleep(GONE_SECONDS / 50)
@@ -224,12 +254,8 @@ def _resident() -> int:
     return memory.resident() or 0
 
 
-def _cost(slot: Slot) -> int:
-    return slot.footprint.cost if slot.footprint is not None else 0
-
-
-def _last_use(slot: Slot) -> int:
-    loaded = slot.loaded
+def _last_use(version: ServedVersion) -> int:
+    loaded = version.loaded
     return loaded.last_use if loaded is not None else 0
 
 

@@ -5,9 +5,10 @@ from itertools import accumulate
 from random import random
 from typing import Final, NamedTuple
 
-from core.operations import IndexEntry, ModelRef, State, Statistics
+from core.operations import IndexEntry, ModelRef, State
 from handler.lifecycle.repository import Listing, Version
-from handler.lifecycle.versions import Slot
+from handler.lifecycle.usage import Traffic
+from handler.lifecycle.versions import ServedVersion
 from handler.settings import model
 from handler.settings.model import ModelSettings
 
@@ -16,17 +17,17 @@ draw: Callable[[], float] = random
 NOT_THERE: Final = "a canary in its settings, which the repository does not have"
 
 
-class Split(NamedTuple):
+class CanarySplit(NamedTuple):
     """Who answers requests that name no version. `canaries`: each with its share and those before it added up."""
 
-    stable: Slot
-    canaries: tuple[tuple[float, Slot], ...]
+    stable: ServedVersion
+    canaries: tuple[tuple[float, ServedVersion], ...]
 
     @property
     def name(self) -> str:
         return self.stable.name
 
-    def pick(self, drawn: float) -> Slot:
+    def pick(self, drawn: float) -> ServedVersion:
         """The version for one request; the stable one instead of a canary that could not be loaded."""
         for upto, slot in self.canaries:
             if drawn < upto:
@@ -34,37 +35,36 @@ class Split(NamedTuple):
         return self.stable
 
     def is_quick(self, size: int) -> bool:
-        """Whether each version that `pick` may give is; see Slot.is_quick."""
+        """Whether each version that `pick` may give is; see ServedVersion.is_quick."""
         slots = (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
         return all(slot.is_quick(size) for slot in slots)
 
 
-Target = Slot | Split
+Target = ServedVersion | CanarySplit
 
 
-class Entry(NamedTuple):
+class ListedModel(NamedTuple):
     """`versions`: by number, ascending; never empty. `coming`: what a later look found, where that has yet to load.
 
     `look`: the number of the look that this is from. `trouble`: why a later one found nothing.
     """
 
     listing: Listing
-    versions: dict[int, Slot]
+    versions: dict[int, ServedVersion]
     look: int
-    coming: "Entry | None" = None
+    coming: "ListedModel | None" = None
     trouble: str = ""
 
     @classmethod
-    def of(cls, listing: Listing, known: "Entry | None", look: int, due: float) -> "Entry":
+    def of(cls, listing: Listing, known: "ListedModel | None", look: int, due: float) -> "ListedModel":
         """Versions that are as they were keep what is known of them. `due`: when others are to be looked at again."""
         slots = {}
         for version in listing.versions:
             slot = known.same(listing, version) if known is not None else None
             if slot is None:
                 before = known.versions.get(version.number) if known is not None else None
-                numbers = Statistics(listing.name, str(version.number)) if before is None else before.statistics
-                slot = Slot(listing, version, numbers, due)
-            slot.listing = listing
+                slot = ServedVersion(listing, version, Traffic() if before is None else before.traffic, due)
+            slot.relist(listing)
             slots[version.number] = slot
         if listing.partial and known is not None:
             used = (slot for slot in known.versions.values() if slot.serves or slot.state is State.LOADING)
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
             slots = dict(sorted((there | slots).items()))
         return cls(listing, slots, look)
 
-    def same(self, listing: Listing, version: Version) -> Slot | None:
+    def same(self, listing: Listing, version: Version) -> ServedVersion | None:
         """The slot of a version whose files and settings have not changed."""
         for slots in (self.versions, self.coming.versions if self.coming is not None else {}):
             slot = slots.get(version.number)
@@ -84,11 +84,11 @@ class Entry(NamedTuple):
                 return slot
         return None
 
-    def is_like(self, other: "Entry") -> bool:
+    def is_like(self, other: "ListedModel") -> bool:
         return self.versions == other.versions and self.listing.settings == other.listing.settings
 
     @property
-    def slots(self) -> tuple[Slot, ...]:
+    def slots(self) -> tuple[ServedVersion, ...]:
         """Of what serves, and of what is coming."""
         return tuple(dict.fromkeys((*self.versions.values(), *(self.coming.slots if self.coming is not None else ()))))
 
@@ -101,13 +101,13 @@ class Entry(NamedTuple):
         return any(slot.serves for slot in self.versions.values())
 
     @property
-    def stable(self) -> Slot:
+    def stable(self) -> ServedVersion:
         """The newest version that is no canary."""
         others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
         return others[-1] if others else next(reversed(self.versions.values()))
 
     @property
-    def canaries(self) -> tuple[Slot, ...]:
+    def canaries(self) -> tuple[ServedVersion, ...]:
         return tuple(slot for number, slot in self.versions.items() if number in self.said.canary)
 
     @property
@@ -117,20 +117,20 @@ class Entry(NamedTuple):
         if not canaries:
             return self.stable
         shares = accumulate(self.said.canary[slot.version.number] for slot in canaries)
-        return Split(self.stable, tuple(zip(shares, canaries, strict=True)))
+        return CanarySplit(self.stable, tuple(zip(shares, canaries, strict=True)))
 
-    def find(self, version: str) -> Slot | None:
+    def find(self, version: str) -> ServedVersion | None:
         """A version by the text of its number."""
         return self.versions.get(int(version)) if version.isascii() and version.isdecimal() else None
 
-    def labelled(self) -> Iterator[tuple[str, Slot]]:
+    def labelled(self) -> Iterator[tuple[str, ServedVersion]]:
         for label, number in self.said.version_labels.items():
             slot = self.versions.get(number)
             if slot is not None:
                 yield label, slot
 
     @property
-    def targets(self) -> tuple[Slot, ...]:
+    def targets(self) -> tuple[ServedVersion, ...]:
         """Those that requests without a version or label may get, the stable one first."""
         return tuple(dict.fromkeys((self.stable, *self.canaries)))
 
@@ -147,7 +147,7 @@ class Entry(NamedTuple):
             served[ModelRef(name, "0", zero_is_newest=True)] = self.versions.get(0, self.target)
         return served
 
-    def successors(self, after: "Entry") -> list[Slot]:
+    def successors(self, after: "ListedModel") -> list[ServedVersion]:
         """Those of a later entry that have to be in memory before it takes over: they stand in for what serves."""
         labels = dict(after.labelled())
         pairs = [(self.stable, after.stable)]
@@ -162,7 +162,7 @@ class Entry(NamedTuple):
         coming = self.coming.versions if self.coming is not None else {}
         for number, slot in self.versions.items():
             entry, after = slot.entry, coming.get(number)
-            if after is not None and after is not slot and after.failure is not None:
+            if after is not None and after is not slot and after.backoff.failure is not None:
                 entry = entry._replace(reason=after.reason)
             elif entry.state is State.READY:
                 entry = entry._replace(reason=self.trouble)

@@ -1,33 +1,33 @@
-"""The models of this process: what is loaded, what is being loaded, what failed. The only state there is.
+"""The models of this process: what is loaded, what is being loaded, what failed. Implements core.ports.Models.
 
-Loading is single flight: however many requests want a version, it is fetched and loaded once. With an executor (ASGI
-servers) `use` never blocks on a load: it raises Pending, whose future the edge awaits. Without one (Lambda, where an
-instance has one request at a time) it loads on the spot.
+Each version owns its state (versions), the catalog knows what a reference means, rollout what has to be loaded next,
+and single_flight lets one thing at a time be done for each model. This module is where they meet.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from core import operations as ops
-from core.errors import ModelNotFound, NotSupported, ServingError, StillLoading, VersionNotFound
+from core.deadline import NEVER, Deadline
+from core.errors import ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
-from core.ports import Model
-from handler.deadlines import Patience
-from handler.lifecycle import models as entries
+from core.ports import Context
+from handler.lifecycle import budget, models
 from handler.lifecycle.budget import FRESH_SECONDS, Budget
-from handler.lifecycle.catalog import Catalog, Preloaded
+from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.loading import Loading
-from handler.lifecycle.lookup import Lookup
-from handler.lifecycle.models import Split, Target
+from handler.lifecycle.models import CanarySplit
+from handler.lifecycle.preload import Preloaded
 from handler.lifecycle.repository import Repository
 from handler.lifecycle.rollout import Rollout
-from handler.lifecycle.single_flight import Flight, Flights, Pending
-from handler.lifecycle.versions import Loaded, Slot
+from handler.lifecycle.single_flight import Here, Load, Pending, SingleFlight
+from handler.lifecycle.usage import Loaded
+from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
 from handler.stores import open_store
 
@@ -35,27 +35,21 @@ log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Implements core.ports.Models.
-
-    `patience`: until when loads on the spot may go on, for who has one request at a time to set before each. `flown`:
-    the loads on the spot since it was last taken away, for who measures a request.
-    """
-
-    patience: Patience | None = None
-    flown: Flight | None = None
+    """`executor`: its threads load models. Without one, loads run in the caller's thread (Lambda)."""
 
     def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
         self._settings = settings
-        self._repository = Repository(open_store(settings), lambda: self.patience and self.patience.slice)
         self._poll = settings.repository_poll or float("inf")
+        self._repository = Repository(open_store(settings))
         self._preloaded = Preloaded(self._repository, settings.preload)
         self._catalog = Catalog(self._repository, settings.default_model, self._poll)
+        self._paths = CustomPaths(self._repository, self._catalog)
+        limit = budget.limit_of(settings.memory_limit)
         fresh = FRESH_SECONDS if executor is not None else 0.0
-        budget = Budget(settings.memory_limit, self._catalog.residents, self._preloaded.includes, fresh)
-        self._load = Loading(self._repository, settings, budget).load
-        self._rollout = Rollout(self._catalog, self._bring, self._publish, self._poll)
-        self._flights = None if executor is None else Flights(executor)
-        self._lookup = Lookup(self._catalog.entries)
+        memory = limit and Budget(limit, self._catalog.residents, self._preloaded.includes, fresh)
+        loading = Loading(self._repository, settings, memory or None)
+        self._rollout = Rollout(self._catalog, loading.load, self._preloaded, self._poll)
+        self._flights = Here() if executor is None else SingleFlight(executor)
         self._online = True
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -69,20 +63,24 @@ class Registry:
             number = "0"
         return ops.ServerInfo(self._settings.name, number)
 
-    def ready(self) -> ops.Readiness:
+    def ready(self, context: Context) -> ops.Readiness:
         if not self._online:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason="set offline")
         try:
-            self._repository.check()
-            if self._missing():
-                self.preload()  # what failed is due again after its pause; no request may come before we are ready
-            missing = self._missing()
+            self._repository.check(context.deadline)
+            if self._missing(context):
+                self.preload(context)  # a failed load is due again after its pause, and no request comes before that
+            missing = self._missing(context)
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
         if not missing:
             return ops.Readiness(ready=True)
-        reason = "; ".join(f"{name}: {self.readiness(ModelRef(name)).reason}" for name in missing[:8])
+        reason = "; ".join(f"{name}: {self.readiness(ModelRef(name), context).reason}" for name in missing[:8])
         return ops.Readiness(ready=False, state=State.LOADING, reason=f"models not loaded: {reason}")
+
+    def _missing(self, context: Context) -> list[str]:
+        names = self._preloaded.names(context.deadline)
+        return [name for name in names if not self.readiness(ModelRef(name), context).ready]
 
     def set_online(self, *, online: bool) -> None:
         if self._settings.grps_health_control == "off":
@@ -92,197 +90,136 @@ class Registry:
             )
         self._online = online
 
-    def custom(self, path: str) -> Mapping[str, Sequence[str]]:
-        """The models that answer whole requests on the path, with the methods that they take. Raises ServingError."""
-        return self._catalog.custom(path)
+    def custom(self, path: str, deadline: Deadline = NEVER) -> Mapping[str, Sequence[str]]:
+        """Returns the models that answer whole requests on the path, each with its methods. Raises ServingError."""
+        return self._paths.models(path, deadline)
 
-    def _missing(self) -> list[str]:
-        return [name for name in self._preloaded.names() if not self.readiness(ModelRef(name)).ready]
+    def names(self, context: Context) -> Sequence[str]:
+        return self._catalog.names(context.deadline)
 
-    def names(self) -> Sequence[str]:
-        return self._catalog.names()
+    def index(self, context: Context) -> Sequence[ops.IndexEntry]:
+        return self._catalog.index(context.deadline)
 
-    def index(self) -> Sequence[ops.IndexEntry]:
-        return self._catalog.index()
-
-    def readiness(self, ref: ModelRef) -> ops.Readiness:
+    def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
         try:
-            target = self._lookup.ready.get(ref) or self._catalog.resolve(ref)
+            target = self._catalog.ready.get(ref) or self._catalog.resolve(ref, context.deadline)
         except (ModelNotFound, VersionNotFound):
             raise
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
-        slot = target.stable if isinstance(target, Split) else target
-        ready = slot.loaded is not None
-        return ops.Readiness(ready, State.READY if ready else slot.state, "" if ready else slot.reason)
+        version = stable(target)
+        ready = version.loaded is not None
+        return ops.Readiness(ready, State.READY if ready else version.state, "" if ready else version.reason)
 
-    def describe(self, ref: ModelRef) -> ops.ModelInfo:
-        spec = self.get(ref).spec
-        return ops.ModelInfo(spec, tuple(str(number) for number in self._catalog.entry(spec.name).versions))
+    def describe(self, ref: ModelRef, context: Context) -> ops.ModelInfo:
+        with self._use(ref, context, 1.0) as model:
+            spec = model.spec
+        return ops.ModelInfo(spec, tuple(map(str, self._catalog.model(spec.name, context.deadline).versions)))
 
-    def status(self, ref: ModelRef) -> ops.StatusResult:
-        return self._catalog.status(ref)
+    def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:
+        return self._catalog.status(ref, context.deadline)
 
-    def statistics(self, ref: ModelRef | None) -> Sequence[ops.Statistics]:
-        return self._catalog.statistics(ref)
+    def statistics(self, ref: ModelRef | None, context: Context) -> Sequence[ops.Statistics]:
+        return self._catalog.statistics(ref, context.deadline)
 
-    def known(self) -> Sequence[Slot]:
-        """What this process has looked at so far, without asking the repository."""
+    def known(self) -> Sequence[ServedVersion]:
+        """Returns the versions that this process has looked at so far. Does not ask the repository."""
         return self._catalog.known()
 
     def load_seconds(self, name: str, version: str) -> float | None:
-        """How long the last load of a version took, None if it has not been loaded here."""
+        """Returns how long the last load of a version took; None if it has not been loaded here."""
         return self._catalog.load_seconds(name, version)
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
-        """Whether a request of `size` bytes is so sure to be short that it need not change threads."""
-        target = self._lookup.ready.get(ref)
+        """Decides whether a request of `size` bytes is so sure to be short that it need not change threads."""
+        target = self._catalog.ready.get(ref)
         return target is not None and target.is_quick(size)
 
     # -- using --------------------------------------------------------------------------------------------------------
 
-    def use(self, ref: ModelRef) -> Loaded:
-        """The model that answers one request, in use until the end of `with`; see Slot.use.
-
-        Raises Pending while it is being loaded elsewhere, ServingError if it cannot be.
-        """
-        target = self._lookup.ready.get(ref)
-        if type(target) is Slot and time.monotonic() < target.due:  # nearly always; the rest takes its time
+    def use(self, ref: ModelRef, context: Context) -> Loaded:
+        target = self._catalog.ready.get(ref)
+        if type(target) is ServedVersion and time.monotonic() < target.due:  # nearly always
             loaded = target.use()
             if loaded is not None:
                 return loaded
-        return self._use(ref, entries.draw())
+        return self._use(ref, context, models.draw())
 
-    def get(self, ref: ModelRef) -> Model:
-        """The model, and never a canary. Raises as `use` does."""
-        with self._use(ref, 1.0) as model:
-            return model
-
-    def _use(self, ref: ModelRef, drawn: float) -> Loaded:
-        """`drawn`: from 0 to 1, which request this is of those that canaries share in."""
+    def _use(self, ref: ModelRef, context: Context, drawn: float) -> Loaded:
+        """`drawn`: which request this is, from 0 to 1, of those that canaries share in; 1 never gets one."""
         renewed = False
         while True:
-            target = self._lookup.ready.get(ref)
-            slot = target.pick(drawn) if isinstance(target, Split) else target
-            loaded = None if slot is None else slot.use()
-            if slot is None and ref.dashed:
-                self._now_or_later(ref, ref.name, partial(self._find, ref), final=False)
-            elif slot is None or loaded is None:
-                self._now_or_later(slot or ref, (slot or ref).name, partial(self._obtain, ref, drawn), final=False)
+            target = self._catalog.ready.get(ref)
+            version = target.pick(drawn) if isinstance(target, CanarySplit) else target
+            loaded = None if version is None else version.use()
+            if version is None and ref.dashed:
+                self._flights.run(ref, ref.name, partial(self._rollout.find, ref), context, final=False)
+            elif version is None or loaded is None:
+                key, name = (ref, ref.name) if version is None else (version, version.name)
+                self._flights.run(key, name, partial(self._rollout.obtain, ref, drawn), context, final=False)
                 renewed = True
-            elif renewed or time.monotonic() < slot.due:
-                return loaded
-            elif self._flights is not None:
-                self._renew_beside(slot)
+            elif renewed or time.monotonic() < version.due:
                 return loaded
             else:
-                with loaded:
-                    self._now_or_later(None, slot.name, partial(self._renew, slot), final=False)
+                self._renew_with(loaded, version, context)
                 renewed = True
 
-    def _find(self, ref: ModelRef, _: Flight) -> None:
-        """Which model the words mean, whose loads take turns."""
-        target = self._catalog.resolve(ref)
-        self._publish(target.name, ref, target)
-
-    def _renew(self, slot: Slot, flight: Flight) -> None:
-        """Of what could answer at once: who asks waits for a slice of the work only."""
-        whole, took = self.patience, slot.phases.load_ns / 1e9 if slot.phases is not None else 0.0
-        try:
-            self.patience = whole and whole._replace(beside=took)
-            self._rollout.renew(slot.name, flight)
-        finally:
-            self.patience = whole
-
-    def _renew_beside(self, slot: Slot) -> None:
-        slot.due = time.monotonic() + self._poll  # for those who come meanwhile
+    def _renew_with(self, loaded: Loaded, version: ServedVersion, context: Context) -> None:
+        """Looks for newer versions, while the loaded one could answer at once."""
+        if isinstance(self._flights, Here):
+            took = version.progress.load_ns / 1e9 if version.progress is not None else 0.0
+            deadline = context.deadline._replace(beside=took)
+            work = partial(self._rollout.renew, version.name, deadline=deadline)
+            with loaded:
+                self._flights.run(None, version.name, work, context, final=False)
+            return
+        version.look_again(time.monotonic() + self._poll)  # requests that come meanwhile do not look
         with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
-            self._now_or_later(("renew", slot.name), slot.name, partial(self._renew, slot), final=False)
+            work = partial(self._rollout.renew, version.name, deadline=NEVER)
+            self._flights.run(("renew", version.name), version.name, work, context, final=False)
 
-    # -- loading ------------------------------------------------------------------------------------------------------
+    # -- on demand ----------------------------------------------------------------------------------------------------
 
-    def load(self, name: str) -> None:
-        """Look at the repository again and load what it says, whatever failed before; what is as it was stays."""
-        self._now_or_later(("load", name), name, partial(self._rollout.load, name), final=True)
+    def load(self, name: str, context: Context) -> None:
+        self._flights.run(("load", name), name, partial(self._rollout.load, name), context, final=True)
 
-    def unload(self, name: str) -> None:
-        """Requests that are being answered go on; the next one looks at the repository and loads what it finds."""
-        self._catalog.entry(name)  # there is such a model
-        if self._flights is None:
-            self._unload(name)
-        elif not self._flights.at_once(name, partial(self._unload, name)):
-            self._now_or_later(("unload", name), name, lambda _: self._unload(name), final=True)
+    def unload(self, name: str, context: Context) -> None:
+        self._catalog.model(name, context.deadline)  # raises ModelNotFound
+        work = partial(self._rollout.unload, name)
+        if not self._flights.at_once(name, work):
+            self._flights.run(("unload", name), name, lambda _: work(), context, final=True)
 
-    def _unload(self, name: str) -> None:
-        for slot in self._catalog.give_up(name).slots:
-            slot.empty()
-        self._preloaded.unloaded.add(name)
-        self._lookup.forget(name)
-        self._publish(name)
-
-    def preload(self) -> None:
-        """Start loading what the settings ask for; what fails stands in readiness and index."""
+    def preload(self, context: Context) -> None:
+        """Starts to load what the settings ask for; readiness and index show what fails."""
         try:
-            names = self._preloaded.names()
+            names = self._preloaded.names(context.deadline)
         except ServingError as error:
             log.warning("preload: %s", error.message)
             return
         for name in names:
-            if self.patience is not None and self.patience.left < 0:
+            if context.deadline.left < 0:
                 log.info("preload of %s is left to the first request for it", name)
                 continue
             try:
-                for slot in self._catalog.entry(name).targets:
-                    with suppress(Pending):
-                        self.get(ModelRef(name, str(slot.version.number)))
+                self._preload(self._catalog.model(name, context.deadline).targets, context)
             except ServingError as error:
                 log.warning("preload of %s: %s", name, error.message)
-        self.flown = None
+
+    def _preload(self, versions: Iterable[ServedVersion], context: Context) -> None:
+        for version in versions:
+            with suppress(Pending), self._use(ModelRef(version.name, str(version.version.number)), context, 1.0):
+                pass
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """Drop what a copy of this process's memory could not use: connections, and what they were opened with."""
+        """Drops what a copy of this process's memory could not use: connections, and their credentials."""
         self._repository.disconnect()
 
-    def restored(self) -> None:
-        """Elsewhere and later than it was loaded: look whether what is here is still the newest that there is."""
-        for slot in self._catalog.residents():
-            slot.forgive()
-        self._catalog.forget_paths()
+    def restored(self, deadline: Deadline) -> None:
+        """Looks whether what is loaded is still the newest: the process goes on elsewhere and later."""
+        for version in self._catalog.residents():
+            version.forgive()
+        self._paths.forget()
         for name in sorted(self._catalog.loaded()):
-            self._rollout.renew(name, Flight(name))
-
-    def _now_or_later(self, key: Any, name: str, work: Callable[[Flight], Any], *, final: bool) -> None:
-        if self._flights is not None:
-            raise Pending(self._flights.join(key, name, work), final=final)
-        self.flown = self.flown or Flight(name)
-        self.flown.here(work)
-
-    def _bring(self, slot: Slot, flight: Flight, *, at_once: bool = False) -> None:
-        if slot.loaded is None:
-            flight.slot = slot
-        slot.obtain(self._load, self.patience, at_once=at_once)
-
-    def _obtain(self, ref: ModelRef, drawn: float, flight: Flight) -> None:
-        """Load what the reference means; at the end it is ready, or there is a reason why not."""
-        slot = self._catalog.slot(ref)
-        if time.monotonic() >= slot.due:
-            self._rollout.renew(slot.name, flight)
-        target = self._catalog.resolve(ref)
-        slot = target.pick(drawn) if isinstance(target, Split) else target
-        try:
-            self._bring(slot, flight)
-        except StillLoading:
-            raise
-        except ServingError:
-            if ref.dashed:  # somebody may make up any number of them
-                self._lookup.withdraw(ref)
-            if not isinstance(target, Split) or slot is target.stable:
-                raise  # and else the canary is failing now, and the stable version is picked
-        if slot not in self._catalog.entry(slot.name).versions.values():  # a version that was not known before
-            self._rollout.advance(slot.name, flight)
-        self._publish(slot.name, ref, self._catalog.resolve(ref))
-
-    def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
-        entry = self._lookup.publish(name, ref, target)
-        if entry is not None and entry.serves:
-            self._preloaded.unloaded.discard(name)
+            self._rollout.renew(name, Load(name, deadline), deadline)

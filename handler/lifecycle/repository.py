@@ -2,23 +2,29 @@
 
 <model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
 A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
-is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last.
+is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last. Of two
+folders with one number the shorter name counts, so that a publisher can put a version beside the one that it replaces.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
+from core.deadline import NEVER, Deadline
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
 from handler.backends import BACKENDS, found
 from handler.settings import model as model_settings
 from handler.settings.model import ModelSettings
-from handler.stores import File, Folder, Forbidden, Store
+from handler.stores import File, Folder, Forbidden, Gone, Store
 from handler.stores.progress import Progress
 
 NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
 """No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
 VERSION: Final = model_settings.VERSION
+MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
+MOVES: Final = 4
+"""Folders that a version is looked for in, until it counts as being replaced all the time."""
 
 
 class Version(NamedTuple):
@@ -48,22 +54,20 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    """`until`: when, on time.monotonic, a look that begins now has to end; None: never."""
+    """What the store has, in words of models. Every method raises StillLoading soon after the deadline."""
 
-    def __init__(self, store: Store, until: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._until = until
 
-    def check(self) -> None:
-        self._store.check(self._progress())
+    def check(self, deadline: Deadline) -> None:
+        """Raises ServingError if the store does not answer."""
+        self._store.check(Progress(deadline))
 
-    def _progress(self) -> Progress:
-        return Progress(self._until())
+    def models(self, deadline: Deadline) -> Sequence[str]:
+        """Returns the names of the models' folders, sorted."""
+        return [name for name in self._store.models(Progress(deadline)) if NAME.fullmatch(name)]
 
-    def models(self) -> Sequence[str]:
-        return [name for name in self._store.models(self._progress()) if NAME.fullmatch(name)]
-
-    def look(self, name: str, wanted: int | None) -> Listing:
+    def look(self, name: str, wanted: int | None, deadline: Deadline = NEVER) -> Listing:
         """What the store has of a model. `wanted`: a version to try where the store may not be listed.
 
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
@@ -71,15 +75,15 @@ class Repository:
         if not NAME.fullmatch(name):
             raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
         try:
-            files = self._store.files(name, self._progress())
+            files = self._store.files(name, Progress(deadline))
         except Forbidden:
-            return self._look_blind(name, wanted)
+            return self._look_blind(name, wanted, deadline)
         if not files:
             raise ModelNotFound(f"there is no model {shown(name)} in the repository")
-        text = self._read_settings(name, "", files)
+        text = self._read_settings(name, "", files, deadline)
         said = model_settings.parse(name, text)
         folders = folders_of(files)
-        versions = _versions(version for version in folders if self.is_complete(name, version, said))
+        versions = _versions(version for version in folders if self.is_complete(name, version, said, deadline))
         if not versions:
             raise ModelNotLoadable(_no_version(name, folders))
         # Canaries are served beside what the policy says of the others.
@@ -89,9 +93,9 @@ class Repository:
             raise ModelNotLoadable(f"model {name!r} has versions {sorted(versions)}, none of which its policy serves")
         return Listing(name, tuple(versions[number] for number in served), text, said)
 
-    def _look_blind(self, name: str, wanted: int | None) -> Listing:
+    def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
-        text = self._store.read(name, model_settings.FILE, self._progress())
+        text = self._store.read(name, model_settings.FILE, Progress(deadline))
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
@@ -103,35 +107,68 @@ class Repository:
         versions = tuple(Version(number, str(number), (File(f"{number}/{marker}"),)) for number in sorted(numbers))
         return Listing(name, versions, text, said, partial=True)
 
-    def is_complete(self, name: str, version: Version, said: ModelSettings) -> bool:
+    def is_complete(self, name: str, version: Version, said: ModelSettings, deadline: Deadline = NEVER) -> bool:
         """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""
         paths = version.paths
         if found(paths, said.implementation):
             return True
         if model_settings.FILE not in paths:
             return False
-        own = self._read_settings(name, f"{version.folder}/", version.files)
+        own = self._read_settings(name, f"{version.folder}/", version.files, deadline)
         try:
             return found(paths, model_settings.parse(name, own).implementation)
         except ModelNotLoadable:
             return False
 
-    def settings(self, listing: Listing, version: Version) -> ModelSettings:
-        """The model's settings with the version's own keys over them."""
-        own = self._read_settings(listing.name, f"{version.folder}/", version.files)
-        return model_settings.parse(listing.name, listing.settings, own)
+    def settings(
+        self, listing: Listing, version: Version, deadline: Deadline = NEVER, folder: Folder | None = None
+    ) -> ModelSettings:
+        """Returns the model's settings with the version's own keys over them. `folder`: the version as it was fetched.
+
+        A push may have replaced its own settings, with the whole version, since they were read from the store.
+        """
+        if folder is None:
+            own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
+        else:
+            path = folder.path / model_settings.FILE
+            own = path.read_bytes() if path.is_file() else None
+        return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
-        return self._store.fetch(listing.name, version.folder, version.files, progress)
+        """Returns the version's files: those that were listed, or all those that have replaced them since.
+
+        A push that replaces a version takes it out of its folder, the marker first, and has it in another one by then.
+        """
+        for _ in range(MOVES):
+            try:
+                folder = self._store.fetch(listing.name, version.folder, version.files, progress)
+            except Gone:
+                if (moved := self._again(listing, version, progress.deadline)) in (None, version):
+                    raise
+            else:
+                if not MARKERS & version.paths or any((folder.path / marker).is_file() for marker in MARKERS):
+                    return folder
+                moved = self._again(listing, version, progress.deadline)
+            version = moved or version
+        raise ModelUnavailable(
+            f"version {version.number} of model {listing.name!r} is being replaced: try again when it is complete"
+        )
+
+    def _again(self, listing: Listing, version: Version, deadline: Deadline) -> Version | None:
+        """Returns the version as the store has it now, None where it has none."""
+        with suppress(ModelNotFound, ModelNotLoadable):
+            found = self.look(listing.name, version.number, deadline).versions
+            return next((each for each in found if each.number == version.number), None)
+        return None
 
     def disconnect(self) -> None:
         """End what the store keeps open to the world; it is opened again when it is needed."""
         getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
 
-    def _read_settings(self, name: str, prefix: str, files: Iterable[File]) -> bytes | None:
+    def _read_settings(self, name: str, prefix: str, files: Iterable[File], deadline: Deadline) -> bytes | None:
         path = prefix + model_settings.FILE
         if any(file.path == path for file in files):
-            return self._store.read(name, path, self._progress())
+            return self._store.read(name, path, Progress(deadline))
         return None
 
 

@@ -1,110 +1,186 @@
-"""How a model comes to be what the repository now says: looked at, loaded beside what serves, switched at once.
+"""How a model moves to what the repository now has: listed, loaded beside what serves, switched at once.
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
-the old ones serving, and says so in the index. A canary is the exception: without it the stable version has its share.
+the old ones serving, and the index shows the reason. A canary is the exception: without it the stable version takes
+its share.
 
-Of each model one thing is done here at a time (see `flights`); others may look at the repository meanwhile.
+One thing at a time is done for each model (see single_flight), and `load` is the turn that it is done in. Other threads
+may look at the repository meanwhile.
 """
 
 import logging
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from core.deadline import Deadline
 from core.errors import ServingError, StillLoading
-from handler.lifecycle.catalog import Catalog
-from handler.lifecycle.models import Entry
-from handler.lifecycle.single_flight import Flight
-from handler.lifecycle.versions import LONGEST_PAUSE, Slot
+from core.operations import ModelRef
+from handler.lifecycle.backoff import LONGEST_PAUSE
+from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.models import CanarySplit, ListedModel, Target
+from handler.lifecycle.preload import Preloaded
+from handler.lifecycle.single_flight import Load
+from handler.lifecycle.versions import LoadVersion, ServedVersion
 
 log = logging.getLogger(__name__)
-REPLACED: Final = "replaced by a newer version"
 
 
-class Obtain(Protocol):
-    def __call__(self, slot: Slot, flight: Flight, *, at_once: bool = False) -> None:
-        """See Slot.obtain. Raises ServingError."""
-        ...
+class Step(NamedTuple):
+    """Versions to load before `after` takes the place of `base`. `spared`: what serves, and stays in memory meanwhile.
+
+    `optional`: canaries among the versions, whose failure changes nothing; they come last.
+    """
+
+    base: ListedModel
+    after: ListedModel
+    versions: tuple[ServedVersion, ...]
+    spared: tuple[ServedVersion, ...]
+    optional: tuple[ServedVersion, ...]
+
+    def allows(self, error: ServingError, version: ServedVersion) -> bool:
+        """Decides whether the step goes on after a version's error. A load out of time goes on with a later request."""
+        return version in self.optional and not isinstance(error, StillLoading)
 
 
 class Rollout:
-    """`obtain`: loads a version if it is not. `publish`: makes what is loaded of a model findable.
+    """`load`: loads one version (see loading). `poll`: seconds between two looks at a model's files."""
 
-    `poll`: seconds between two looks. `flight`: what the work of a method is part of.
-    """
-
-    def __init__(self, catalog: Catalog, obtain: Obtain, publish: Callable[[str], None], poll: float) -> None:
+    def __init__(self, catalog: Catalog, load: LoadVersion, preloaded: Preloaded, poll: float) -> None:
         self._catalog = catalog
-        self._bring = obtain
-        self._publish = publish
+        self._load = load
+        self._preloaded = preloaded
         self._poll = poll
 
-    def renew(self, name: str, flight: Flight) -> None:
-        """Look at the repository again, and move to what it says if the model serves. What fails is put off."""
+    def find(self, ref: ModelRef, load: Load) -> None:
+        """Finds the model that a dashed reference means; its loads take turns under its own name."""
+        target = self._catalog.resolve(ref, load.deadline)
+        self._catalog.publish(target.name, ref, target)
+
+    def obtain(self, ref: ModelRef, drawn: float, load: Load) -> None:
+        """Loads what the reference means. Raises ServingError if it cannot be had."""
+        target = self._catalog.resolve(ref, load.deadline)
+        if time.monotonic() >= stable(target).due:
+            self.renew(stable(target).name, load, load.deadline)
+            target = self._catalog.resolve(ref, load.deadline)
+        version = target.pick(drawn) if isinstance(target, CanarySplit) else target
+        known = self._catalog.models.get(version.name)
         try:
-            self._look(name)
+            self._bring(version, load)
+        except StillLoading:
+            raise
+        except ServingError:
+            if ref.dashed:  # a client may make up any number of these
+                self._catalog.withdraw(ref)
+            if version is stable(target):
+                raise  # otherwise the canary is failing now, and the next round picks the stable version
+        if self._catalog.models.get(version.name) is not known:  # another request has looked meanwhile
+            target = self._catalog.resolve(ref, load.deadline)
+        if version not in self._catalog.model(version.name, load.deadline).versions.values():
+            self._advance(version.name, load)  # it was not known before
+            target = self._catalog.resolve(ref, load.deadline)
+        self._publish(version.name, ref, target)
+
+    def _bring(
+        self,
+        version: ServedVersion,
+        load: Load,
+        deadline: Deadline | None = None,
+        spared: Sequence[ServedVersion] = (),
+        *,
+        at_once: bool = False,
+    ) -> None:
+        if version.loaded is None:
+            load.version = version
+        version.obtain(self._load, deadline or load.deadline, at_once=at_once, spared=spared)
+
+    def renew(self, name: str, load: Load, deadline: Deadline) -> None:
+        """Looks at the repository again, and moves to what it has if the model serves. What fails is put off."""
+        try:
+            self._look(name, deadline)
         except ServingError as error:
             self._stay(name, error, LONGEST_PAUSE)
             return
         try:
-            self.advance(name, flight)
+            self._advance(name, load, deadline)
         except StillLoading as error:  # the next request goes on with it
             self._stay(name, error, 0.0)
         except ServingError as error:
             self._stay(name, error, LONGEST_PAUSE if error.retry_after is None else error.retry_after)
 
-    def advance(self, name: str, flight: Flight) -> None:
-        """Move to what was found by a look, if it all loads. Raises ServingError."""
-        bring = partial(self._bring, flight=flight)
-        while (base := self._catalog.entry(name)).coming is not None:
-            self._obtain(base, base.coming, base.successors(base.coming), bring)
-            self._finish(base, base.coming)
+    def _advance(self, name: str, load: Load, deadline: Deadline | None = None) -> None:
+        """Moves to what a look has found, if it all loads. Raises ServingError."""
+        deadline = deadline or load.deadline
+        while (step := self._step(name, deadline)) is not None:
+            self._take(step, load, deadline, at_once=False)
 
-    def load(self, name: str, flight: Flight) -> None:
-        """Look at the repository again and load all that it says, whatever failed before. Raises ServingError."""
-        bring = partial(self._bring, flight=flight, at_once=True)
-        self._look(name)
-        moved = False
-        while not moved:
-            base = self._catalog.entry(name)
-            after = base.coming or base
-            self._obtain(base, after, list(after.versions.values()), bring)
-            moved = self._finish(base, after)
+    def _take(self, step: Step, load: Load, deadline: Deadline, *, at_once: bool) -> bool:
+        """Loads a step's versions and switches to them. Returns False if there is something newer by now."""
+        for version in step.versions:
+            try:
+                self._bring(version, load, deadline, step.spared, at_once=at_once)
+            except ServingError as error:
+                if not step.allows(error, version):
+                    raise
+        moved = self._finish(step)
+        self._publish(step.base.listing.name)
+        return moved
 
-    def _look(self, name: str) -> None:
-        """Raises ServingError."""
-        self._catalog.look(name)
+    def _publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> None:
+        if self._catalog.publish(name, ref, target):
+            self._preloaded.unloaded.discard(name)
+
+    def load(self, name: str, load: Load) -> None:
+        self._look(name, load.deadline)
+        while not self._take(self._everything(name, load.deadline), load, load.deadline, at_once=True):
+            pass
+
+    def unload(self, name: str) -> None:
+        for version in self._catalog.give_up(name).slots:
+            version.unload()
+        self._preloaded.unloaded.add(name)
+        self._catalog.forget_aliases(name)
+        self._publish(name)
+
+    def _look(self, name: str, deadline: Deadline) -> None:
+        """Lists the model again. Raises ServingError."""
+        self._catalog.look(name, deadline)
         self._catalog.put_off(name, time.monotonic() + self._poll)
 
     def _stay(self, name: str, error: ServingError, pause: float) -> None:
+        """Lets the model serve as it is, and puts the next look off by that many seconds."""
         log.warning("model %s stays as it is: %s; what is loaded serves on", name, error.message)
         self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
-    def _obtain(self, base: Entry, after: Entry, slots: list[Slot], obtain: Callable[[Slot], None]) -> None:
-        """The slots in memory, while what serves now stays there; and the canaries, if that goes well."""
-        canaries = [slot for slot in after.canaries if slot is not after.stable]
-        serving = tuple(slot for slot in base.versions.values() if slot.loaded is not None)
-        for slot in dict.fromkeys([*(s for s in slots if s not in canaries), *canaries]):
-            slot.spared = serving if after is not base else ()
-            try:
-                obtain(slot)
-            except ServingError as error:
-                if slot not in canaries or isinstance(error, StillLoading):
-                    raise
-            finally:
-                slot.spared = ()
+    def _step(self, name: str, deadline: Deadline) -> Step | None:
+        """Returns what has to be loaded before the model moves to what a look found; None if nothing was found."""
+        base = self._catalog.model(name, deadline)
+        return None if base.coming is None else _step(base, base.coming, base.successors(base.coming))
 
-    def _finish(self, base: Entry, after: Entry) -> bool:
-        """Whether what is loaded is what the model is to serve: others may have found something newer meanwhile."""
+    def _everything(self, name: str, deadline: Deadline) -> Step:
+        """Returns all versions that the repository now has for the model."""
+        base = self._catalog.model(name, deadline)
+        after = base.coming or base
+        return _step(base, after, list(after.versions.values()))
+
+    def _finish(self, step: Step) -> bool:
+        """Switches to what was loaded. Returns False if a look has found something newer meanwhile."""
+        base, after = step.base, step.after
         name = base.listing.name
         moved = self._catalog.take_over(base, after)
         if moved:
-            self._publish(name)
+            self._catalog.publish(name)
             if after is not base:
                 log.info("model %s serves %s", name, ", ".join(map(str, after.versions)))
         staying = self._catalog.residents()
-        for slot in base.slots:
-            if slot not in staying:
-                slot.leave(REPLACED)
+        for version in base.slots:
+            if version not in staying:
+                version.replace()
         return moved
+
+
+def _step(base: ListedModel, after: ListedModel, versions: list[ServedVersion]) -> Step:
+    canaries = tuple(version for version in after.canaries if version is not after.stable)
+    serving = tuple(version for version in base.versions.values() if version.loaded is not None)
+    ordered = dict.fromkeys([*(version for version in versions if version not in canaries), *canaries])
+    return Step(base, after, tuple(ordered), serving if after is not base else (), canaries)

@@ -1,4 +1,8 @@
-"""Loads under way, of which there is one at a time for each model, however many requests wait for it."""
+"""Work on models, of which one thing is done at a time for each model, however many requests wait for it.
+
+With an executor (ASGI servers) the work is done in its threads, and the request gets Pending, whose future the edge
+awaits. Without one (Lambda, where an instance has one request at a time) it is done in the caller's thread.
+"""
 
 import threading
 import time
@@ -8,113 +12,154 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, NamedTuple
 
+from core.deadline import NEVER, Deadline
 from core.errors import StillLoading
-from handler.lifecycle.phases import Phases
-from handler.lifecycle.versions import Slot
+from core.ports import Context
+from handler.lifecycle.versions import ServedVersion
+from handler.stores.progress import Progress
 
 
-class Flight:
-    """A look-up, and a load or several. `slot`: what is loaded, once that is known.
+class Load:
+    """A look at the repository, and the loads that follow from it. `version`: what is loaded, once that is known.
 
-    `ahead`: the one that has to end before this one begins. `future`: where another thread does it.
+    `ahead`: the load that has to end before this one begins. `future`: where another thread does it.
     """
 
-    __slots__ = ("_awaited", "_name", "ahead", "future", "ns", "slot")
+    __slots__ = ("_awaited", "_name", "ahead", "deadline", "future", "version")
     future: Future[Any]
-    slot: Slot | None
 
-    def __init__(self, name: str, ahead: "Flight | None" = None) -> None:
+    def __init__(self, name: str, deadline: Deadline = NEVER, ahead: "Load | None" = None) -> None:
         self._name = name
+        self._awaited: ServedVersion | None = None
         self.ahead = ahead
-        self._awaited: Slot | None = None
-        self.ns = 0
-        self.slot = None
+        self.deadline = deadline
+        self.version: ServedVersion | None = None
 
     def begin(self) -> None:
-        """Its turn has come; what the one ahead has loaded was waited for as well."""
+        """Its turn has come. The request has waited for the version of the load ahead as well."""
         if self.ahead is not None:
-            self._awaited, self.ahead = self.ahead.slot, None
-
-    def here(self, work: Callable[["Flight"], Any]) -> Any:
-        """Its result, done in this thread; `ns` adds up how long that took, however it ends."""
-        begun = time.perf_counter_ns()
-        try:
-            return work(self)
-        finally:
-            self.ns += time.perf_counter_ns() - begun
+            self._awaited, self.ahead = self.ahead.version, None
 
     @property
     def load_ns(self) -> int:
-        """Of which so many nanoseconds in the model's runtime."""
-        return self._phases(self._first.slot or self._awaited).load_ns
+        """Nanoseconds of it in the model's runtime."""
+        return self._progress(self._first.version or self._awaited).load_ns
 
     def unfinished(self) -> StillLoading:
-        """What is told to a request that can wait no longer."""
-        return self._phases(self._first.slot).unfinished()
+        """Returns the refusal of a request that can wait no longer."""
+        return self._progress(self._first.version).unfinished(self._name)
 
     @property
-    def _first(self) -> "Flight":
-        """The one that is under way now."""
-        flight = self
-        while (ahead := flight.ahead) is not None:
-            flight = ahead
-        return flight
+    def _first(self) -> "Load":
+        """The load that is under way now."""
+        load = self
+        while (ahead := load.ahead) is not None:
+            load = ahead
+        return load
 
-    def _phases(self, slot: Slot | None) -> Phases:
-        return (None if slot is None else slot.phases) or Phases(self._name)
+    def _progress(self, version: ServedVersion | None) -> Progress:
+        return (None if version is None else version.progress) or Progress()
+
+
+Work = Callable[[Load], Any]
+
+
+class Background:
+    """The context of work that no request waits for."""
+
+    def __init__(self, deadline: Deadline = NEVER) -> None:
+        self.deadline = deadline
+
+    def waited(self, ns: int, load: Any) -> None:
+        """Counts nothing."""
+
+    def found(self, use: Any) -> None:
+        """Counts nothing."""
+
+    def answered(self, use: Any, decoded: int, inferred: int) -> None:
+        """Counts nothing."""
+
+    def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
+        """Counts nothing."""
+
+    def failed(self, use: Any) -> None:
+        """Counts nothing."""
 
 
 class Pending(Exception):
-    """The answer waits for `flight`. `final`: its result is the operation's; else the operation is tried again."""
+    """The answer waits for `load`. `final`: its result is the operation's; otherwise the operation is tried again."""
 
-    def __init__(self, flight: Flight, *, final: bool) -> None:
+    def __init__(self, load: Load, *, final: bool) -> None:
         super().__init__()
-        self.flight = flight
+        self.load = load
         self.final = final
 
     @property
     def future(self) -> Future[Any]:
-        return self.flight.future
+        return self.load.future
+
+
+class Here:
+    """Does the work at once, in the caller's thread."""
+
+    def run(self, _key: Any, name: str, work: Work, context: Context, *, final: bool) -> Any:  # noqa: ARG002 - as below
+        """Returns the work's result. Raises what the work raises."""
+        load, begun = Load(name, context.deadline), time.perf_counter_ns()
+        try:
+            return work(load)
+        finally:
+            context.waited(time.perf_counter_ns() - begun, load)
+
+    def at_once(self, _name: str, work: Callable[[], Any]) -> bool:
+        work()
+        return True
 
 
 class Queued(NamedTuple):
     key: Any
-    flight: Flight
-    work: Callable[[Flight], Any]
+    load: Load
+    work: Work
 
 
-class Flights:
-    """In the threads of an executor: one at a time for each key and for each model.
+class SingleFlight:
+    """Does the work in the threads of an executor: one at a time for each key and for each model.
 
-    Who has to wait until the model's others have ended occupies no thread.
+    Work that has to wait until the model's other work has ended occupies no thread.
     """
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._lock = threading.Lock()
-        self._flights: dict[Any, Flight] = {}
+        self._loads: dict[Any, Load] = {}
         self._queues: dict[str, deque[Queued]] = {}  # by model; the first of each is under way
 
-    def join(self, key: Any, name: str, work: Callable[[Flight], Any]) -> Flight:
-        """The one that is under way or waits, or a new one. `name`: the model's. Raises RuntimeError after the end."""
+    def run(self, key: Any, name: str, work: Work, _context: Context, *, final: bool) -> Any:
+        """Raises Pending with the load of that key, which may be under way already. `name`: the model's.
+
+        Raises RuntimeError once the executor has ended.
+        """
+        raise Pending(self.join(key, name, work), final=final)
+
+    def join(self, key: Any, name: str, work: Work) -> Load:
+        """Returns the load of that key that is under way or waits, or a new one."""
         with self._lock:
-            flight = self._flights.get(key)
-            if flight is None:
+            load = self._loads.get(key)
+            if load is None:
                 queue = self._queues.get(name)
-                flight = Flight(name, queue[-1].flight if queue else None)
-                flight.future = Future()
-                self._flights[key] = flight
-                self._queues.setdefault(name, deque()).append(Queued(key, flight, work))
+                load = Load(name, ahead=queue[-1].load if queue else None)
+                load.future = Future()
+                self._loads[key] = load
+                self._queues.setdefault(name, deque()).append(Queued(key, load, work))
                 if queue is None:
                     self._begin(key, name)
-        return flight
+        return load
 
     def at_once(self, name: str, work: Callable[[], Any]) -> bool:
-        """Do it in this thread, while others of the model wait. False, and not done, if one of them is under way."""
+        """Does the work in this thread, while the model's other work waits. Returns False if any is under way."""
         with self._lock:
             if name in self._queues:
                 return False
-            self._queues[name] = deque([Queued(None, Flight(name), lambda _: None)])
+            self._queues[name] = deque([Queued(None, Load(name), lambda _: None)])
         try:
             work()
         finally:
@@ -122,11 +167,11 @@ class Flights:
         return True
 
     def _begin(self, key: Any, name: str) -> None:
-        """The first of a queue. Raises RuntimeError."""
+        """Starts the first of a queue. Raises RuntimeError."""
         try:
             self._submit(name)
         except RuntimeError:
-            del self._flights[key], self._queues[name]
+            del self._loads[key], self._queues[name]
             raise
 
     def _submit(self, name: str) -> None:
@@ -135,21 +180,21 @@ class Flights:
 
     def _turn(self, name: str) -> None:
         with self._lock:
-            _, flight, work = self._queues[name][0]
-        flight.begin()
+            _, load, work = self._queues[name][0]
+        load.begin()
         try:
-            land = partial(flight.future.set_result, flight.here(work))
-        except BaseException as error:  # noqa: BLE001 - for those who wait
-            land = partial(flight.future.set_exception, error)
+            land = partial(load.future.set_result, work(load))
+        except BaseException as error:  # noqa: BLE001 - the requests that wait get it
+            land = partial(load.future.set_exception, error)
         self._next(name)
         land()
-        del flight, land  # the error's traceback holds this frame
+        del load, land  # the error's traceback holds this frame
 
     def _next(self, name: str) -> None:
-        """The first has ended; whoever asks from now on gets a new one."""
+        """Ends the first of a queue; a request that comes from now on gets a new load."""
         with self._lock:
             queue = self._queues[name]
-            self._flights.pop(queue.popleft().key, None)
+            self._loads.pop(queue.popleft().key, None)
             if not queue:
                 del self._queues[name]
                 return
@@ -159,6 +204,6 @@ class Flights:
                 self._cancel(name)
 
     def _cancel(self, name: str) -> None:
-        """Without the lock: an executor that is shut down cancels while it holds its own, which `submit` asks for."""
+        """Takes no lock: an executor that is shut down cancels while it holds its own, which `submit` asks for."""
         for queued in self._queues.pop(name, ()):
-            queued.flight.future.cancel()
+            queued.load.future.cancel()

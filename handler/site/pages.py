@@ -26,9 +26,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.errors import ServingError, shown
 from core.operations import IndexEntry, State
 from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 
 PAGE: Final = Path(__file__).with_name("status.html").read_text("utf-8")
@@ -55,8 +57,9 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
     # Plain functions run in a thread: listing a remote repository must not delay inferences.
     def status(request: Request) -> Response:
         server = registry.server()
+        deadline = request.scope.get(SCOPE_KEY, NEVER)
         heading = f"{escape(server.name)} <small>{escape(server.version)}</small>"
-        return _page(request, f"{server.name}: status", heading, _status(registry, settings))
+        return _page(request, f"{server.name}: status", heading, _status(registry, settings, deadline))
 
     def documentation(request: Request) -> Response:
         heading = f"API <small>{_text(DESCRIPTION['info']['summary'])}</small>"
@@ -103,9 +106,9 @@ def _page(request: Request, title: str, heading: str, content: str) -> Response:
     return HTMLResponse(page, headers=HEADERS)
 
 
-def _status(registry: Registry, settings: Settings) -> str:
+def _status(registry: Registry, settings: Settings, deadline: Deadline) -> str:
     try:
-        entries = registry.index()
+        entries = registry.index(Background(deadline))
     except ServingError as error:
         return _facts(settings, "unknown") + f'<h2>Models</h2>\n<p class="bad">{escape(error.message)}</p>'
     ready = f"{sum(entry.state is State.READY for entry in entries)} of {len(entries)}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from core.errors import ModelUnavailable
 from handler import plugins
 from handler.settings import InvalidSettings, Settings
 from handler.stores.progress import Progress
@@ -13,10 +14,10 @@ STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handl
 
 
 class File(NamedTuple):
-    """`path`: relative to the model's folder, with slashes. None where the store was not asked, or has none.
+    """A file as a listing has it. `path`: relative to the model's folder, with slashes.
 
-    `size` in bytes; `etag`: another one means another content (RFC 9110, section 8.8.3); `checked`: the store has a
-    checksum of the whole file, and tells it when asked.
+    `size`: in bytes. `etag`: a content that differs has another one (RFC 9110, section 8.8.3). Both are None where the
+    store was not asked or does not have them. `checked`: the store has a checksum of the whole file.
     """
 
     path: str
@@ -27,46 +28,53 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Folder:
-    """A version's files on this machine, for as long as this object lives; a store may finalize it."""
+    """A version's files on this machine. They stay as long as this object lives. A store may finalize it."""
 
     path: Path
 
 
 class Forbidden(Exception):
-    """The store may not be listed; single files may still be read."""
+    """Listing is not permitted. Reading single files may be."""
+
+
+class Gone(ModelUnavailable):
+    """A file that was listed is no longer there, or cannot be read: the version may be in another folder by now."""
 
 
 class Store(Protocol):
-    """Where models are. Names have been validated. Every failure is a ServingError that says what to do.
+    """Where models are. Callers validate names. Every failure is a ServingError with its cure.
 
-    Everything raises StillLoading soon after the deadline of `progress`.
+    Each method raises StillLoading soon after the deadline of `progress`.
     """
 
     uri: str
 
     def check(self, progress: Progress | None = None, /) -> None:
-        """Whether the store answers. Raises ServingError."""
+        """Raises ServingError if the store does not answer."""
         ...
 
     def models(self, progress: Progress | None = None, /) -> Sequence[str]:
-        """Names of the folders, sorted."""
+        """Returns the names of the folders, sorted. Raises ServingError where listing is not permitted."""
         ...
 
     def files(self, model: str, progress: Progress | None = None, /) -> Sequence[File]:
-        """Every file of a model; none if there is no such model. Raises Forbidden where only listing is denied."""
+        """Returns every file of a model, none of an unknown model. Raises Forbidden where only listing is denied."""
         ...
 
     def read(self, model: str, path: str, progress: Progress | None = None, /) -> bytes | None:
-        """A small file, None if there is none."""
+        """Returns the content of a small file, None if the file does not exist."""
         ...
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
-        """The folder of a version with these files in place. What came before a deadline is kept for the next call."""
+        """Returns the folder of a version with these files in place.
+
+        The next call goes on with what had arrived before a deadline. Raises Gone where a listed file is missing.
+        """
         ...
 
 
 def open_store(settings: Settings) -> Store:
-    """Raises InvalidSettings for a URI that no store knows."""
+    """Returns the store of DRAGOMAN_REPOSITORY. Raises InvalidSettings for a URI that no store knows."""
     scheme, separator, _ = settings.repository.partition("://")
     scheme = scheme if separator else "file"
     store = plugins.find(scheme, STORES, "dragoman.stores")

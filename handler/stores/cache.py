@@ -1,13 +1,13 @@
 """Fetched versions on this machine's disk, shared by every process that has the same DRAGOMAN_CACHE.
 
-    <place>/lock            held while a process fetches into the place; a place is one version's folder in one store
-    <place>/parts/          what there is of an unfinished fetch (see `parts`)
-    <place>/<content>/      a complete version; <content> stands for every file's path, size and ETag
-    <place>/<content>.lock  held, shared, while its files are in use; its time is that of the last use
+    <place>/lock            held while a process fetches into the place, which is one version's folder in one store
+    <place>/parts/          the files of an unfinished fetch (see `journal`)
+    <place>/<content>/      a complete version; <content> is a hash of every file's path, size and ETag
+    <place>/<content>.lock  held, shared, while its files are in use; its time is the time of the last use
 
-An entry is a version as a whole, because that is what is loaded, kept and dropped: one lock each, no copies, no hard
-links (which not every file system has). It appears by one rename, and goes by one, so that whoever finds it finds all.
-Locks are flock's: they end with their process, however that ends, and exclude threads as well as processes.
+An entry is a whole version, because a version is loaded, kept and dropped as a whole: one lock each, no copies, no hard
+links (which not every file system has). One rename makes it appear and one makes it disappear: it is never incomplete.
+The locks are flock's. They end with their process, however that ends, and exclude threads as well as processes.
 """
 
 import fcntl
@@ -32,12 +32,12 @@ LOCK: Final = "lock"
 PARTS: Final = "parts"
 TRASH: Final = "trash-"
 POLL: Final = 0.02, 0.2
-"""Seconds between two looks at a lock that another process has: the first, and the longest."""
+"""Seconds between two attempts to get a lock that another process holds: the first pause, and the longest."""
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Entry(NamedTuple):
-    """Something that may be dropped, once `lock` can be had."""
+    """A folder that may be dropped while `lock` is free. `used`: seconds since the epoch; `size`: bytes on the disk."""
 
     used: float
     path: Path
@@ -46,15 +46,15 @@ class Entry(NamedTuple):
 
 
 class Cache:
-    """`cap`: the most bytes to keep, None for what the disk has room for."""
+    """`cap`: the most bytes to keep, None for as many as the disk has room for."""
 
     def __init__(self, root: Path, cap: int | None) -> None:
         self._root = root
         self._cap = cap
 
     def place(self, *names: str) -> "Place":
-        """Where a version of these names goes. Raises ModelNotLoadable, OSError."""
-        # Nothing here waits for the disk, so that what was not yet written when a machine went down is not looked at.
+        """Returns the place of a version with these names. Raises ModelNotLoadable, OSError."""
+        # The boot's id is in the name: no write is synchronised, so files from before a crash are not trusted.
         path = self._root / digest(_boot(), *names)
         try:
             path.mkdir(0o700)
@@ -71,9 +71,9 @@ class Cache:
         return Place(path)
 
     def make_room(self, model: str, size: int, there: int) -> None:
-        """For `size` bytes in all, of which `there` are on the disk already: what is locked stays.
+        """Drops the least recently used entries until `size` bytes fit, `there` of which are on the disk already.
 
-        Raises ModelNotLoadable.
+        Entries that are in use stay. Raises ModelNotLoadable.
         """
         if self._cap is not None and size > self._cap:
             raise ModelNotLoadable(f"model {model!r} has {size} bytes, DRAGOMAN_CACHE_BYTES is {self._cap}")
@@ -99,18 +99,20 @@ class Cache:
                 shutil.rmtree(path, ignore_errors=True)
                 continue
             lock = path.with_name(LOCK if path.name == PARTS else f"{path.name}.lock")
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError):  # removed meanwhile
                 if path.is_dir():
                     yield Entry(lock.stat().st_mtime, path, lock, _allocated(path))
 
 
 class Place:
+    """One version's folder in one store."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self.parts = path / PARTS
 
     def held(self, content: str) -> Folder | None:
-        """The complete version, which stays as long as the Folder does; None if it is not there."""
+        """Returns the complete version, which stays as long as the Folder lives. Returns None if it is not there."""
         folder, name = self._path / content, self._path / f"{content}.lock"
         if not folder.is_dir():
             return None
@@ -124,7 +126,7 @@ class Place:
 
     @contextmanager
     def locked(self, progress: Progress, model: str) -> Iterator[None]:
-        """Nobody else fetches into this place meanwhile. Raises StillLoading at the deadline."""
+        """Excludes other fetches into this place. Raises StillLoading at the deadline."""
         pause, longest = POLL
         while (lock := _lock(self._path / LOCK, fcntl.LOCK_EX)) is None:
             if progress.left <= 0:
@@ -138,10 +140,10 @@ class Place:
             os.close(lock)
 
     def publish(self, content: str) -> Folder:
-        """Make what lies in parts the complete version. Under the lock."""
+        """Turns the parts into the complete version, and returns it. The caller holds the lock."""
         folder = self._path / content
         while (lock := _lock(self._path / f"{content}.lock", fcntl.LOCK_SH)) is None:
-            time.sleep(POLL[0])  # its last content is being dropped
+            time.sleep(POLL[0])  # another process drops an equal version
         try:
             if not folder.is_dir():
                 (self.parts / NEW).rename(folder)
@@ -153,11 +155,12 @@ class Place:
 
 
 def digest(*names: str) -> str:
-    """A folder's name for these."""
+    """Returns the name of a folder for these names: 32 hexadecimal digits."""
     return sha256("\0".join(names).encode(errors="surrogateescape")).hexdigest()[:32]
 
 
 def unwritable(error: OSError) -> ModelNotLoadable:
+    """Returns the error for a client whose model cannot be written to the disk."""
     return ModelNotLoadable(f"DRAGOMAN_CACHE cannot be written: {error.strerror}")
 
 
@@ -178,7 +181,7 @@ def _folder(path: Path, lock: int) -> Folder:
 
 
 def _lock(path: Path, kind: int) -> int | None:
-    """An open file that holds the lock, None if it cannot be had now."""
+    """Returns an open file that holds the lock, None if another process or thread holds it."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -192,11 +195,11 @@ def _lock(path: Path, kind: int) -> int | None:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # somebody else removed this name meanwhile
+        os.close(file)  # another process removed this name meanwhile
 
 
 def _drop(entry: Entry) -> bool:
-    """Whether it could be removed: nobody uses it."""
+    """Removes an entry that is not in use. Returns whether it did."""
     try:
         lock = _lock(entry.lock, fcntl.LOCK_EX)
     except OSError:
@@ -217,4 +220,5 @@ def _drop(entry: Entry) -> bool:
 
 
 def _allocated(folder: Path) -> int:
+    """Returns the bytes on the disk of everything below."""
     return sum(file.lstat().st_blocks * 512 for file in folder.rglob("*"))

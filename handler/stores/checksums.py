@@ -1,9 +1,9 @@
-"""What a store says of an object's content, and whether a file has it.
+"""Checksums of objects: which one a store sends, and how to compute it.
 
-S3 sends checksums of the whole object with a GET that asks for them; those of parts ("composite") say nothing about
-the file as it is here, and two kinds (CRC32C, CRC64NVME) need AWS's C library. An ETag of 32 hexadecimal digits is the
-content's MD5, unless the store says that it encrypts with keys of KMS or of the caller (Amazon S3 API reference,
-"Checking object integrity", "Common response headers").
+S3 sends checksums of the whole object with a GET that asks for them. A checksum of parts ("composite") cannot be
+compared with a file, and two kinds (CRC32C, CRC64NVME) need AWS's C library. An ETag of 32 hexadecimal digits is the
+content's MD5, unless the answer says that the store encrypts with keys of KMS or of the caller (Amazon S3 API
+reference, "Checking object integrity", "Common response headers").
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import re
 import zlib
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -64,17 +64,17 @@ ALGORITHMS: Final[Mapping[str, Callable[[], Hash | None]]] = {
     "sha1": lambda: hashlib.sha1(usedforsecurity=False),
     "md5": lambda: hashlib.md5(usedforsecurity=False),
 }
-"""The cheapest first; None where this machine cannot compute it."""
+"""By algorithm, the cheapest first. Each returns a new hash, None where this machine cannot compute it."""
 
 
 def is_known(algorithm: str) -> bool:
-    """Whether a listing's ChecksumAlgorithm is one that this machine can compute."""
+    """Decides whether this machine can compute a listing's ChecksumAlgorithm."""
     make = ALGORITHMS.get(algorithm.lower())
     return make is not None and make() is not None
 
 
 def of_answer(headers: Message) -> Checksum | None:
-    """The one to check, None if there is none that this machine can compute."""
+    """Returns the checksum to compare with, None if the answer has none that this machine can compute."""
     whole = headers.get("x-amz-checksum-type", "FULL_OBJECT").upper() == "FULL_OBJECT"
     for algorithm, make in ALGORITHMS.items():
         text = headers.get(f"x-amz-checksum-{algorithm}", "")
@@ -88,10 +88,21 @@ def of_answer(headers: Message) -> Checksum | None:
 
 
 def _keyed(headers: Message) -> bool:
+    """Decides whether the store encrypts with keys, so that the ETag is not the content's MD5."""
     encryption = headers.get("x-amz-server-side-encryption", "")
     return encryption.startswith("aws:kms") or "x-amz-server-side-encryption-customer-algorithm" in headers
 
 
 def begin(checksum: Checksum) -> Hash | None:
-    """A new hash of that kind; None if this machine cannot compute it."""
+    """Returns a new hash of the checksum's algorithm, None if this machine cannot compute it."""
     return ALGORITHMS[checksum.algorithm]()
+
+
+def of_content(checksum: Checksum, pieces: Iterable[bytes]) -> str | None:
+    """Returns the hexadecimal value of a content, None if this machine cannot compute the checksum's algorithm."""
+    computed = begin(checksum)
+    if computed is None:
+        return None
+    for piece in pieces:
+        computed.update(piece)
+    return computed.hexdigest()

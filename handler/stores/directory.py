@@ -1,4 +1,4 @@
-"""A repository in a local or mounted directory; its files are used where they are."""
+"""A repository in a local or mounted directory. Its files are used in place."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ class DirectoryStore:
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[File]:
-    """Every file below, hidden ones apart. Links are followed (Kubernetes mounts volumes through them), not loops."""
+    """Yields every file below, except hidden ones. Follows links (Kubernetes mounts volumes by them), not loops."""
     if prefix.count("/") > DEEPEST:
         return
     for entry in _entries(folder):
@@ -60,7 +60,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Sorted, hidden ones apart; none of what is no folder. Raises ModelUnavailable."""
+    """Returns a folder's entries, sorted, without hidden ones; none if it is not a folder. Raises ModelUnavailable."""
     try:
         return sorted((each for each in os.scandir(folder) if each.name[0] != "."), key=lambda each: each.name)
     except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +70,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _file(entry: os.DirEntry[str], path: str) -> File | None:
-    """None if it has gone since its folder was read. Raises ModelUnavailable."""
+    """Returns the file, None if it was removed since its folder was read. Raises ModelUnavailable."""
     try:
         stat = entry.stat()
     except FileNotFoundError:

@@ -1,14 +1,14 @@
-"""The files of a version that is being fetched: what is there of each survives whatever ends the process.
+"""The files of a version that is being fetched. What has arrived survives whatever ends the process.
 
     journal           one JSON array a line: ["object", path, size, ETag, algorithm, checksum] begins a file anew;
-                      ["checksum", path, algorithm, checksum]: the store told it later; ["range", path, start, end]
-                      says that these bytes are there
-    <hash>.partial    a file under its own length from the beginning, filled in any order
-    new/<path>        complete and verified
+                      ["checksum", path, algorithm, checksum] adds what the store sent later;
+                      ["range", path, start, end] records that these bytes are there
+    <hash>.partial    an unfinished file: it has its full length from the beginning, and is filled in any order
+    new/<path>        a complete and verified file
 
-The journal is written after the data, so that it never says too much: a line that is cut short is none, and what it
-would have said is fetched again. Nothing waits for the disk: after a crash of the whole machine another cache is used.
-One process at a time (see `cache`), any number of its threads.
+The journal is written after the data, so that it never records too much. A line that is cut short is ignored, and its
+bytes are fetched again. No write waits for the disk: after a crash of the machine another cache is used. One process
+at a time uses a folder (see `cache`), with any number of threads.
 """
 
 import json
@@ -29,7 +29,7 @@ NEW: Final = "new"
 
 
 class Identity(NamedTuple):
-    """Which content a partial file is of. `etag`: empty if the store has none."""
+    """The content that a partial file belongs to. `size`: in bytes. `etag`: empty if the store has none."""
 
     size: int
     etag: str
@@ -37,6 +37,8 @@ class Identity(NamedTuple):
 
 
 class Parts:
+    """The files of one version. Raises OSError, ModelNotLoadable if the disk is full."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[str, tuple[Identity, list[tuple[int, int]]]] = {}
@@ -75,17 +77,17 @@ class Parts:
             self._known[path][1].append((int(start), int(end)))
 
     def part(self, path: str, size: int, etag: str) -> "Part":
-        """What there is of this content. `path`: relative to the version's folder."""
+        """Returns a file with what has arrived of this content. `path`: relative to the version's folder."""
         identity, ranges = self._known.get(path, (None, []))
         same = identity is not None and identity[:2] == (size, etag) and etag
         return Part(self, path, identity if same else None, ranges)
 
     def keep(self, parts: Iterable["Part"]) -> None:
-        """Remove all but what there is of these: the rest is of other files, or of these with another content."""
+        """Removes everything but these: other files, and other contents of these files."""
         if self.is_new:
             return
         kept = {self.folder / JOURNAL, self.folder / NEW, *(part.there for part in parts)}
-        for path in sorted(self.folder.rglob("*"), reverse=True):  # what is in a folder is before it
+        for path in sorted(self.folder.rglob("*"), reverse=True):  # a folder's entries come before it
             if path in kept:
                 continue
             if path.is_dir():
@@ -95,11 +97,12 @@ class Parts:
                 path.unlink()
 
     def record(self, *line: Any) -> None:
+        """Appends a line to the journal."""
         with self._lock:
             _write(self._journal, json.dumps(line).encode() + b"\n")
 
     def allocated(self) -> int:
-        """Bytes on the disk, of files."""
+        """Returns the bytes on the disk of all files."""
         if not self._known:
             return 0
         return sum(file.lstat().st_blocks * 512 for file in self.folder.rglob("*") if file.is_file())
@@ -109,16 +112,16 @@ class Parts:
 
     @staticmethod
     def remove(folder: Path) -> None:
-        """All of it, once what was new has been taken away."""
+        """Removes the folder, after `new` was renamed."""
         try:
             (folder / JOURNAL).unlink()
             folder.rmdir()
-        except OSError:  # there is more
+        except OSError:  # it has other entries
             shutil.rmtree(folder, ignore_errors=True)
 
 
 class Part:
-    """One file. `identity` None: nothing of it is there."""
+    """One file. `identity`: None if nothing of it is there. `ranges`: the bytes that are there, merged."""
 
     def __init__(self, parts: Parts, path: str, identity: Identity | None, ranges: list[tuple[int, int]]) -> None:
         self._parts = parts
@@ -136,13 +139,13 @@ class Part:
 
     @property
     def there(self) -> Path | None:
-        """The file with what there is of this content."""
+        """Returns the file that holds what has arrived, None if nothing has."""
         if self.complete:
             return self._final
         return self._partial if self.ranges else None
 
     def begin(self, identity: Identity) -> None:
-        """From nothing, whatever was there."""
+        """Begins the file anew, whatever was there."""
         self.close()
         if self.identity is not None or not self._parts.is_new:
             self._final.unlink(missing_ok=True)
@@ -154,17 +157,18 @@ class Part:
         os.ftruncate(self._file, identity.size)
 
     def forget(self) -> None:
-        """What has come is wrong."""
+        """Drops what has arrived, because it is wrong."""
         self.close()
         self._partial.unlink()
 
     def learn(self, checksum: Checksum) -> None:
-        """What the content must have."""
+        """Records the checksum that the content must have."""
         if self.identity is not None:
             self.identity = self.identity._replace(checksum=checksum)
             self._parts.record("checksum", self._path, *checksum)
 
     def resume(self) -> None:
+        """Opens the file, to go on with it."""
         if self._file < 0 and not self.complete:
             self._open()
 
@@ -172,19 +176,20 @@ class Part:
         self._file = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(self, data: memoryview, position: int) -> None:
+        """Writes all bytes, from `position` of the file on. `save` records them."""
         while data:
             written = os.pwrite(self._file, data, position)
             data, position = data[written:], position + written
 
     def save(self, start: int, end: int) -> None:
-        """These bytes have been written."""
+        """Records that these bytes have been written."""
         self._parts.record("range", self._path, start, end)
 
     def read(self, count: int, position: int) -> bytes:
         return os.pread(self._file, count, position)
 
     def finish(self) -> None:
-        """Under its final name: every byte is there and has been verified."""
+        """Renames the file to its final name. Every byte is there and has been verified."""
         self.close()
         try:
             self._partial.rename(self._final)
@@ -200,7 +205,7 @@ class Part:
 
 
 def merged(ranges: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
-    """The same bytes in ascending ranges that do not touch; none outside of the file."""
+    """Returns the same bytes in ascending ranges that do not touch, without ranges outside of the file."""
     together: list[tuple[int, int]] = []
     for start, end in sorted(span for span in ranges if 0 <= span[0] < span[1] <= size):
         if together and start <= together[-1][1]:
@@ -211,7 +216,7 @@ def merged(ranges: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
 
 
 def gaps(ranges: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
-    """What is missing between ranges that are merged."""
+    """Returns the bytes that are missing between merged ranges."""
     edges = [0, *(edge for span in ranges for edge in span), size]
     return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end]
 

@@ -1,23 +1,35 @@
-"""How far a load is, and until when it or a look at the repository may go on."""
+"""How far one load is: bytes of its files first, then its runtime; and until when it may go on."""
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from core.deadline import NEVER, Deadline
 from core.errors import StillLoading
 
 MB: Final = 1_000_000
 PAUSE: Final = 1.0
-"""Seconds after which a load that ran out of time may be asked for again: what is there is kept."""
+"""Seconds after which a load that ran out of time may be asked for again. What was fetched is kept."""
 
 
 class Progress:
-    """`total` and `done`: bytes, for anybody to read at any time. `deadline`: of time.monotonic(), None for no end."""
+    """One thread loads, and any other may read. `total`, `done`: bytes. `deadline`: of the whole load.
 
-    def __init__(self, deadline: float | None = None) -> None:
+    `waits_for`: what holds the load up, in words for the repository index; empty while nothing does.
+    """
+
+    __slots__ = ("_begun", "_ended", "_lock", "_slice", "deadline", "done", "total", "waits_for")
+
+    def __init__(self, deadline: Deadline = NEVER) -> None:
         self.deadline = deadline
+        self._slice = deadline.slice()
         self.total = 0
         self.done = 0
+        self.waits_for = ""
+        self._begun = 0
+        self._ended = 0
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
@@ -26,16 +38,38 @@ class Progress:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline, infinite without one; negative after it."""
-        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
+        """Seconds until a look or a fetch has to stop, infinite without a deadline; negative after it."""
+        return self._slice.left
+
+    @contextmanager
+    def in_runtime(self) -> Iterator[None]:
+        """Measures the runtime's part of the load."""
+        self._begun, self._ended = time.perf_counter_ns(), 0
+        try:
+            yield
+        finally:
+            self._ended = time.perf_counter_ns()
+
+    @property
+    def load_ns(self) -> int:
+        """Nanoseconds that the runtime took, or has taken so far."""
+        return (self._ended or time.perf_counter_ns()) - self._begun if self._begun else 0
+
+    def unfinished(self, model: str) -> StillLoading:
+        """Returns the refusal of a request that can wait no longer."""
+        if self._begun:
+            seconds = self.load_ns / 1e9
+            text = f"model {model!r} has been loading in its runtime for {seconds:.0f} s: try again"
+            return StillLoading(text, retry_after=1)
+        return self.out_of_time(model)
 
     def out_of_time(self, model: str) -> StillLoading:
-        """What a load raises that must stop here and goes on with the next call."""
+        """Returns what a fetch raises that has to stop here. The next call goes on from here."""
         if not self.total:
             return StillLoading(f"model {model!r} is being looked up: try again", retry_after=PAUSE)
         far = f"{self.done // MB} of {-(-self.total // MB)} MB loaded"
         return StillLoading(f"model {model!r} is {far}: try again", retry_after=PAUSE)
 
     def unanswered(self) -> StillLoading:
-        """What a store raises that cannot be listed or read in time."""
+        """Returns what a store raises that cannot be listed or read in time."""
         return StillLoading("the repository has not answered in time: try again", retry_after=PAUSE)

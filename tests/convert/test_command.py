@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import onnxruntime
@@ -15,9 +18,10 @@ from handler.cli import main
 from handler.settings import model as model_settings
 from tests.convert import saved_models
 from tests.convert.saved_models import FLOAT, signature, v1
+from tests.e2e import s3 as servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -65,7 +69,11 @@ def test_one_saved_model_becomes_one_version(run: Any, versions: Path, tmp_path:
     """Its number is the folder's; nothing else is left in the repository."""
     code, out, err = run(versions / "00000002", tmp_path / "new" / "adds")
     assert (code, err) == (0, "")
-    assert out.startswith(f"{tmp_path / 'new' / 'adds' / '2'}: serving_default (predict); ")
+    converted, published = out.splitlines()
+    assert converted.startswith(f"{versions / '00000002'}: serving_default (predict); ")
+    assert converted.endswith(" bytes of ONNX")
+    assert published.startswith(f"{tmp_path / 'new' / 'adds' / '2'}: 2 files, ")
+    assert published.endswith("; served")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["adds"]
     assert sorted(path.name for path in (tmp_path / "new/adds/2").iterdir()) == ["model-settings.json", "model.onnx"]
     assert answer(tmp_path / "new" / "adds", 2) == 2
@@ -97,7 +105,7 @@ def test_what_is_there_stays_unless_forced(run: Any, versions: Path, tmp_path: P
     run(versions / "1", model, "--version", "2")
     (model / "2").rename(model / "002")
     code, _, err = run(versions, model)
-    assert (code, err) == (1, "dragoman: adds/002 is there already; --force replaces it\n")
+    assert (code, err) == (1, f"dragoman: {model}/2 is there already: --force replaces it\n")
     assert [path.name for path in model.iterdir()] == ["002"]
     assert run(versions / "00000002", model, "--force")[0] == 0
     assert [path.name for path in model.iterdir()] == ["2"]
@@ -155,22 +163,65 @@ def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
 
 
+def test_nothing_is_published_before_everything_is_converted(run: Any, versions: Path, tmp_path: Path) -> None:
+    """A base path whose second version cannot be converted leaves its first unpublished, too."""
+
+    def make() -> dict[str, Any]:
+        x = v1.placeholder(FLOAT, [None], name="x")
+        return {"serving_default": signature({"x": x}, {"y": v1.placeholder(FLOAT, [None], name="y") + x})}
+
+    shutil.copytree(versions / "1", tmp_path / "base/1")
+    saved_models.build(tmp_path / "base/2", make)
+    code, out, err = run(tmp_path / "base", tmp_path / "models/m")
+    assert (code, err.count("\n")) == (1, 1)
+    assert out.startswith(f"{tmp_path / 'base/1'}: serving_default (predict); ")
+    assert not (tmp_path / "models").exists()
+
+
 def test_what_cannot_be_written_is_refused(run: Any, versions: Path, tmp_path: Path) -> None:
-    """A file where a folder should be, and settings that are none."""
+    """A file stands where a folder should be."""
     (tmp_path / "file").write_text("")
-    assert "file cannot be written" in run(versions / "1", tmp_path / "file/m")[2]
+    assert "directory: check its name" in run(versions / "1", tmp_path / "file/m")[2]
     (tmp_path / "models").mkdir()
     (tmp_path / "models/m").write_text("")
     assert "models cannot be written: File exists" in run(versions / "1", tmp_path / "models/m")[2]
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["m"]
+
+
+def test_a_temporary_folder_that_is_full_is_refused(
+    run: Any, versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model is written there before it is published."""
+    write = type(tmp_path).write_bytes
+
+    def fails(self: Path, content: bytes) -> int:
+        if self.name == "model.onnx":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, content)
+
+    monkeypatch.setattr(type(tmp_path), "write_bytes", fails)
+    code, _, err = run(versions / "1", tmp_path / "models/m")
+    assert code == 1
+    assert err.endswith("m/1/model.onnx cannot be written: No space left on device; TMPDIR names another place\n")
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("{", "the file is '{'; expected JSON"), ("[]", "the file is []; expect")]
+)
+def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
+    run: Any, versions: Path, tmp_path: Path, text: str, reason: str
+) -> None:
+    """A server would refuse every version of it."""
     config = tmp_path / "models.config"
     policy = "model_version_policy { all {} }"
     config.write_text(f"model_config_list {{ config {{ name: 'n' base_path: '{versions}' {policy} }} }}")
-    (tmp_path / "models/n").mkdir()
-    for text, reason in (("{", "is no JSON"), ("[]", "is no JSON object")):
-        (tmp_path / "models/n/model-settings.json").write_text(text)
-        code, _, err = run("--models-config", config, tmp_path / "models", "--force")
-        assert (code, err) == (1, f"dragoman: n/model-settings.json {reason}\n")
+    (tmp_path / "models/n").mkdir(parents=True)
+    (tmp_path / "models/n/model-settings.json").write_text(text)
+    for arguments in (("--models-config", config, tmp_path / "models"), (versions, tmp_path / "models/n")):
+        code, out, err = run(*arguments, "--force")
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert reason in err
 
 
 @pytest.mark.parametrize(
@@ -178,12 +229,16 @@ def test_what_cannot_be_written_is_refused(run: Any, versions: Path, tmp_path: P
     [
         (["{tmp}"], "two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME"),
         (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
-        (["{tmp}", "{tmp}/m"], "{tmp} is no SavedModel: it has neither saved_model.pb nor numbered versions with one"),
-        (["{tmp}", "s3://bucket/m"], "'s3://bucket/m' is no folder of this machine; convert into one and copy it"),
-        (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected REPOSITORY/NAME"),
+        (
+            ["{tmp}", "{tmp}/m"],
+            "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one",
+        ),
+        (["{tmp}", "gs://bucket/m"], "'gs://bucket/m' is neither a folder nor in S3"),
+        (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
+        (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
         (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
         (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
-        (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config says itself what to convert: give it"),
+        (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names everything to convert: give it"),
         (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
     ],
 )
@@ -203,6 +258,71 @@ def test_a_version_that_the_policy_names_must_be_there(run: Any, versions: Path,
     config.write_text(f"model_config_list {{ config {{ name: 'm' base_path: '{versions}' {policy} }} }}")
     _, _, err = run("--models-config", config, tmp_path / "models")
     assert err == "dragoman: model 'm' has no version 3; base_path has [1, 2, 10]\n"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Store]:
+    """A real S3 server, empty."""
+    with servers.running() as running:
+        yield running
+
+
+@pytest.fixture
+def repository(server: servers.Store, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A repository in a bucket of a test's own, with the environment that reaches it."""
+    name = f"b-{uuid4()}"
+    server.client.create_bucket(Bucket=name)
+    for variable, value in server.variables(name).items():
+        monkeypatch.setenv(variable, value)
+    return f"s3://{name}/models"
+
+
+def objects(server: servers.Store, repository: str) -> dict[str, bytes]:
+    """The repository's content by path."""
+    bucket, prefix = repository.removeprefix("s3://").split("/")
+    found = server.client.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", ())
+    return {
+        each["Key"].removeprefix(f"{prefix}/"): server.client.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
+        for each in found
+    }
+
+
+def test_a_saved_model_is_published_into_a_bucket(
+    run: Any, versions: Path, server: servers.Store, repository: str
+) -> None:
+    """A version that is there stays unless it is forced."""
+    code, out, err = run(versions / "1", f"{repository}/adds", "--quiet")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].startswith(f"{repository}/adds/1: 2 files, ")
+    first = objects(server, repository)
+    assert sorted(first) == ["adds/1/model-settings.json", "adds/1/model.onnx"]
+    other = (versions / "10", f"{repository}/adds", "--version", "1", "--quiet")
+    assert run(*other) == (1, "", f"dragoman: {repository}/adds/1 is there already: --force replaces it\n")
+    assert objects(server, repository) == first
+    assert run(*other, "--force")[0] == 0
+    second = objects(server, repository)
+    assert sorted(second) == sorted(first)
+    session = onnxruntime.InferenceSession(second["adds/1/model.onnx"])
+    assert session.run(["y"], {"x": np.zeros(1, np.float32)})[0] == [10]
+
+
+def test_a_models_config_is_published_into_a_bucket(
+    run: Any, versions: Path, server: servers.Store, repository: str, tmp_path: Path
+) -> None:
+    """Each model has its versions, and its settings keep their other keys."""
+    config = tmp_path / "models.config"
+    policy = "model_version_policy { specific { versions: [1, 2] } } version_labels { key: 'stable' value: 1 }"
+    config.write_text(f"model_config_list {{ config {{ name: 'm' base_path: '{versions}' {policy} }} }}")
+    bucket = repository.removeprefix("s3://").partition("/")[0]
+    server.client.put_object(Bucket=bucket, Key="models/m/model-settings.json", Body=b'{"platform": "mine"}')
+    assert run("--models-config", config, repository)[0] == 0
+    found = objects(server, repository)
+    assert sorted(path for path in found if path.endswith(".onnx")) == ["m/1/model.onnx", "m/2/model.onnx"]
+    assert json.loads(found["m/model-settings.json"]) == {
+        "platform": "mine",
+        "version_policy": {"specific": {"versions": [1, 2]}},
+        "version_labels": {"stable": 1},
+    }
 
 
 def python(program: str) -> subprocess.CompletedProcess[str]:
@@ -230,11 +350,11 @@ def test_a_missing_extra_names_its_cure(versions: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_prints_its_result_and_nothing_else(versions: Path, tmp_path: Path) -> None:
-    """No log lines of TensorFlow's."""
+    """A line for each conversion, one for each version, and no log lines of TensorFlow's."""
     done = python(
         "import sys; from handler.cli import main; "
         f"sys.exit(main(['convert', {str(versions)!r}, {str(tmp_path / 'm')!r}]))"
     )
     assert done.returncode == 0
-    assert done.stdout.count("\n") == 3
+    assert done.stdout.count("\n") == 6
     assert done.stderr == ""

@@ -198,7 +198,7 @@ def test_text_features_are_bytes(tmp_path: Path) -> None:
         (
             tf.io.FixedLenSequenceFeature([], FLOAT, allow_missing=True),
             lambda x: x,
-            "feature 'x' has as many values as each example brings",
+            "feature 'x' has a size that varies with each example",
         ),
     ],
     ids=["sparse", "ragged", "sequence"],

@@ -32,12 +32,12 @@ model_config_list {
 """
 
 
-def config(fields: str) -> str:
-    return f"model_config_list {{ config {{ name: 'm' base_path: '/m' {fields} }} }}"
+def config(fields: str, base_path: str = "/m") -> str:
+    return f"model_config_list {{ config {{ name: 'm' base_path: '{base_path}' {fields} }} }}"
 
 
 def test_the_guides_examples_are_read() -> None:
-    """Base path, policy and labels; platform and logging say nothing."""
+    """The base path, the policy and the labels are read; the platform and the logging have no effect."""
     assert parse(CONFIG) == [
         ModelConfig(
             "my_first_model",
@@ -62,7 +62,7 @@ def test_the_guides_examples_are_read() -> None:
     ],
 )
 def test_policies_mean_what_the_settings_mean(policy: str, versions: list[int]) -> None:
-    """Zero latest versions is protobuf's "not said": one."""
+    """Zero latest versions are protobuf's default, which TensorFlow Serving reads as one."""
     (model,) = parse(config(f"model_version_policy {{ {policy} }}"))
     assert model.version_policy is not None
     written = f'{{"version_policy": {str(model.version_policy).replace(chr(39), chr(34))}}}'
@@ -72,38 +72,114 @@ def test_policies_mean_what_the_settings_mean(policy: str, versions: list[int]) 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no model is named"),
+        ("", "no model is named: expected model_config_list { config {"),
         ("model_config_list { }", "no model is named"),
-        ("model_config_list: 1", "model_config_list is '1'; expected a message"),
-        ("custom_model_config { }", "custom_model_config is not supported"),
-        ("model_config_list { config: 1 }", "config is '1'; expected a message"),
         ("model_config_list { config { base_path: '/m' } }", "config: name is missing"),
+        ("model_config_list { config { name: '' base_path: '/m' } }", "config: name is missing"),
         ("model_config_list { config { name: 'm' } }", "model 'm': base_path is missing"),
-        ("model_config_list { config { name: 5 base_path: '/m' } }", "config: name is 5; expected text in quotes"),
-        ("model_config_list { config { name: '../m' base_path: '/m' } }", "'../m', which is no name"),
-        (config("base_path: 's3://bucket/m'"), "base_path is 's3://bucket/m'; copy it to this machine first, s3:// is"),
-        (config("base_path: 'gs://bucket/m'"), "gs:// is not read"),
-        (config("base: 1"), "model 'm': base is no field of ModelConfig"),
-        (config("model_version_policy { newest {} }"), "model_version_policy has newest; expected one of"),
-        (config("model_version_policy { all {} latest {} }"), "model_version_policy has all, latest"),
-        (config("model_version_policy { }"), "model_version_policy has nothing"),
-        (config("model_version_policy { specific { } }"), "specific names no versions"),
+        ("model_config_list { config { name: '../m' base_path: '/m' } }", "'../m', which cannot name a model's folder"),
+        (config("", "s3://bucket/m"), "base_path is 's3://bucket/m'; copy it to this machine first, s3:// is"),
+        (config("", "gs://bucket/m"), "gs:// is not read"),
+        (config("model_version_policy { }"), "model 'm': model_version_policy is empty; expected one of latest, all"),
+        (config("model_version_policy { specific { } }"), "model_version_policy.specific names no versions"),
         (config("model_version_policy { specific { versions: -1 } }"), "specific.versions is -1; expected a whole"),
-        (config("model_version_policy { latest { num_versions: {} } }"), "num_versions is a message; expected a whole"),
-        (config("version_labels { key: stable value: 1 }"), "version_labels.key is stable; expected text in quotes"),
-        (config("version_labels { key: 'stable' value: '1x' }"), "version_labels.value is 1x; expected a whole"),
+        (config("version_labels { key: 'a' value: -1 }"), "model 'm': version_labels.value is -1; expected a whole"),
+        (config(f"version_labels {{ key: 'a' value: {10**18} }}"), "expected a whole number from 0 up, of at most 18"),
         (config("").replace("} }", "} config { name: 'm' base_path: '/n' } }"), "model 'm' is named twice"),
     ],
 )
 def test_mistakes_are_named(text: str, reason: str) -> None:
-    """With the model and the field."""
+    """The refusal names the model and the field."""
     with pytest.raises(Refused) as refusal:
         parse(text)
     assert reason in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("model_config_list {\n", '1, column 19: Expected "}".'),
+        ("\nmodel_config_list { } }", "2, column 23: Expected identifier or number, got }."),
+        ("\n\nmodel_config_list 1", '3, column 19: Expected "{".'),
+        ("model_config_list: 1", '1, column 20: Expected "{".'),
+        ("model_config_list { config: 1 }", '1, column 29: Expected "{".'),
+        ("model_config_list { config {\nname: ", "2, column 7: Expected string but found: ''"),
+        ("model_config_list { config {\nname: 5 } }", "2, column 7: Expected string but found: '5'"),
+        ("model_config_list { config {\nname: 'open", '2, column 7: String missing ending quote: "\'open"'),
+        ("model_config_list { config {\nname: 'open\n' } }", '2, column 7: String missing ending quote: "\'open"'),
+        (config("\nmodel_platform: '\\xff'"), "2, column 24: Couldn't parse string: 'utf-8' codec can't decode byte"),
+        (config("\nmodel_platform: '\\ud800'"), "2, column 17: 'utf-8' codec can't encode character"),
+        (config("\nname: 'n'"), 'Message type "ModelConfig" should not have multiple "name" fields'),
+        (config("\nmodel_version_policy { latest { num_versions: {} } }"), "column 47: Couldn't parse integer: {"),
+        (config("\nmodel_version_policy { latest { num_versions: -1 } }"), "column 47: Value out of range: -1"),
+        (config("\nmodel_version_policy { specific { versions: [1 2] } }"), 'column 48: Expected ",".'),
+        (config("\nmodel_version_policy { all {} latest {} }"), 'Field "latest" is specified along with field "all"'),
+        (config("\nversion_labels { key: stable value: 1 }"), "column 23: Expected string but found: 'stable'"),
+        (config("\nversion_labels { key: 'stable' value: '1x' }"), "column 39: Couldn't parse integer: '1x'"),
+        (config("\nmodel_type: TORCH"), 'Enum type "ModelType" has no value named TORCH'),
+        ("[type.googleapis.com/x] { }", 'Message type "ModelServerConfig" does not have extensions'),
+    ],
+)
+def test_what_protobuf_cannot_read_is_named_with_its_place(text: str, reason: str) -> None:
+    """The refusal has one line, with protobuf's own words, and does not repeat the file's."""
+    with pytest.raises(Refused) as refusal:
+        parse(text)
+    assert str(refusal.value).startswith("line ")
+    assert reason in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert "model_config_list {" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "field", "expected"),
+    [
+        ("custom_model_config { }", "ModelServerConfig", "custom_model_config", "model_config_list"),
+        ("model_config_list { configs { } }", "ModelConfigList", "configs", "config"),
+        (config("base: 1"), "ModelConfig", "base", "name, base_path, model_type, model_platform, logging_config, "),
+        (config("model_version_policy { newest {} }"), "ServableVersionPolicy", "newest", "latest, all, specific"),
+        (config("logging_config { level: 1 }"), "LoggingConfig", "level", "log_collector_config, sampling_config"),
+        ("model_config_list {" * 1000, "ModelConfigList", "model_config_list", "config"),
+    ],
+)
+def test_a_misspelled_field_is_named_beside_those_that_exist(
+    text: str, message: str, field: str, expected: str
+) -> None:
+    """A policy that a spelling mistake hides would convert other versions."""
+    with pytest.raises(Refused) as refusal:
+        parse(text)
+    assert str(refusal.value).startswith("line 1, column ")
+    assert f'{message}" has no field named "{field}"; expected {expected}' in str(refusal.value)
+
+
+@pytest.mark.parametrize("escape", ["\\q", "\\777", "C:\\models"])
+def test_an_escape_that_protobuf_does_not_have_is_refused(escape: str) -> None:
+    """Python's reader would keep it with a warning that nobody sees."""
+    with pytest.raises(Refused, match="a text cannot be read: invalid (octal )?escape sequence"):
+        parse(config(f"model_platform: '{escape}'"))
+
+
+def test_every_spelling_of_the_text_format_is_read() -> None:
+    """Comments, both quotes, joined strings, escapes, < >, separators and lists are the text format's own."""
+    text = """
+        # a comment with "quotes" and { braces
+        model_config_list: < config: [{
+          name: 'ha' "lf" ; base_path: "/caf\\303\\251/\\x41\\u00e9 # no comment { }",
+          model_version_policy: { specific: < versions: [1, 0x2] versions: 3 > }
+          version_labels: [{ key: "a" value: 1 }, { key: 'b' }]
+          model_type: TENSORFLOW
+          logging_config {
+            log_collector_config { type: "file" filename_prefix: "/tmp/log" }
+            sampling_config { sampling_rate: 1e-3 attributes: 1 }
+          }
+        }] >
+    """
+    assert parse(text) == [
+        ModelConfig("half", Path("/café/Aé # no comment { }"), {"specific": {"versions": [1, 2, 3]}}, {"a": 1, "b": 0})
+    ]
+
+
 def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
-    """Missing, no text, or a mistake in it."""
+    """It is missing, or not text, or has a mistake in it."""
     path = tmp_path / "models.config"
     with pytest.raises(Refused, match="models.config cannot be read: No such file"):
         read(path)
@@ -111,7 +187,7 @@ def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="models.config cannot be read: it is not UTF-8"):
         read(path)
     path.write_text("a:", encoding="utf-8")
-    with pytest.raises(Refused, match="models.config: line 1: expected a value"):
+    with pytest.raises(Refused, match='models.config: line 1, column 1: Message type "ModelServerConfig" has no field'):
         read(path)
     path.write_text(CONFIG, encoding="utf-8")
     assert len(read(path)) == 4

@@ -281,7 +281,7 @@ def composite() -> dict[str, Any]:
         (unsupported, "ONNX lacks these operations: StringJoin, StringToHashBucketFast"),
         (text, "tf2onnx does not convert Equal faithfully"),
         (printed, "tf2onnx does not convert AsString faithfully"),
-        (no_kernel, "ONNX Runtime cannot load what was made: .*bfloat16"),
+        (no_kernel, "ONNX Runtime cannot load the ONNX model: .*bfloat16"),
         (no_type, "input 'x' is DT_COMPLEX64, which no protocol carries"),
         (no_inputs, "signature 'serving_default': it has no inputs"),
         (twice, "signature 'serving_default': two of its inputs are one tensor"),

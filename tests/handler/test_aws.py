@@ -57,7 +57,7 @@ def infer(path: str = "/v2/models/half_plus_three/infer", size: int = 1) -> dict
     "path", [path for path in EVENTS if not path.stem.startswith("s3")], ids=lambda path: path.stem
 )
 def test_every_sample_event_is_answered(function: Function, path: Path) -> None:
-    """As `sam local invoke -e` and the real runtime answer it; that of S3 is in test_s3."""
+    """As `sam local invoke -e` and the real runtime answer it; that of S3 is in stores/s3/test_store."""
     answer = function(json.loads(path.read_text(encoding="utf-8")), None)
     json.dumps(answer)
     assert gist(answer) == ANSWERS[path.stem]

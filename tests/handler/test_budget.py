@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from handler.deadlines import Patience
 
 from core.errors import ModelFailed, ModelNotLoadable, ServerBusy
 from core.operations import ModelRef, ModelSpec, State
 from handler import backends
-from handler.deadlines import Patience
 from handler.lifecycle import budget, memory
 from handler.lifecycle.registry import Pending, Registry
 from handler.lifecycle.versions import EVICTED

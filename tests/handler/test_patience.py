@@ -14,16 +14,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from handler.deadlines import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Patience, before, of_invocation
+from handler.edge.timing import Timing
+from handler.edge.waiting import landed, until
+from handler.lifecycle.phases import Phases
 
 from core.errors import Fault, ModelNotLoadable, ModelUnavailable, StillLoading
 from core.operations import ModelRef, State
 from handler.aws import Function
-from handler.deadlines import GATEWAY_SECONDS, LEAST_SECONDS, SLICE_SECONDS, Patience, before, of_invocation
 from handler.edge.app import App
-from handler.edge.timing import Timing
-from handler.edge.waiting import landed, until
 from handler.lifecycle.attempts import FOLDER, MOST, attempt
-from handler.lifecycle.phases import Phases
 from handler.lifecycle.single_flight import Flight, Flights
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore

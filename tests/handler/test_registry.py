@@ -487,7 +487,7 @@ def test_a_python_model_is_never_quick(repository: Path) -> None:
 
 
 class Unlisted(DirectoryStore):
-    """A stand-in for a bucket that may be read and not listed; a real one is in test_s3."""
+    """A stand-in for a bucket that may be read and not listed; a real one is in stores/s3/test_store."""
 
     def files(self, model: str, _: Any = None) -> list[File]:
         """Denied."""

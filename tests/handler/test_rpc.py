@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 from google.protobuf import json_format
 from grpc import aio
+from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
 
 from core.dialects.grps import messages as grps_messages
 from core.dialects.rpcs import RPCS
@@ -30,7 +31,6 @@ from core.schema import open_inference as oip
 from handler import cli
 from handler.edge import rpc, streams
 from handler.edge.app import App
-from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
 from handler.lifecycle.registry import Pending, Registry
 from handler.lifecycle.versions import QUICK_RUNS
 from handler.settings import Settings

@@ -215,11 +215,11 @@ def test_connections_are_dropped_before_the_snapshot(
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store
-    first = store._bucket
-    assert store._bucket is first
+    first = store._client.bucket
+    assert store._client.bucket is first
     runtime.call("before")
-    assert store._made is None
-    assert store._bucket is not first
+    assert store._client._made is None
+    assert store._client.bucket is not first
     function.close()
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 import pytest
+from handler.edge.timing import COLD, WARM, Clock, Timing
 
 from handler.edge.app import App
-from handler.edge.timing import COLD, WARM, Clock, Timing
 from handler.settings import Settings
 from tests.conformance.grpc.remote import Remote, question, raw
 from tests.handler.test_app import BODY, INFER, ask

@@ -155,7 +155,7 @@ def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
 
 def _statistics(result: Sequence[ops.Statistics]) -> HttpResponse:
     def counted(count: ops.Count) -> dict[str, int]:
-        return {"count": count.count, "ns": count.ns}
+        return {"count": count.times, "ns": count.ns}
 
     return answer(
         {
@@ -236,4 +236,5 @@ V2: Final = Dialect(
         Route("POST", "/v2/repository/models/{model}/unload", _unload, "free the model's memory"),
     ),
     refuse,
+    json_length=infer.HEADER_LENGTH,
 )

@@ -16,7 +16,7 @@ from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
 from core.tensor import Tensor, checked_shape, from_raw, to_raw
-from core.wire import JSON, Call, Header, HttpResponse, Part, Reply, integer_header
+from core.wire import JSON, Call, Header, HttpRequest, HttpResponse, Part, Reply
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
@@ -42,7 +42,7 @@ def decode(call: Call) -> tuple[Infer, Reply]:
     non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ModelRef(call.path["model"], call.path.get("version"))
     body = request.content()
-    length = integer_header(request, HEADER_LENGTH)
+    length = _integer_header(request, HEADER_LENGTH)
     if length == 0:
         return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
     if length is not None and length > len(body):
@@ -53,6 +53,16 @@ def decode(call: Call) -> tuple[Infer, Reply]:
         return _from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
     except Inexact:
         return _from_members(jsonio.loads_exact(head), binary, model, non_finite)
+
+
+def _integer_header(request: HttpRequest, name: bytes) -> int | None:
+    """Returns the decimal number in a header, None without it. Raises InvalidInput."""
+    text = request.headers.get(name)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits
+        raise InvalidInput(f"header {name.decode()} is {shown(text)}; expected a decimal number of bytes")
+    return int(text)
 
 
 def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: NonFinite | None) -> tuple[Infer, Reply]:

@@ -140,7 +140,7 @@ def _statistics(
 def _model_statistics(stats: ops.Statistics) -> ModelStatistics:
     def counted(name: str) -> StatisticDuration:
         count: ops.Count = getattr(stats, name)
-        return StatisticDuration(count=count.count, ns=count.ns)
+        return StatisticDuration(count=count.times, ns=count.ns)
 
     return ModelStatistics(
         name=stats.name,

@@ -1,1 +1,1 @@
-"""`dragoman convert`: TensorFlow SavedModels into ONNX and settings. A publisher's tool: no server imports it."""
+"""`dragoman convert`: TensorFlow SavedModels to ONNX and settings. No server imports this publisher's tool."""

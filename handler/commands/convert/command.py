@@ -1,14 +1,18 @@
-"""`dragoman convert`: from its arguments to what is printed. TensorFlow is imported when all else has been checked."""
+"""`dragoman convert`: from arguments to published versions. TensorFlow is imported when all else has been checked."""
 
+import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from handler.commands.convert import models_config, publishing
+from handler.commands.convert import models_config
+from handler.commands.publish import push, shelf, targets, versions
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
-from handler.settings.model import parse
+from handler.settings import Settings
+from handler.settings.model import FILE, parse
 
 MARKERS: Final = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -17,87 +21,124 @@ class Job(NamedTuple):
     """One SavedModel to become one version of a model."""
 
     folder: Path
-    model: Path
-    version: int
+    number: int
 
 
-def run(options: Namespace) -> None:
-    """Raises Refused."""
-    if options.models_config is None:
-        model = publishing.target(options.target)
-        _convert(_jobs(_folder(options), model, options.version), options)
-    elif options.saved_model is not None or options.version is not None:
-        raise Refused("--models-config says itself what to convert: give it REPOSITORY alone")
-    else:
-        _convert_all(options)
+class Model(NamedTuple):
+    """`jobs`: its versions. `settings`: the model's own, empty where those that are published stay."""
+
+    target: targets.Target
+    jobs: Sequence[Job]
+    settings: Mapping[str, Any]
 
 
-def _folder(options: Namespace) -> Path:
+def run(options: Namespace, settings: Settings) -> None:
+    """Converts everything before it publishes anything. Raises Refused, ServingError."""
+    named = _configured(options) if options.models_config is not None else [_model(options)]
+    models = [_checked(model, settings, force=options.force) for model in named]
+    with TemporaryDirectory(prefix="convert-") as made:
+        for model in models:
+            _convert(model, Path(made) / model.target.name, options.signature)
+        for model in models:
+            _push(model, Path(made) / model.target.name, options, settings)
+
+
+def _model(options: Namespace) -> Model:
+    target = targets.model(options.target)
     if options.saved_model is None:
         raise Refused("two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME")
-    return Path(options.saved_model)
+    return Model(target, _jobs(Path(options.saved_model), versions.number(options.version)), {})
 
 
-def _convert_all(options: Namespace) -> None:
-    repository = publishing.repository(options.target)
-    configs = models_config.read(Path(options.models_config))
-    jobs = []
-    for config in configs:
-        found = _jobs(config.base_path, repository / config.name, None)
-        jobs += _served(found, config)
-    _convert(jobs, options)
-    for config in configs:
-        settings: dict[str, Any] = {}
+def _configured(options: Namespace) -> list[Model]:
+    if options.saved_model is not None or options.version is not None:
+        raise Refused("--models-config names everything to convert: give it REPOSITORY alone")
+    repository = targets.repository(options.target) or "."
+    models = []
+    for config in models_config.read(Path(options.models_config)):
+        said: dict[str, Any] = {}
         if config.version_policy is not None:
-            settings["version_policy"] = config.version_policy
+            said["version_policy"] = config.version_policy
+        jobs = _served(_jobs(config.base_path, None), config.name, said)
         if config.version_labels:
-            settings["version_labels"] = dict(config.version_labels)
-        if settings:
-            publishing.publish_settings(repository / config.name, settings)
+            said["version_labels"] = dict(config.version_labels)
+        models.append(Model(targets.model(f"{repository}/{config.name}"), jobs, said))
+    return models
 
 
-def _served(jobs: Sequence[Job], config: models_config.ModelConfig) -> list[Job]:
-    """Those that the policy serves: TensorFlow Serving would not load the others either."""
-    text = publishing.text({} if config.version_policy is None else {"version_policy": config.version_policy})
-    policy = parse(config.name, text.encode()).version_policy
-    present = sorted(job.version for job in jobs)
-    for version in policy.specific:
+def _served(jobs: Sequence[Job], name: str, policy: Mapping[str, Any]) -> list[Job]:
+    """Returns the jobs whose versions the policy serves: TensorFlow Serving would not load the others either."""
+    chosen = parse(name, _text(policy)).version_policy
+    present = sorted(job.number for job in jobs)
+    for version in chosen.specific:
         if version not in present:
-            raise Refused(f"model {config.name!r} has no version {version}; base_path has {present}")
-    served = policy.choose(present)
-    return [job for job in jobs if job.version in served]
+            raise Refused(f"model {name!r} has no version {version}; base_path has {present}")
+    served = chosen.choose(present)
+    return [job for job in jobs if job.number in served]
 
 
-def _jobs(folder: Path, model: Path, version: str | None) -> list[Job]:
-    """What there is to convert in a folder, which is a SavedModel or has numbered ones."""
+def _jobs(folder: Path, version: int | None) -> list[Job]:
+    """Returns what a folder has to convert: it is a SavedModel, or has numbered ones."""
     if _is_saved_model(folder):
         name = folder.resolve().name
-        number = version if version is not None else name if VERSION.fullmatch(name) else "1"
-        if not VERSION.fullmatch(number):
-            raise Refused(f"--version is {number!r}; expected a whole number of at most 18 digits")
-        return [Job(folder, model, int(number))]
+        default = int(name) if VERSION.fullmatch(name) else 1
+        return [Job(folder, default if version is None else version)]
     if not folder.is_dir():
         raise Refused(f"there is no folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
     if not found:
-        raise Refused(f"{folder} is no SavedModel: it has neither {MARKERS[0]} nor numbered versions with one")
+        raise Refused(f"{folder} is not a SavedModel: it has neither {MARKERS[0]} nor numbered versions with one")
     if version is not None:
         raise Refused(f"--version is for one SavedModel, and {folder} has {len(found)} numbered ones")
-    return [Job(entry, model, int(entry.name)) for entry in sorted(found, key=lambda entry: int(entry.name))]
+    return [Job(entry, int(entry.name)) for entry in sorted(found, key=lambda entry: int(entry.name))]
 
 
 def _is_saved_model(folder: Path) -> bool:
     return any((folder / marker).is_file() for marker in MARKERS)
 
 
-def _convert(jobs: Sequence[Job], options: Namespace) -> None:
-    if not options.force:
-        for job in jobs:
-            publishing.check_free(job.model, job.version)
+def _checked(model: Model, settings: Settings, *, force: bool) -> Model:
+    """Returns the model with the other keys of its published settings. Raises Refused, ServingError.
+
+    A push would refuse the same versions and settings, but only after the conversion.
+    """
+    there = shelf.model(settings, model.target)
+    for job in model.jobs:
+        if job.number in there.complete and not force:
+            raise Refused(f"{model.target}/{job.number} is there already: --force replaces it")
+    parse(model.target.name, there.settings)
+    if not model.settings or there.settings is None:
+        return model
+    return model._replace(settings=json.loads(there.settings) | model.settings)
+
+
+def _convert(model: Model, made: Path, signatures: Sequence[str]) -> None:
+    """Writes the model into a folder as `dragoman push` takes it. Raises Refused."""
     from handler.commands.convert.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
 
-    for job in jobs:
-        made = convert(job.folder, options.signature)
-        publishing.publish(job.model, job.version, made.model, made.settings)
-        signatures = ", ".join(f"{name} ({each['method']})" for name, each in made.settings["signatures"].items())
-        print(f"{job.model / str(job.version)}: {signatures}; {len(made.model)} bytes of ONNX")  # noqa: T201 - the result
+    for job in model.jobs:
+        converted = convert(job.folder, signatures)
+        _write(made / str(job.number) / "model.onnx", converted.model)
+        _write(made / str(job.number) / FILE, _text(converted.settings))
+        names = ", ".join(f"{name} ({each['method']})" for name, each in converted.settings["signatures"].items())
+        print(f"{job.folder}: {names}; {len(converted.model)} bytes of ONNX")  # noqa: T201 - the result
+    if model.settings:
+        _write(made / FILE, _text(model.settings))
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}; TMPDIR names another place") from None
+
+
+def _text(settings: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(settings, indent=2, ensure_ascii=False)}\n".encode()
+
+
+def _push(model: Model, made: Path, options: Namespace, settings: Settings) -> None:
+    """Publishes a folder's versions as `dragoman push` does. Raises Refused, ServingError."""
+    asked = {"model": made, "target": str(model.target), "version": None, "check": True}
+    push.run(Namespace(**asked, force=options.force, quiet=options.quiet), settings)

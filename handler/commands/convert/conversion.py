@@ -1,15 +1,15 @@
-"""One SavedModel into one ONNX model and its settings.
+"""Converts one SavedModel to one ONNX model and its settings.
 
-Every tensor that a signature feeds gives way to a placeholder of our own; the rest is frozen, calls are inlined, then
-ParseExample's dense outputs give way in the same manner. Each signature must then depend on its own feeds alone.
+A placeholder of our own replaces every tensor that a signature feeds. The rest is frozen, and calls are inlined. Then
+placeholders replace ParseExample's dense outputs, too. Each signature must then depend on its own feeds alone.
 """
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from handler.commands.convert import bindings, features, onnx_model
-from handler.commands.convert.bindings import Settings
+from handler.commands.convert import features, onnx_model
 from handler.commands.convert.features import Feature, Parser
 from handler.commands.convert.feeds import Feed, Feeds, Names
 from handler.commands.convert.graph import Nodes, rewire, tensor
@@ -18,6 +18,8 @@ from handler.commands.convert.runtime import tf
 from handler.commands.convert.saved_model import SavedModel, Signature, opened
 from handler.commands.refused import Refused
 
+Settings = dict[str, Any]
+
 
 class Converted(NamedTuple):
     model: bytes
@@ -25,7 +27,7 @@ class Converted(NamedTuple):
 
 
 def convert(folder: Path, chosen: Sequence[str] = ()) -> Converted:
-    """`chosen`: the signatures to publish, all where empty. Raises Refused."""
+    """Converts the `chosen` signatures, all where empty. Raises Refused."""
     with opened(folder, chosen) as saved:
         return _Conversion(saved).run()
 
@@ -37,10 +39,10 @@ class _Conversion:
         self._names = Names()
         self._feeds = Feeds(self._names)
         self._copies: dict[tuple[str, int], str] = {}
-        """Output tensor of the SavedModel -> the node of ours that copies it; one more for each further alias of it."""
+        """Output tensor of the SavedModel -> our node that copies it. A further alias of it has its own copy."""
         self._parsed: dict[str, list[Parser]] = {}
         self._features: dict[str, list[Feature]] = {}
-        """Signature -> those of its features that its outputs need."""
+        """Signature -> the features that its outputs need."""
         self._labels: dict[str, list[str]] = {}
 
     def run(self) -> Converted:
@@ -61,7 +63,7 @@ class _Conversion:
         return Converted(made.model, self._settings(made, names))
 
     def _cut_at_inputs(self) -> Any:
-        """The frozen graph with feeds in place of the signatures' inputs, copies of their outputs, and of what fed."""
+        """Returns the frozen graph. Feeds replace the signatures' inputs; outputs and replaced tensors have copies."""
         graph = self._saved.graph()
         nodes = Nodes(graph)
         features.check_examples(self._signatures)
@@ -97,7 +99,7 @@ class _Conversion:
         return graph
 
     def _as_it_reads(self, nodes: Nodes, signature: Signature) -> Signature:
-        """A signature of plain text can have the aliases of one that takes examples: whether it parses them tells."""
+        """Decides by ParseExample: a signature of plain text can have the aliases of one that takes examples."""
         self._parsed[signature.name] = parsed = features.parsers(nodes, signature)
         if signature.examples is None or parsed or signature.declared in ("classify", "regress"):
             return signature
@@ -116,7 +118,7 @@ class _Conversion:
         return [feed for name in tensors if (feed := self._feeds.of(tensor(name))) is not None]
 
     def _check(self, nodes: Nodes, signature: Signature) -> None:
-        """Raises Refused where the outputs need more than the signature feeds."""
+        """Raises Refused if the outputs need more than the signature feeds."""
         where = f"signature {signature.name!r}"
         used = nodes.ancestors(self._outputs_of(signature))
         features.check_cut(nodes, signature, self._parsed[signature.name], used)
@@ -140,7 +142,7 @@ class _Conversion:
                 self._labels[signature.name] = labels
 
     def _published(self, signature: Signature) -> dict[str, str]:
-        """Alias -> our copy, of the outputs that stay tensors."""
+        """Returns the outputs that stay tensors: alias -> our copy."""
         return {
             alias: self._copies[key]
             for alias, key in _keys(signature).items()
@@ -158,15 +160,15 @@ class _Conversion:
     def _settings(self, made: onnx_model.Made, names: Mapping[str, str]) -> Settings:
         settings: Settings = {}
         for side, tensors in (("inputs", made.inputs), ("outputs", made.outputs)):
-            said = [bindings.override(each) for each in tensors if not each.shape]
+            said = [_override(each) for each in tensors if not each.shape]
             settings |= {side: said} if said else {}
         return settings | {"signatures": {each.name: self._signature(each, names) for each in self._signatures}}
 
     def _signature(self, signature: Signature, names: Mapping[str, str]) -> Settings:
         if signature.examples is None:
-            inputs = bindings.of_inputs(signature, self._feeds)
+            inputs = _bound_inputs(signature, self._feeds)
         else:
-            inputs = bindings.of_features(self._features[signature.name], self._feeds)
+            inputs = _bound_features(self._features[signature.name], self._feeds)
         outputs = {alias: names[copy] for alias, copy in self._published(signature).items()}
         labels = self._labels.get(signature.name)
         settings = {"method": signature.method, "inputs": inputs, "outputs": outputs}
@@ -174,7 +176,7 @@ class _Conversion:
 
 
 def _keys(signature: Signature) -> dict[str, tuple[str, int]]:
-    """Alias -> its tensor, and how many earlier aliases of the signature have the same."""
+    """Returns alias -> its tensor, and how many earlier aliases of the signature have the same tensor."""
     names = [tensor(port.tensor) for port in signature.outputs.values()]
     return {alias: (names[index], names[:index].count(names[index])) for index, alias in enumerate(signature.outputs)}
 
@@ -184,7 +186,7 @@ def _identity(graph: Any, name: str, source: str, dtype: int) -> None:
 
 
 def _origin(graph: Any, feed: Feed) -> str:
-    """Keep hold of what a feed takes the place of: it may be a copy of a feature."""
+    """Adds a copy of the tensor that a feed replaces, which may itself be a copy of a feature."""
     _identity(graph, _origin_name(feed), min(feed.tensors), feed.dtype)
     return _origin_name(feed)
 
@@ -194,7 +196,7 @@ def _origin_name(feed: Feed) -> str:
 
 
 def _use_defaults(graph: Any) -> None:
-    """Placeholders with a default that nobody feeds (a dropout's rate, is_training) are their default."""
+    """Replaces placeholders with a default that no signature feeds (a dropout's rate, is_training) by the default."""
     for node in graph.node:
         if node.op == "PlaceholderWithDefault":
             node.op = "Identity"
@@ -203,7 +205,50 @@ def _use_defaults(graph: Any) -> None:
 
 
 def _needs(nodes: Nodes, used: set[str], feature: Feature, copied: Feed | None) -> bool:
-    """Whether `used` nodes read a feature, or the feed that a copy of it has given way to."""
+    """Decides whether `used` nodes read a feature, or the feed that replaced a copy of it."""
     if copied is not None and copied.node in used:
         return True
     return any(node.name in used for node in nodes.consumers(feature.tensor))
+
+
+def _override(made: onnx_model.Tensor) -> Settings:
+    """Returns the entry that says more than ONNX Runtime does, which reports a scalar and any rank alike."""
+    shape = None if made.shape is None else list(made.shape)
+    return {"name": made.name, "datatype": made.datatype.name, "shape": shape}
+
+
+def _bound_inputs(signature: Signature, feeds: Feeds) -> Settings:
+    bindings: Settings = {}
+    for alias, port in signature.inputs.items():
+        binding: Settings = {"tensor": feeds.name(port.tensor)}
+        if signature.method != "predict" and port.shape:
+            binding["shape"] = list(port.shape[1:])
+        if alias in signature.defaults:
+            binding["default"] = _jsonable(signature.defaults[alias].tolist())
+        bindings[alias] = binding["tensor"] if len(binding) == 1 else binding
+    return bindings
+
+
+def _bound_features(features: Iterable[Feature], feeds: Feeds) -> Settings:
+    bindings: Settings = {}
+    for feature in sorted(features, key=lambda each: each.name):
+        binding: Settings = {"tensor": feeds.name(feature.tensor), "shape": list(feature.shape)}
+        default = {} if feature.default is None else {"default": _jsonable(feature.default)}
+        bindings[feature.name] = binding | default
+    return bindings
+
+
+def _jsonable(value: Any) -> Any:
+    r"""Returns the result of `tolist` with bytes as text, or as {"b64": ...} where they are not UTF-8.
+
+    >>> _jsonable([b"ant", [1.5, b"\xff"]])
+    ['ant', [1.5, {'b64': '/w=='}]]
+    """
+    if isinstance(value, list):
+        return [_jsonable(element) for element in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(value).decode()}

@@ -1,7 +1,7 @@
-"""Operations that tf2onnx converts into others: converted here, or refused.
+"""Operations that tf2onnx converts wrongly: this module converts or refuses them.
 
-Met and checked against TensorFlow's answers: // and % of whole numbers go to zero instead of down, texts are compared
-as numbers, and numbers are printed as ONNX's Cast prints them.
+Each was found by comparison with TensorFlow's answers. tf2onnx rounds // and % of whole numbers towards zero instead of
+down, compares texts as numbers, and prints numbers as ONNX's Cast does.
 """
 
 from typing import Any, Final
@@ -15,21 +15,22 @@ INEXACT: Final = frozenset(
     tf.as_dtype(name).as_datatype_enum for name in ("half", "bfloat16", "float", "double", "bool")
 )
 WRONG: Final = {"Equal": TEXT, "NotEqual": TEXT, "AsString": INEXACT}
-"""Ops with the types of T that tf2onnx gets wrong."""
+"""Operation -> the types of T that tf2onnx converts wrongly."""
 
 
 def check(graph: Any) -> None:
-    """Raises Refused."""
+    """Raises Refused for operations in WRONG."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     wrong = sorted({node.op for node in nodes if node.attr["T"].type in WRONG.get(node.op, ())})
     if wrong:
         raise Refused(
-            f"tf2onnx does not convert {', '.join(wrong)} faithfully: it takes text for numbers, or prints them"
+            f"tf2onnx does not convert {', '.join(wrong)} faithfully: "
+            "it reads text as numbers, or prints numbers otherwise than TensorFlow"
         )
 
 
 def floor_mod(ctx: Any, node: Any, _name: str, _arguments: Any) -> None:
-    """ONNX's Mod of whole numbers has the divisor's sign, as TensorFlow's has."""
+    """Converts FloorMod: ONNX's Mod of whole numbers has the divisor's sign, like TensorFlow's."""
     if _is_whole(ctx, node):
         node.type = "Mod"
     else:
@@ -37,7 +38,7 @@ def floor_mod(ctx: Any, node: Any, _name: str, _arguments: Any) -> None:
 
 
 def floor_div(ctx: Any, node: Any, _name: str, _arguments: Any) -> None:
-    """The quotient of x - x % y and y, which leaves nothing to round."""
+    """Converts FloorDiv to (x - x % y) / y, whose quotient needs no rounding."""
     if not _is_whole(ctx, node):
         math.FloorDiv.version_6(ctx, node)
         return
@@ -53,4 +54,4 @@ def _is_whole(ctx: Any, node: Any) -> bool:
 
 
 HANDLERS: Final[dict[str, tuple[Any, list[str]]]] = {"FloorMod": (floor_mod, []), "FloorDiv": (floor_div, [])}
-"""In tf2onnx's own form."""
+"""The handlers in the form of tf2onnx's custom_op_handlers."""

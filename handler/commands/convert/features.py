@@ -1,4 +1,4 @@
-"""The features that a classify or regress signature parses out of its examples: ParseExample's dense outputs."""
+"""The features that a classify or regress signature parses from its examples: ParseExample's dense outputs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ PREDICTS: Final = "it takes serialized examples, and its outputs are not those o
 
 
 class Feature(NamedTuple):
-    """`shape`: of one example, -1 where it varies; `default`: a flat list, None where the feature is required."""
+    """`shape`: of one example, -1 for a size that varies. `default`: a flat list, None for a required feature."""
 
     name: str
     tensor: str
@@ -26,11 +26,11 @@ class Parser(NamedTuple):
     node: str
     dense: tuple[Feature, ...]
     others: tuple[str, ...]
-    """Sparse and ragged features."""
+    """The names of sparse and ragged features."""
 
 
 def parsers(nodes: Nodes, signature: Signature) -> list[Parser]:
-    """Every node that parses the signature's examples."""
+    """Returns every node that parses the signature's examples."""
     examples = signature.examples
     if examples is None:
         return []
@@ -54,7 +54,7 @@ def _parser(nodes: Nodes, node: Any) -> Parser:
 
 
 def _v1(nodes: Nodes, node: Any) -> tuple[list[str], list[str], list[str]]:
-    """serialized, names, then one tensor per sparse key, per dense key, per default."""
+    """Reads ParseExample's inputs: serialized, names, then a tensor per sparse key, per dense key, per default."""
     sparse, dense = node.attr["Nsparse"].i, node.attr["Ndense"].i
     tensors = list(node.input[2 : 2 + sparse + 2 * dense])
     keys = [str(_constant(nodes, name).item(), "utf-8") for name in tensors[: sparse + dense]]
@@ -62,7 +62,7 @@ def _v1(nodes: Nodes, node: Any) -> tuple[list[str], list[str], list[str]]:
 
 
 def _v2(nodes: Nodes, node: Any) -> tuple[list[str], list[str], list[str]]:
-    """serialized, names, a vector of sparse keys, of dense keys, of ragged keys, then one default per dense key."""
+    """Reads ParseExampleV2's inputs: serialized, names, vectors of sparse, dense and ragged keys, then the defaults."""
     sparse, dense, ragged = [
         [str(key, "utf-8") for key in _constant(nodes, name).reshape(-1)] for name in node.input[2:5]
     ]
@@ -86,7 +86,7 @@ def _shape(proto: Any) -> tuple[int, ...]:
 
 
 def check_examples(signatures: Sequence[Signature]) -> None:
-    """Raises Refused for a signature that would predict from the examples that another one parses."""
+    """Raises Refused for a signature that would predict from examples that another signature parses."""
     parsed = {tensor(each.examples.tensor) for each in signatures if each.examples is not None}
     for signature in signatures:
         if signature.examples is None and any(tensor(port.tensor) in parsed for port in signature.inputs.values()):
@@ -94,7 +94,7 @@ def check_examples(signatures: Sequence[Signature]) -> None:
 
 
 def check_cut(nodes: Nodes, signature: Signature, parsed: Iterable[Parser], used: set[str]) -> None:
-    """Raises Refused where outputs that are computed from `used` nodes need examples as TensorFlow reads them."""
+    """Raises Refused if the `used` nodes, which compute the outputs, still need serialized examples."""
     for parser in parsed:
         if parser.node in used:
             many = ", ".join(parser.others)
@@ -105,14 +105,14 @@ def check_cut(nodes: Nodes, signature: Signature, parsed: Iterable[Parser], used
         examples = tensor(signature.examples.tensor)
         readers = {nodes[name].op for name in used for source in nodes[name].input if nodes.root(source) == examples}
         ops = ", ".join(sorted(readers - {"Identity"})) or "its outputs"
-        raise _refused(signature, f"its examples are read by {ops}; expected ParseExample and nothing else")
+        raise _refused(signature, f"its examples are read by {ops}; expected ParseExample alone")
 
 
 def check_lengths(signature: Signature, needed: Iterable[Feature]) -> None:
     for feature in needed:
         if min(feature.shape, default=0) < 0:
             raise _refused(
-                signature, f"feature {feature.name!r} has as many values as each example brings; expected a fixed shape"
+                signature, f"feature {feature.name!r} has a size that varies with each example; expected a fixed shape"
             )
 
 

@@ -1,8 +1,8 @@
-"""What becomes an input of the ONNX graph: signatures' inputs and features, one feed for those that are the same.
+"""The inputs of the ONNX graph: signatures' inputs and features, one feed for those that are the same.
 
-Two are the same if they are one tensor; if one is a copy of the other through Identity (a feature and what a predict
-signature feeds); or if both come from nowhere else and have one name, type and shape (TensorFlow 2 makes a placeholder
-per signature).
+Two are the same in three cases. They are one tensor. One is a copy of the other through Identity, like a feature and
+the input of a predict signature. Or neither is computed from another tensor, and they have one name, type and shape:
+TensorFlow 2 makes a placeholder per signature.
 """
 
 import re
@@ -17,12 +17,12 @@ from handler.commands.convert.saved_model import Port, Signature
 
 PRESCRIBED: Final = ("inputs", "outputs")
 OWN: Final = re.compile(r"(?!\w*PartitionedCall|serving_default_|Identity|Placeholder)[A-Za-z]\w*:0")
-"""A node's name that TensorFlow has not made up."""
+"""A node's name that the publisher chose, and not TensorFlow."""
 
 
 @dataclass(slots=True)
 class Feed:
-    """A placeholder of our own. `tensors`: those whose place it takes; `free`: each of them comes from nowhere else."""
+    """A placeholder of our own. `tensors`: those that it replaces. `free`: none of them is computed from another."""
 
     node: str
     name: str
@@ -35,9 +35,9 @@ class Feed:
 
 @dataclass(slots=True)
 class Names:
-    """Tensor names of the ONNX graph: the alias, or the signature's name before it where another tensor has it.
+    """Tensor names of the ONNX graph: the alias, with the signature's name before it if another tensor has the alias.
 
-    "inputs" and "outputs", which classify and regress prescribe, say nothing: there the publisher's own name is better.
+    classify and regress prescribe "inputs" and "outputs", which describe nothing: the publisher's own name is used.
     """
 
     taken: set[str] = field(default_factory=set)
@@ -61,11 +61,11 @@ class Feeds:
         return next((feed for feed in self.all if tensor(name) in feed.tensors), None)
 
     def name(self, name: str) -> str:
-        """The ONNX name of what takes the place of this tensor, which has a feed."""
+        """Returns the ONNX name of the feed that replaces this tensor. There must be one."""
         return next(feed.name for feed in self.all if tensor(name) in feed.tensors)
 
     def add_inputs(self, nodes: Nodes, signature: Signature) -> None:
-        """The signature's own inputs, as they are; its examples are no input of the graph."""
+        """Adds a feed for each of the signature's inputs. Serialized examples are not an input of the graph."""
         if signature.examples is None:
             taken = {tensor(port.tensor) for port in signature.inputs.values()}
             for alias, port in signature.inputs.items():
@@ -73,7 +73,7 @@ class Feeds:
                 self._add(signature.name, alias, port, free=free, elsewhere=taken)
 
     def add_features(self, signature: Signature, features: list[Feature], copies: Mapping[str, Feed]) -> None:
-        """`copies`: feeds by the tensor that what they take the place of is a copy of."""
+        """Adds a feed for each feature. `copies`: a feature's tensor -> the feed that replaced a copy of it."""
         for feature in features:
             copy = copies.get(feature.tensor)
             if copy is not None:
@@ -99,7 +99,7 @@ class Feeds:
         return {name: feed.node for feed in self.all for name in feed.tensors}
 
     def plant(self, graph: Any) -> None:
-        """Add the feeds' placeholders to a graph that lacks them."""
+        """Adds the feeds' placeholders to a graph that lacks them."""
         present = {node.name for node in graph.node}
         for feed in self.all:
             if feed.node in present:

@@ -1,17 +1,17 @@
-"""Walking and rewiring a GraphDef. Tensors are named "node:0", as everywhere in TensorFlow.
+"""Walks and rewires a GraphDef. Tensors are named "node:0", as everywhere in TensorFlow.
 
-Only the graph itself is walked; the bodies of loops and conditions in its library have no other way to the outside.
+Only the graph itself is walked. The bodies of loops and conditions in its library reach other nodes through it alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 SIZES_ONLY: Final = frozenset({"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"})
-"""Ops whose results do not depend on the values of what they are given."""
+"""Operations whose results do not depend on the values of their inputs."""
 
 
 def tensor(name: str) -> str:
-    """An input's or signature's spelling in full: "x" is "x:0"."""
+    """Returns a tensor's full name: "x:0" for "x"."""
     return name if ":" in name else f"{name}:0"
 
 
@@ -26,7 +26,7 @@ class Nodes(dict[str, Any]):
         super().__init__((node.name, node) for node in graph.node)
 
     def root(self, name: str) -> str:
-        """The tensor that this one is a copy of, through any number of Identity nodes."""
+        """Returns the tensor that this one copies through any number of Identity nodes."""
         node = self.get(node_of(name))
         while node is not None and node.op in ("Identity", "StopGradient"):
             name = tensor(node.input[0])
@@ -38,7 +38,7 @@ class Nodes(dict[str, Any]):
         return "" if node is None else str(node.op)
 
     def ancestors(self, names: Iterable[str], stop: frozenset[str] = frozenset()) -> set[str]:
-        """The nodes that these tensors are computed from, their own included; nothing behind ops in `stop`."""
+        """Returns the nodes that compute these tensors, their own included; none behind operations in `stop`."""
         found: set[str] = set()
         waiting = [node_of(name) for name in names]
         while waiting:
@@ -51,14 +51,14 @@ class Nodes(dict[str, Any]):
         return found
 
     def consumers(self, name: str) -> Iterator[Any]:
-        """The nodes that take this tensor or are ordered after its node."""
+        """Yields the nodes that read this tensor or are ordered after its node."""
         for node in self.values():
             if any(tensor(source) == name or source == f"^{node_of(name)}" for source in node.input):
                 yield node
 
 
 def rewire(graph: Any, replaced: Mapping[str, str]) -> None:
-    """Let every node take the new tensor in the old one's place, and wait for nothing that produced the old."""
+    """Lets every node read the new tensor instead of the old, and removes control inputs from the old one's node."""
     gone = {f"^{node_of(old)}" for old in replaced}
     for node in graph.node:
         sources = [

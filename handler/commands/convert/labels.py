@@ -1,7 +1,7 @@
-"""Classes that do not depend on what is classified: the settings' class_labels instead of a tensor.
+"""Turns classes that do not depend on the examples into the settings' class_labels.
 
-Exporters tile a vocabulary, often read from assets/ through a hash table, to the batch's size: string operations that
-ONNX lacks, for an answer that is known beforehand.
+Exporters tile a vocabulary to the batch's size, and often read it from assets/ through a hash table. ONNX lacks these
+string operations, and their result is known beforehand.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ MATRIX: Final = 2
 def class_labels(
     saved: SavedModel, nodes: Nodes, signature: Signature, copy: str, features: Iterable[Feature]
 ) -> list[str] | None:
-    """The label of each score, where `copy`, the classes' node, depends on the batch's size at most."""
+    """Returns the label of each score. None if `copy`, the classes' node, depends on more than the batch's size."""
     if signature.method != "classify" or set(signature.outputs) != {CLASSES, "scores"}:
         return None
     if any(nodes[name].op == "Placeholder" for name in _values_of(nodes, copy)):
@@ -33,13 +33,13 @@ def class_labels(
 
 
 def _values_of(nodes: Nodes, copy: str) -> set[str]:
-    """The nodes whose values, and not only sizes, the classes come from."""
+    """Returns the nodes whose values determine the classes, without those whose sizes alone do."""
     found = nodes.ancestors([copy], SIZES_ONLY)
     return {name for name in found if name == node_of(copy) or nodes[name].op not in SIZES_ONLY}
 
 
 def _one_of_nothing(signature: Signature, features: Iterable[Feature]) -> dict[str, Any]:
-    """A feed of one example that is zeros throughout."""
+    """Returns a feed of one example, all zeros."""
     if signature.examples is not None:
         example = tf.train.Example()
         for feature in features:

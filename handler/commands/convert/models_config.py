@@ -1,25 +1,30 @@
-"""TensorFlow Serving's models.config (model_server_config.proto: ModelServerConfig) as models to convert.
+"""TensorFlow Serving's models.config (proto/model_server_config.proto: ModelServerConfig) as models to convert.
 
-model_platform, model_type and logging_config say nothing that is needed here, and are ignored.
+Protobuf reads the file and checks its fields. model_platform, model_type and logging_config have no effect here.
 """
 
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from handler.commands.convert import text_format
-from handler.commands.convert.text_format import Message
+from google.protobuf import text_format
+
+from core.schema.pool import POOL
+from handler.commands.convert import model_server_config
+from handler.commands.convert.model_server_config import FileSystemStoragePathSourceConfig, ModelServerConfig
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME, VERSION
 
-IGNORED: Final = {"model_platform", "model_type", "logging_config"}
-KNOWN: Final = {"name", "base_path", "model_version_policy", "version_labels", *IGNORED}
 POLICIES: Final = ("latest", "all", "specific")
+PACKAGE: Final = ModelServerConfig.DESCRIPTOR.file.package
+UNKNOWN: Final = re.compile(r'Message type "([\w.]+)" has no field')
 
 
 class ModelConfig(NamedTuple):
-    """`version_policy`: as model-settings.json has it, None where the file is silent."""
+    """`version_policy`: in the form of model-settings.json, None where the file has none."""
 
     name: str
     base_path: Path
@@ -28,7 +33,7 @@ class ModelConfig(NamedTuple):
 
 
 def read(path: Path) -> list[ModelConfig]:
-    """The models that the file names. Raises Refused."""
+    """Returns the models that the file names. Raises Refused."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,12 +45,8 @@ def read(path: Path) -> list[ModelConfig]:
 
 
 def parse(text: str) -> list[ModelConfig]:
-    server = text_format.parse(text)
-    for field in server:
-        if field != "model_config_list":
-            raise Refused(f"{field} is not supported; expected model_config_list")
-    lists = [_message(member, "model_config_list") for member in server.get("model_config_list", [])]
-    models = [_model(_message(member, "config")) for fields in lists for member in fields.get("config", [])]
+    """Returns the models that the text names. Raises Refused."""
+    models = [_model(config) for config in _server(text).model_config_list.config]
     if not models:
         raise Refused("no model is named: expected model_config_list { config { name: ... base_path: ... } }")
     names = [model.name for model in models]
@@ -55,21 +56,47 @@ def parse(text: str) -> list[ModelConfig]:
     return models
 
 
-def _model(fields: Message) -> ModelConfig:
-    name = _text(fields, "name", "config")
+def _server(text: str) -> ModelServerConfig:
+    """Reads the text format. A field that the schema does not have is a spelling mistake, which nothing may hide."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
+            return text_format.Parse(text, ModelServerConfig())
+    except text_format.ParseError as error:
+        raise _refusal(error, text) from None
+    except DeprecationWarning as warning:
+        raise Refused(f"a text cannot be read: {warning.__cause__ or warning}") from None
+
+
+def _refusal(error: text_format.ParseError, text: str) -> Refused:
+    """Names the place, then protobuf's reason without the file's line, then the fields that a message has."""
+    line, column, words = error.GetLine() or 1, error.GetColumn() or 1, str(error)
+    for repeated in (f"{line}:{column} : ", f"'{text.split(chr(10))[line - 1]}': ", "'': "):
+        words = words.removeprefix(repeated)
+    refusal = f"line {line}, column {column}: {words.replace(f'{PACKAGE}.', '')}"
+    if (unknown := UNKNOWN.match(words)) is None:
+        return Refused(refusal)
+    fields = POOL.FindMessageTypeByName(unknown[1]).fields
+    return Refused(f"{refusal.removesuffix('.')}; expected {', '.join(field.name for field in fields)}")
+
+
+def _model(config: model_server_config.ModelConfig) -> ModelConfig:
+    name = _required(config.name, "name", "config")
     if not NAME.fullmatch(name):
-        raise Refused(f"config.name is {name!r}, which is no name for a model's folder")
+        raise Refused(f"config.name is {name!r}, which cannot name a model's folder")
     where = f"model {name!r}"
-    for field in fields:
-        if field not in KNOWN:
-            raise Refused(f"{where}: {field} is no field of ModelConfig")
-    policy = fields.get("model_version_policy")
     return ModelConfig(
         name,
-        _local(_text(fields, "base_path", where), where),
-        None if policy is None else _policy(_message(policy[-1], f"{where}: model_version_policy"), where),
-        dict(_label(_message(entry, f"{where}: version_labels"), where) for entry in fields.get("version_labels", [])),
+        _local(_required(config.base_path, "base_path", where), where),
+        _policy(config.model_version_policy, where) if config.HasField("model_version_policy") else None,
+        {label: _version(number, f"{where}: version_labels.value") for label, number in config.version_labels.items()},
     )
+
+
+def _required(value: str, field: str, where: str) -> str:
+    if not value:
+        raise Refused(f"{where}: {field} is missing")
+    return value
 
 
 def _local(base_path: str, where: str) -> Path:
@@ -81,53 +108,23 @@ def _local(base_path: str, where: str) -> Path:
     return Path(unquote(urlsplit(base_path).path))
 
 
-def _policy(fields: Message, where: str) -> dict[str, Any]:
-    chosen = [field for field in fields if field in POLICIES]
-    if len(chosen) != 1 or len(fields) != 1:
-        raise Refused(f"{where}: model_version_policy has {', '.join(fields) or 'nothing'}; expected one of {POLICIES}")
-    kind = chosen[0]
-    what = f"{where}: model_version_policy.{kind}"
-    options = _message(fields[kind][-1], what)
+def _policy(policy: FileSystemStoragePathSourceConfig.ServableVersionPolicy, where: str) -> dict[str, Any]:
+    what = f"{where}: model_version_policy"
+    kind = policy.WhichOneof("policy_choice")
+    if kind is None:
+        raise Refused(f"{what} is empty; expected one of {', '.join(POLICIES)}")
     if kind == "all":
         return {"all": {}}
     if kind == "latest":
-        # TensorFlow Serving takes 0, protobuf's "not said", for 1.
-        numbers = options.get("num_versions", ["0"])
-        return {"latest": {"num_versions": _number(numbers[-1], f"{what}.num_versions") or 1}}
-    versions = [_number(value, f"{what}.versions") for value in options.get("versions", [])]
+        # TensorFlow Serving reads 0, protobuf's default, as 1.
+        return {"latest": {"num_versions": policy.latest.num_versions or 1}}
+    versions = [_version(number, f"{what}.specific.versions") for number in policy.specific.versions]
     if not versions:
-        raise Refused(f"{what} names no versions")
+        raise Refused(f"{what}.specific names no versions")
     return {"specific": {"versions": versions}}
 
 
-def _label(entry: Message, where: str) -> tuple[str, int]:
-    """An entry of the map; a key or value that is left out is protobuf's default."""
-    key = _last_text(entry.get("key", [""])[-1], f"{where}: version_labels.key")
-    return key, _number(entry.get("value", ["0"])[-1], f"{where}: version_labels.value")
-
-
-def _message(value: Any, what: str) -> Message:
-    if not isinstance(value, dict):
-        raise Refused(f"{what} is {value!r}; expected a message in braces")
-    return value
-
-
-def _text(fields: Message, field: str, where: str) -> str:
-    values = fields.get(field)
-    if not values or not values[-1]:
-        raise Refused(f"{where}: {field} is missing")
-    return _last_text(values[-1], f"{where}: {field}")
-
-
-def _last_text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or isinstance(value, text_format.Word):
-        raise Refused(f"{what} is {value if isinstance(value, str) else 'a message'}; expected text in quotes")
-    return value
-
-
-def _number(value: Any, what: str) -> int:
-    if not isinstance(value, str) or not VERSION.fullmatch(value):
-        raise Refused(
-            f"{what} is {value if isinstance(value, str) else 'a message'}; expected a whole number from 0 up"
-        )
-    return int(value)
+def _version(number: int, what: str) -> int:
+    if not VERSION.fullmatch(str(number)):
+        raise Refused(f"{what} is {number}; expected a whole number from 0 up, of at most 18 digits")
+    return number

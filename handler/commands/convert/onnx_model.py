@@ -1,4 +1,4 @@
-"""From a graph without variables, calls and examples to the bytes of model.onnx."""
+"""Converts a graph without variables, calls and examples to the bytes of model.onnx."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from handler.commands.refused import Refused
 
 OPSET: Final = 17
 LARGEST: Final = 2**31 - 1
-"""Bytes that one protobuf message can have."""
+"""The most bytes of one protobuf message."""
 ELEMENTWISE: Final = frozenset(
     {
         *(
@@ -65,11 +65,11 @@ ELEMENTWISE: Final = frozenset(
         *("Sum", "Tan", "Tanh", "ThresholdedRelu", "Where", "Xor"),
     }
 )
-"""ONNX ops that mean the same at every rank."""
+"""ONNX operations that mean the same at every rank."""
 
 
 class Tensor(NamedTuple):
-    """An input or output of what was made. `shape`: -1 is any size, None any rank."""
+    """An input or output of the ONNX model. `shape`: -1 is any size, None any rank."""
 
     name: str
     datatype: DataType
@@ -85,7 +85,7 @@ class Made(NamedTuple):
 def make(
     saved: SavedModel, graph: Any, feeds: Sequence[Feed], outputs: Mapping[str, str], optional: Iterable[Feed]
 ) -> Made:
-    """`outputs`: node -> name. `optional`: feeds that some signature does without. Raises Refused."""
+    """Makes model.onnx. `outputs`: node -> name. `optional`: feeds that some signature lacks. Raises Refused."""
     exactness.check(graph)
     model = _converted(saved, graph, feeds, outputs)
     _check_ops(model)
@@ -122,7 +122,7 @@ def _converted(saved: SavedModel, graph: Any, feeds: Sequence[Feed], outputs: Ma
             initialized_tables=saved.tables(graph),
         )
         return optimizer.optimize_graph(made, catch_errors=False).make_model("dragoman convert")
-    except Exception as error:  # tf2onnx raises whatever its handlers meet
+    except Exception as error:  # tf2onnx lets every error of its handlers through
         ops = {node.op for node in graph.node if node.name in failed.nodes}
         what = ", ".join(sorted(ops)) or "the graph"
         raise Refused(f"tf2onnx cannot convert {what}: {' '.join(str(error).split())[:256]}") from error
@@ -131,7 +131,7 @@ def _converted(saved: SavedModel, graph: Any, feeds: Sequence[Feed], outputs: Ma
 
 
 class _Failed(logging.Handler):
-    """Keeps the names of the nodes that tf2onnx says it has failed at."""
+    """Keeps the names of the nodes that tf2onnx reports as failed."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -143,13 +143,13 @@ class _Failed(logging.Handler):
 
 
 def _check_loads(model: bytes) -> None:
-    """Not every type that ONNX allows has its kernel."""
+    """Raises Refused if ONNX Runtime lacks a kernel, as it does for some types that ONNX allows."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its own classes have no common base
-        raise Refused(f"ONNX Runtime cannot load what was made: {' '.join(str(error).split())[:256]}") from error
+        raise Refused(f"ONNX Runtime cannot load the ONNX model: {' '.join(str(error).split())[:256]}") from error
 
 
 def _check_ops(model: Any) -> None:
@@ -167,7 +167,7 @@ def _nodes(graph: Any) -> Iterable[Any]:
 
 
 def _declare_inputs(graph: Any, feeds: Sequence[Feed]) -> None:
-    """The feeds in their order, also those that no output needs, with the shapes that the SavedModel says."""
+    """Declares the feeds in their order, also unused ones, with the SavedModel's shapes."""
     del graph.input[:]
     for feed in feeds:
         element = datatype(feed.dtype, f"input {feed.name!r}").onnx
@@ -176,7 +176,7 @@ def _declare_inputs(graph: Any, feeds: Sequence[Feed]) -> None:
 
 
 def _forget_shapes(graph: Any) -> None:
-    """Inputs that only elementwise operations see take any rank, as in TensorFlow, which enforces no declared shape."""
+    """Removes the shapes of inputs that only elementwise operations read: TensorFlow enforces no declared shape."""
     del graph.value_info[:]
     consumers: dict[str, list[Any]] = {}
     for node in graph.node:
@@ -190,7 +190,7 @@ def _forget_shapes(graph: Any) -> None:
 
 
 def _reached(name: str, consumers: Mapping[str, Sequence[Any]]) -> set[str] | None:
-    """The tensors that are computed from this one, None if anything but elementwise operations is among that."""
+    """Returns the tensors computed from this one, or None if an operation among them is not elementwise."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -203,14 +203,14 @@ def _reached(name: str, consumers: Mapping[str, Sequence[Any]]) -> set[str] | No
 
 
 def _give_values(graph: Any, optional: Iterable[Feed]) -> None:
-    """ONNX: an input that is an initializer too may be left out. One element of zeros serves: nobody asks for it."""
+    """Makes inputs optional: in ONNX, an initializer of the same name is the default. No request reads these zeros."""
     for feed in optional:
         row = datatype(feed.dtype, f"input {feed.name!r}")
         sizes = [max(size, 1) for size in feed.shape or ()]
         if row is BYTES:
             graph.initializer.append(onnx.numpy_helper.from_array(np.full(sizes, "", object), feed.name))
         else:
-            zeros = np.zeros(sizes, row.numpy).tobytes()  # raw: numpy's uint16 stands for BF16 too
+            zeros = np.zeros(sizes, row.numpy).tobytes()  # raw, because numpy's uint16 stands for BF16
             graph.initializer.append(onnx.helper.make_tensor(feed.name, row.onnx, sizes, zeros, raw=True))
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow and tf2onnx, imported once, quietly, on the CPU."""
+"""Imports TensorFlow and tf2onnx: once, without their log lines, for the CPU."""
 
 import logging
 import os
@@ -8,14 +8,14 @@ from typing import Final
 from core.dtype import DATATYPES, DataType
 from handler.commands.refused import Refused
 
-# Read by TensorFlow's libraries while they are loaded. oneDNN's kernels round in another order than the plain ones.
+# TensorFlow's libraries read these while they are loaded. oneDNN's kernels round in another order than the plain ones.
 QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
 for variable, value in QUIET.items():
     os.environ.setdefault(variable, value)
 
 try:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of their own making: nothing that a publisher could mend
+        warnings.simplefilter("ignore")  # they concern TensorFlow's own code: a publisher cannot act on them
         import onnx
         import onnxruntime
         import tensorflow as tf
@@ -44,7 +44,7 @@ __all__ = [
 for name in ("tensorflow", "absl"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 tf2onnx_log: Final = logging.getLogger("tf2onnx")
-tf2onnx_log.setLevel(logging.ERROR)  # what is logged there is the only place that names the node
+tf2onnx_log.setLevel(logging.ERROR)  # its log is the only place that names a failed node
 tf2onnx_log.propagate = False
 tf2onnx_log.addHandler(logging.NullHandler())
 
@@ -52,7 +52,7 @@ BY_TENSORFLOW: Final = {row.tensorflow: row for row in DATATYPES.values()}
 
 
 def datatype(number: int, what: str) -> DataType:
-    """The row of a tensorflow.DataType. Raises Refused, naming `what` has it."""
+    """Returns the row of a tensorflow.DataType. Raises Refused with the name of `what` has it."""
     name = types_pb2.DataType.Name(number)
     if name not in BY_TENSORFLOW:
         raise Refused(f"{what} is {name}, which no protocol carries")

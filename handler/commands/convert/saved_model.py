@@ -1,4 +1,4 @@
-"""A SavedModel in a TensorFlow session: its signatures, its graph with constants for variables, its tables."""
+"""Opens a SavedModel in a TensorFlow session: its signatures, its graph with constants for variables, its tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from handler.commands.refused import Refused
 SERVE: Final = "serve"
 DEFAULT: Final = "serving_default"
 ALIASES: Final = {"classify": ({"classes"}, {"scores"}, {"classes", "scores"}), "regress": ({"outputs"},)}
-"""Methods by the output aliases that they prescribe; every other signature is one to predict."""
+"""Method -> the sets of output aliases that it prescribes. Every other signature predicts."""
 EXAMPLES: Final = "inputs"
 """The alias under which classify and regress signatures take serialized examples."""
 
 
 class Port(NamedTuple):
-    """An input or output of a signature. `dtype`: tensorflow.DataType; `shape` None: nothing is said."""
+    """An input or output of a signature. `dtype`: tensorflow.DataType. `shape`: None if unknown."""
 
     tensor: str
     dtype: int
@@ -25,7 +25,7 @@ class Port(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """`defaults`: numpy arrays for inputs that a request may leave out. `declared`: the method that the file names."""
+    """`defaults`: numpy arrays for inputs that a request may omit. `declared`: the method that the file names."""
 
     name: str
     method: str
@@ -36,7 +36,7 @@ class Signature(NamedTuple):
 
     @property
     def examples(self) -> Port | None:
-        """The input that takes serialized tf.train.Examples."""
+        """Returns the input that takes serialized tf.train.Examples."""
         port = self.inputs.get(EXAMPLES)
         takes = self.method != "predict" and len(self.inputs) == 1 and port is not None
         return port if takes and port is not None and port.dtype == tf.string.as_datatype_enum else None
@@ -48,15 +48,15 @@ class SavedModel:
         self.signatures = signatures
 
     def graph(self) -> Any:
-        """A copy of the graph to work on, its devices forgotten."""
+        """Returns a copy of the graph without its devices."""
         graph = self.session.graph.as_graph_def()
         for node in graph.node:
             node.device = ""
-            node.attr.pop("_class", None)  # colocation with nodes that may go
+            node.attr.pop("_class", None)  # colocation with nodes that may be removed
         return graph
 
     def frozen(self, graph: Any, fetches: Sequence[str]) -> Any:
-        """What these nodes need of the graph: constants for variables, function calls replaced by their bodies."""
+        """Returns the part that these nodes need, with constants for variables and bodies for function calls."""
         constant = convert_to_constants.convert_variables_to_constants_from_session_graph(
             self.session, graph, list(fetches)
         )
@@ -65,7 +65,7 @@ class SavedModel:
         return _inlined(constant, fetches)
 
     def tables(self, graph: Any) -> dict[bytes, tuple[Any, Any]]:
-        """Keys and values of the graph's hash tables, by shared name."""
+        """Returns the keys and values of the graph's hash tables by shared name."""
         found = {}
         with self.session.graph.as_default():
             for node in graph.node:
@@ -83,7 +83,7 @@ class SavedModel:
 
 @contextmanager
 def opened(folder: Path, chosen: Sequence[str] = ()) -> Iterator[SavedModel]:
-    """With the `chosen` signatures, all where empty. Raises Refused."""
+    """Opens a SavedModel with the `chosen` signatures, all where empty. Raises Refused."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         try:
             meta = tf.compat.v1.saved_model.load(session, [SERVE], str(folder))
@@ -142,7 +142,7 @@ def _signature(graph: Any, name: str, proto: Any) -> Signature:
 def _port(graph: Any, what: str, info: Any) -> Port:
     if info.WhichOneof("encoding") != "name":
         raise Refused(f"{what} is a sparse or composite tensor, which no protocol carries")
-    # Of the tensor itself: half_plus_three of TensorFlow Serving's calls its examples DT_FLOAT.
+    # The tensor's own type: TensorFlow Serving's half_plus_three declares its examples as DT_FLOAT.
     dtype = graph.get_tensor_by_name(info.name).dtype.base_dtype.as_datatype_enum
     datatype(dtype, what)
     shape = info.tensor_shape
@@ -151,7 +151,7 @@ def _port(graph: Any, what: str, info: Any) -> Port:
 
 
 def _method(method_name: str, inputs: Mapping[str, Port], outputs: set[str]) -> str:
-    """By aliases first: TensorFlow 2 writes predict for every signature, and TensorFlow Serving goes by aliases too."""
+    """Chooses by aliases first, like TensorFlow Serving: TensorFlow 2 writes predict for every signature."""
     if list(inputs) == [EXAMPLES] and inputs[EXAMPLES].dtype == tf.string.as_datatype_enum:
         for method, aliases in ALIASES.items():
             if outputs in aliases:

@@ -1,1 +1,1 @@
-"""Into and out of repositories: `dragoman push`, `pull`, `list`. A publisher's tools, which no server imports."""
+"""`dragoman push`, `pull` and `list`. No server imports these publisher's tools."""

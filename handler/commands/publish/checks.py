@@ -1,4 +1,4 @@
-"""What would not be served is refused before anything is sent, for the reason that a server would give."""
+"""Refuses a version that servers could not serve, before anything is sent, with a server's own reason."""
 
 import warnings
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ PYTHON = backends.BACKENDS["python"].marker
 
 
 def check(job: Job, model_settings_text: bytes | None, settings: Settings, *, load: bool) -> bool:
-    """`load`: try to. Returns whether it was loaded. Raises Refused."""
+    """Checks a version, and loads it if `load` is set. Returns whether it was loaded. Raises Refused."""
     name, version = job.model, job.version
     own = version.source(FILE)
     try:
@@ -51,7 +51,7 @@ def _check_weights(version: Version) -> None:
 
 @contextmanager
 def _as_folder(version: Version) -> Iterator[Path]:
-    """The version's files under their names: a single file is linked under the one that it will have."""
+    """Yields a folder with the version's files. A single file is linked under the name that it will have."""
     if version.folder is not None:
         yield version.folder
         return
@@ -64,7 +64,7 @@ def _as_folder(version: Version) -> Iterator[Path]:
 
 
 def _compile(version: Version) -> None:
-    """Its syntax; running it is for whoever allows that."""
+    """Checks the syntax alone. Only servers that allow code run it."""
     path = version.source(PYTHON)
     assert path is not None  # noqa: S101 - the version's last file
     try:

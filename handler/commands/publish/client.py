@@ -1,4 +1,4 @@
-"""botocore's client for a place, as the settings and the environment say. botocore is imported with the first one."""
+"""Makes botocore's client for a place from the settings and the environment. The first client imports botocore."""
 
 import logging
 from typing import Any
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def connect(settings: Settings, place: Location, **more: Any) -> Any:
-    """`more`: of botocore's Config, over what a server needs."""
+    """Returns a client. `more`: options of botocore's Config, which come before a server's."""
     from botocore import UNSIGNED  # noqa: PLC0415 - a third of a second of cold start
     from botocore.config import Config  # noqa: PLC0415
     from botocore.session import get_session  # noqa: PLC0415
@@ -27,7 +27,7 @@ def connect(settings: Settings, place: Location, **more: Any) -> Any:
         "connect_timeout": 3,
         "read_timeout": 20,
         "retries": {"mode": "standard", "max_attempts": 3},
-        # Few compatible stores send checksums, and rclone's made botocore raise TypeError under the default.
+        # Few compatible stores send checksums. With the default, rclone's made botocore raise TypeError.
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
     }

@@ -1,4 +1,4 @@
-"""Which files an ONNX model keeps its weights in, besides itself (onnx.proto: TensorProto.external_data)."""
+"""Finds the files beside an ONNX model that hold its weights (onnx.proto: TensorProto.external_data)."""
 
 import mmap
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from handler.backends.onnx_file import MalformedFile, fields
 from handler.commands.refused import Refused
 
 GRAPH, FUNCTIONS = 7, 25
-"""Of ModelProto."""
+"""Numbers of ModelProto's fields."""
 EXTERNAL_DATA: Final = 13
-"""Of TensorProto: entries of a key (1) and a value (2)."""
+"""Number of TensorProto's field. Its entries have a key (1) and a value (2)."""
 CHILDREN: Final = {
     "model": {GRAPH: "graph", FUNCTIONS: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -24,7 +24,7 @@ CHILDREN: Final = {
 
 
 def locations(path: Path) -> tuple[str, ...]:
-    """Relative to the model's folder, sorted. Raises Refused for a file that is no ONNX model, or leads elsewhere."""
+    """Returns sorted paths relative to the model's folder. Raises Refused for a broken file or a path outside."""
     try:
         found = sorted(set(_below(_mapped(path), "model")))
     except (MalformedFile, IndexError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Files on this machine on their way into a repository, and what identifies their content."""
+"""Files on this machine on their way into a repository, and the checksums of their content."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ CHUNK: Final = 1024 * 1024
 
 
 class LocalFile(NamedTuple):
-    """`path`: in the version's folder, with slashes; `source`: where it is; `size` in bytes when it was looked at."""
+    """`path`: in the version's folder, with slashes. `source`: its path here. `size`: in bytes, when it was listed."""
 
     path: str
     source: Path
@@ -24,7 +24,7 @@ class LocalFile(NamedTuple):
 
 
 class Content(NamedTuple):
-    """`sha256` of it all; `md5s`: base64, of each of the parts of `part_size` bytes; `stamp`: changes with the file."""
+    """`sha256`: of the whole. `md5s`: in base64, of each part of `part_size` bytes. `stamp`: changes with the file."""
 
     sha256: str
     md5s: tuple[str, ...]
@@ -46,7 +46,7 @@ def stamp(source: Path) -> tuple[int, int]:
 
 
 def content(source: Path, part_size: int, meter: Meter) -> Content:
-    """One pass over the file. Raises Refused."""
+    """Reads the file once for all its checksums. Raises Refused."""
     whole, md5s = hashlib.sha256(), []
     try:
         before = stamp(source)
@@ -64,7 +64,7 @@ def content(source: Path, part_size: int, meter: Meter) -> Content:
 
 
 def _parts(file: io.BufferedReader, part_size: int) -> Iterator[Iterator[bytes]]:
-    """At least one, which may be empty."""
+    """Yields the file's parts. There is at least one, which may be empty."""
     size = os.fstat(file.fileno()).st_size
     for start in range(0, max(size, 1), part_size):
         yield _chunks(file, min(part_size, size - start))
@@ -77,13 +77,13 @@ def _chunks(file: io.BufferedReader, left: int) -> Iterator[bytes]:
 
 
 class Stopped(BaseException):
-    """The command ends: no botocore retries this, as it would an Exception."""
+    """The command ends. botocore would retry an Exception, but does not retry this."""
 
 
 class Section(io.RawIOBase):
-    """`size` bytes of a file from `start` on, as the body of a request. What is sent is told to the meter.
+    """`size` bytes of a file from `start` on, as the body of a request. The meter counts the bytes that are sent.
 
-    `counting`: whether what is read now goes to the store; signing reads it, too.
+    `counting`: whether the bytes that are read now are sent. Signing reads them, too.
     """
 
     def __init__(self, source: Path, start: int, size: int, meter: Meter, stop: threading.Event) -> None:
@@ -109,7 +109,7 @@ class Section(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """A body that begins again has not been sent."""
+        """Moves, and takes back the count of bytes that will be sent again."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = max(0, base + offset)
         if self._at < self._told:

@@ -1,4 +1,4 @@
-"""One version into a repository on this machine: copied beside it under a hidden name, then there by one rename."""
+"""Publishes one version into a repository on this machine: a copy under a hidden name, then one rename."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from handler.settings.model import FILE
 
 
 def publish(repository: Path, job: Job, meter: Meter) -> None:
-    """Raises Refused."""
+    """Copies the version, and then the model's settings. Raises Refused."""
     model, version, settings = repository / job.model, job.version, job.settings
     meter.begin(f"{job.model}/{job.number}", version.size)
     with staged(model.parent, ".push-") as stage:
@@ -25,13 +25,13 @@ def publish(repository: Path, job: Job, meter: Meter) -> None:
             raise job.refusal
         model.mkdir(exist_ok=True)
         appear(new, model / str(job.number), old, stage)
-        if settings is not None:  # they may name the version
+        if settings is not None:  # they come last, because they may name the version
             (stage / FILE).replace(model / FILE)
             sync(model)
 
 
 def _copy(file: LocalFile, target: Path, meter: Meter) -> None:
-    """Onto the disk: a version that is there after a power failure is there with its content."""
+    """Copies a file to the disk: after a power failure, a version that is there has its content."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with file.source.open("rb") as source, target.open("xb") as copy:
         while chunk := source.read(CHUNK):

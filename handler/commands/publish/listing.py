@@ -1,4 +1,4 @@
-"""`dragoman list`: what a repository has, and what servers make of it. One listing, and the settings files."""
+"""`dragoman list`: a repository's versions and their states. It reads one listing and the settings files."""
 
 import json
 from argparse import Namespace
@@ -21,11 +21,11 @@ from handler.stores import File, open_store
 SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
 COLUMNS: Final = ("MODEL", "VERSION", "FILES", "SIZE", "MODIFIED", "STATE")
 RIGHT: Final = (2, 3)
-"""Columns of numbers."""
+"""The columns of numbers, which are aligned to the right."""
 
 
 class Row(NamedTuple):
-    """A version, or a model without one (`version` empty). `modified`: of its newest file."""
+    """A version, or a model without one (`version` is empty). `modified`: its newest file's time."""
 
     model: str
     version: str
@@ -49,7 +49,7 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[Item]]]:
-    """The repository's URI, and its models' files by name; only one's where `text` names a model."""
+    """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
     found = shelf.items(settings, whole, "")
     if any(_is_of_model(item.path) for item in found):
@@ -64,7 +64,7 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[Item]]]:
 
 
 def _is_of_model(path: str) -> bool:
-    """Whether this lies in a model's folder, not in a repository's: 1/model.onnx is a version of a model."""
+    """Decides whether this file lies in a model's folder, not in a repository's: 1/model.onnx belongs to a version."""
     folder, _, name = path.partition("/")
     return path == FILE or bool(VERSION.fullmatch(folder) and name in MARKERS)
 
@@ -85,7 +85,7 @@ def _row(model: str, version: str, items: Sequence[Item], state: str, reason: st
 
 
 class _Judge:
-    """What a server makes of a model's versions. Raises ServingError where the store does not answer."""
+    """Decides the state of a model's versions as a server would. Raises ServingError if the store does not answer."""
 
     def __init__(self, store: shelf.Listed, name: str) -> None:
         self._repository = Repository(store)
@@ -111,7 +111,7 @@ class _Judge:
         return NOT_SERVED, "by the version policy"
 
     def _own(self, folder: Version) -> str:
-        """What is wrong with the version's own settings."""
+        """Returns the mistake in the version's own settings, or an empty text."""
         try:
             self._repository.settings(Listing(self._name, (folder,), self._text), folder)
         except ModelNotLoadable as error:

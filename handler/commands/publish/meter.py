@@ -1,4 +1,4 @@
-"""How far a command is: one line that moves on a terminal, a line for each thing done elsewhere, on stderr."""
+"""Reports a command's progress on stderr: one moving line on a terminal, elsewhere a line for each finished step."""
 
 import sys
 import threading
@@ -6,13 +6,13 @@ import time
 from typing import Final, TextIO
 
 PAUSE: Final = 0.1
-"""Seconds between two pictures of the moving line."""
+"""Seconds between two updates of the moving line."""
 CLEAR: Final = "\r\x1b[K"
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def human(size: float) -> str:
-    """Bytes, in the unit that leaves up to three digits before the point."""
+    """Formats a number of bytes in the unit that leaves up to three digits before the point."""
     unit = 0
     while size >= 999.5 and unit < len(UNITS) - 1:  # noqa: PLR2004 - what prints as 1000
         size, unit = size / 1000, unit + 1
@@ -20,7 +20,7 @@ def human(size: float) -> str:
 
 
 class Meter:
-    """`total` bytes of `what`; any thread may add."""
+    """Progress: `total` bytes of `what`. Any thread may add."""
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -36,14 +36,14 @@ class Meter:
             self._started = time.monotonic()
 
     def add(self, count: int) -> None:
-        """Bytes that went, or (negative) have to go again."""
+        """Adds bytes that were sent, or subtracts bytes that must be sent again."""
         with self._lock:
             self._done += count
             if self._moves and time.monotonic() - self._shown >= PAUSE:
                 self._show()
 
     def say(self, line: str) -> None:
-        """Something that stays on the screen."""
+        """Prints a line that stays on the screen."""
         if self._quiet:
             return
         with self._lock:
@@ -51,7 +51,7 @@ class Meter:
             self._stream.flush()
 
     def done(self, line: str) -> None:
-        """A step: where the line moves, that has told it."""
+        """Prints a finished step, except on a terminal, where the moving line has shown it."""
         if not self._moves:
             self.say(line)
 

@@ -1,4 +1,4 @@
-"""`dragoman pull`: versions of a model out of a bucket, as a server fetches them, into a model's folder."""
+"""`dragoman pull`: fetches versions of a model from a bucket into a model's folder, as a server fetches them."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _wanted(there: shelf.Model, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
-    """Ascending; of 1 and 001 the plain one."""
+    """Returns the wanted versions in ascending order. Of 1 and 001, it chooses 1."""
     found = {
         folder.number: folder
         for folder in sorted(there.folders, key=lambda each: len(each.folder), reverse=True)
@@ -65,9 +65,9 @@ def _size(version: Version) -> int:
 
 
 def _pull(source: targets.Target, version: Version, text: bytes | None, target: Path, settings: Settings) -> Version:
-    """The version as it came, which is a later one than was listed if it has been replaced since."""
+    """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
     with staged(target.parent, ".pull-") as stage:
-        # The store's own cache, on the target's file system: what was fetched is moved, not copied. No server's cap.
+        # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
         store, new = open_store(here), stage / "new"
         fetched = store.fetch(source.name, version.folder, version.files, Progress())
@@ -82,7 +82,7 @@ def _pull(source: targets.Target, version: Version, text: bytes | None, target: 
 
 
 def _files(new: Path, folder: str) -> Iterator[File]:
-    """What has come, as a listing would have it. Each file gets the mode of files here: in a cache they are private."""
+    """Yields the fetched files in the form of a listing, with the usual mode: in a cache, files are private."""
     mode = new.stat().st_mode & 0o666
     for path in sorted(new.rglob("*")):
         if path.is_file():
@@ -91,7 +91,7 @@ def _files(new: Path, folder: str) -> Iterator[File]:
 
 
 def _verify(source: targets.Target, version: Version, folder: Path, settings: Settings) -> None:
-    """What `push` has written beside each object, against the file that has come."""
+    """Compares each file with the checksum that `push` wrote beside its object. Raises Refused."""
     bucket = Bucket(settings, source.repository)
     for file in version.files:
         head = bucket.head(f"{source.name}/{file.path}")

@@ -1,4 +1,4 @@
-"""What a command line names: a model in a repository, or a repository."""
+"""Reads the target of a command line: a model in a repository, or a repository."""
 
 import os
 from typing import NamedTuple
@@ -13,7 +13,7 @@ S3 = "s3://"
 
 
 class Target(NamedTuple):
-    """`repository`: a folder's path or s3://bucket/prefix, as DRAGOMAN_REPOSITORY would have it."""
+    """A model in a repository. `repository`: a folder's path or s3://bucket/prefix, like DRAGOMAN_REPOSITORY."""
 
     repository: str
     name: str
@@ -27,7 +27,7 @@ def is_s3(uri: str) -> bool:
 
 
 def repository(text: str) -> str:
-    """Raises Refused for what is neither in S3 nor on this machine."""
+    """Reads a REPOSITORY. Raises Refused if it is neither in S3 nor on this machine."""
     scheme, separator, _ = text.partition("://")
     if is_s3(text):
         try:
@@ -43,7 +43,7 @@ def repository(text: str) -> str:
 
 
 def model(text: str) -> Target:
-    """REPOSITORY/NAME. Raises Refused."""
+    """Reads REPOSITORY/NAME. Raises Refused."""
     whole = repository(text)
     if not is_s3(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed

@@ -1,29 +1,45 @@
-"""One version into a bucket, so that nobody who lists it ever sees a part of it.
+"""One version into a bucket: whoever lists it sees the old one or the new one, whole, wherever the push ends.
 
-A server takes a folder for a version when its marker file is there (handler.lifecycle.repository), and one object
-appears at once: so the marker goes last. Everything large goes first, as parts of multipart uploads, which nobody can
-see; what is left then is short: small objects, completing the large ones, looking at all of them, the marker. The
-model's settings follow it: they may name the version, and a push that is refused leaves those that are there.
+S3 changes one object at a time. Two rules of the servers make one object decide (handler.lifecycle.repository): a
+folder counts as a version once it has a marker file, and of two folders with one number, 1 and 01, the shorter name
+counts.
 
-S3 has no transaction over several objects, but "only if it is not there yet" for each (If-None-Match: *): of two pushes
-of one version at a time one at most gets through. The other finds an object in its way, or its uploads given up, and is
-refused. What lies in a folder without a marker may belong to a push that is under way: it is kept where it has the same
-bytes, which is how a push that died is run again, and only removed when it is old. Where a store has no such condition,
-or not an atomic one, or where two replace one version (--force), files of both may meet; who sees that withdraws.
+A new version: its files go first, large ones as parts that nobody sees, and the marker goes last. The model's settings
+follow it: they may name the version, and a push that is refused leaves those that are there.
+
+A version that is there (--force), by what differs:
+
+- One object, which is all that a version of one file has. It is put in the old one's place, in one request.
+- More. The new version goes into the folder that servers do not take: 01, while 1 has a marker. Then the old marker is
+  deleted, and that one request changes what servers see. Then the files move to the plain name, small ones sent again
+  and large ones copied by the store, the marker last; then 01 goes, its marker first. In between both folders hold the
+  same version. Where the move fails, the version stays in 01, and the next push takes it up.
+
+A push that dies before its one request leaves the old version, after it the new one. What else it leaves no server
+sees. The same push again keeps what has the same bytes; objects of another one are removed when they are old, or older
+than the marker that servers see. A server that fetches meanwhile asks for the ETags that it has listed: it gets them or
+lists again. Without s3:ListBucket servers know the plain name alone, and find none while the files move.
+
+Of two pushes at a time one at most gets through. Every write has a condition: "only if it is not there"
+(If-None-Match: *), or "only if it is the one that this push has seen" (If-Match) where an object is replaced or
+deleted; and one push at a time replaces files of a version (see `claim`). A store without such conditions, or without
+atomic ones, cannot keep two publishers apart: files of both may meet, and the push that sees it withdraws. A runtime of
+a third party has no marker, and servers take any of its files for a version: one object of such a version can be
+replaced, not several.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from core.errors import ServingError
-from handler.commands.publish.bucket import STREAMS, Bucket, Taken
-from handler.commands.publish.files import Content, LocalFile, Section, Stopped, content, local_file, stamp
-from handler.commands.publish.meter import Meter, human
+from handler.commands.publish import standing
+from handler.commands.publish.bucket import Bucket, Copied, Only, Taken
+from handler.commands.publish.claim import Claim
+from handler.commands.publish.files import LocalFile, content, local_file
+from handler.commands.publish.meter import Meter
+from handler.commands.publish.sending import Object, Sender
+from handler.commands.publish.standing import Standing
 from handler.commands.publish.versions import MARKERS, Job
 from handler.commands.refused import Refused
 from handler.settings.model import FILE
@@ -31,70 +47,20 @@ from handler.settings.model import FILE
 PART: Final = 16 * 1024 * 1024
 """Bytes in a part, and the most that go as one object: S3 wants 5 MiB at least, and 10,000 parts at most."""
 MOST_PARTS: Final = 10_000
-YOUNG: Final = timedelta(minutes=15)
-"""What has been put since may belong to a push that is under way: from its first object to its marker is not long."""
-
-
-@dataclass(slots=True)
-class Large:
-    """A multipart upload. `etags`: of the parts that are there, once all are."""
-
-    key: str
-    upload: str
-    etags: list[str] = field(default_factory=list)
-
-
-class There(NamedTuple):
-    """Keys of what a bucket has of a version. `old`: must go, markers first; `ours`: is as it is to be."""
-
-    old: list[str]
-    ours: set[str]
-
-
-class Object(NamedTuple):
-    key: str
-    file: LocalFile
-    content: Content
-
-    @property
-    def is_small(self) -> bool:
-        return len(self.content.md5s) == 1
 
 
 def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
     """Raises Refused, ServingError."""
-    model, version = job.model, job.version
-    folder = f"{model}/{job.number}"
-    meter.begin(f"reading {folder}", version.size)
-    objects = {each.path: _object(f"{folder}/{each.path}", each, meter) for each in version.files}
+    meter.begin(f"reading {job.model}/{job.number}", job.version.size)
+    objects = [_object(each.path, each, meter) for each in job.version.files]
     model_settings = None
     if job.settings is not None:
-        model_settings = _object(f"{model}/{FILE}", local_file(FILE, job.settings), meter)
-    last = objects.pop(version.last)
-    push = _Push(bucket, meter)
+        model_settings = _object(f"{job.model}/{FILE}", local_file(FILE, job.settings), meter)
+    push = Sender(bucket, meter)
     with _cleaning(push, job):
-        ours = push.look(job, objects.values()).ours
-        # Not before: who is refused gives up nothing of another push.
-        push.forget_uploads(f"{folder}/")
-        others = [each for each in objects.values() if each.key not in ours]
-        meter.begin(folder, sum(each.file.size for each in (*others, last)))
-        push.send_parts([*others, last])
-        old = push.look(job, objects.values()).old
-        # A single object takes another's place at once; of several, the old marker must not stand beside new files.
-        alone = not objects and old == [last.key]
-        push.remove(() if alone else old)
-        # The first one alone: who is second here has put nothing yet.
-        for some in (others[:1], others[1:]):
-            push.each(lambda each: push.show(each, new=True), some)
-        push.each(push.verify, objects.values())
-        # It may be there even if its answer is lost: from now on the other files stay.
-        push.shown.clear()
-        push.show(last, new=not alone)
-        push.confirm(last, objects.values())
-        # Servers may have seen it: from now on the marker stays, too.
-        push.shown.clear()
+        _Publishing(bucket, job, meter, objects).run(push)
         if model_settings is not None:
-            push.settle(model_settings, folder)
+            _settle(push, model_settings, job)
 
 
 def _object(key: str, file: LocalFile, meter: Meter) -> Object:
@@ -103,7 +69,7 @@ def _object(key: str, file: LocalFile, meter: Meter) -> Object:
 
 
 @contextmanager
-def _cleaning(push: "_Push", job: Job) -> Iterator[None]:
+def _cleaning(push: Sender, job: Job) -> Iterator[None]:
     """Whatever ends it: no upload is left and nothing that `shown` names, if the store lets us."""
     try:
         yield
@@ -118,153 +84,217 @@ def _cleaning(push: "_Push", job: Job) -> Iterator[None]:
         push.close()
 
 
-class _Push:
-    def __init__(self, bucket: Bucket, meter: Meter) -> None:
-        self._bucket, self._meter = bucket, meter
-        self._pool: Executor = ThreadPoolExecutor(STREAMS)
-        self._stop = threading.Event()
-        self._large: dict[str, Large] = {}
-        self.shown: list[str] = []
+def _settle(push: Sender, model_settings: Object, job: Job) -> None:
+    """Raises Refused, which says that the version is there."""
+    try:
+        push.show([model_settings], Only())
+    except (Refused, ServingError) as error:
+        there = f"{job.model}/{job.number} is there"
+        raise Refused(f"{there}, but {model_settings.key} is not put: {error}") from error
 
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
 
-    def forget_uploads(self, folder: str) -> None:
-        """Of a push that died: they cost their storage and nobody sees them. Not every key may list them."""
-        with suppress(Refused, Taken):
-            for key, upload in self._bucket.uploads(folder):
-                self._bucket.abort(key, upload)
+class _Publishing:
+    """`objects`: with their paths in the version's folder as keys."""
 
-    def look(self, job: Job, objects: Iterable[Object]) -> There:
-        """Raises Taken if the version is complete and may not be replaced, Refused if it may be under way elsewhere."""
-        own = {each.key: each for each in objects}
-        found = {f"{job.model}/{item.path}": item for item in self._bucket.items(f"{job.model}/") if job.has(item.path)}
-        markers = [key for key, item in found.items() if item.path.partition("/")[2] in (*MARKERS, job.version.last)]
-        if markers:
-            if not job.force:
-                raise Taken
-            return There([*markers, *sorted(found.keys() - set(markers))], set())
-        ours = {key for key in found if key in own and self._is_there(own[key])}
-        for key in found.keys() - ours:
-            if self._bucket.now - found[key].modified < YOUNG:
-                raise Refused(
-                    f"{key} was put less than {YOUNG.seconds // 60} minutes ago by a push that is under way, or has "
-                    "died: try again later, or with another --version"
-                )
-        return There(sorted(found.keys() - ours), ours)
+    def __init__(self, bucket: Bucket, job: Job, meter: Meter, objects: Sequence[Object]) -> None:
+        self._bucket, self._job, self._meter = bucket, job, meter
+        self._objects = objects
+        self._plain = str(job.number)
+        self._claim = Claim(bucket, job, objects)
 
-    def send_parts(self, objects: Iterable[Object]) -> None:
-        for each in objects:
-            if not each.is_small:
-                self._send_parts(each)
-
-    def _send_parts(self, each: Object) -> None:
-        large = self._large[each.key] = Large(each.key, self._bucket.begin(each.key, each.content.sha256))
-
-        def send(index: int) -> str:
-            with self._body(each, index) as body:
-                return self._bucket.part(each.key, large.upload, index + 1, body, each.content.md5s[index])
-
-        large.etags = self.each(send, range(len(each.content.md5s)))
-        self._unchanged(each)
-        self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
-
-    def _body(self, each: Object, index: int) -> Section:
-        start = index * each.content.part_size
-        size = min(each.content.part_size, each.file.size - start)
-        return Section(each.file.source, start, size, self._meter, self._stop)
-
-    def _unchanged(self, each: Object) -> None:
-        if stamp(each.file.source) != each.content.stamp:
-            raise Refused(f"{each.file.source} has changed while it was sent: push it again")
-
-    def remove(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._bucket.delete(key)
-
-    def show(self, each: Object, *, new: bool) -> None:
-        """Make the object appear. One that is there with the same bytes is as good as ours."""
-        try:
-            if each.is_small:
-                self._put(each, new=new)
-            else:
-                large = self._large[each.key]
-                self._bucket.complete(each.key, large.upload, large.etags, new=new)
-                del self._large[each.key]
-        except Taken:
-            if not self._is_there(each):
-                raise
-            self._give_up(each.key)
+    def run(self, push: Sender) -> None:
+        seen = self._look()
+        if seen.current is None:
+            self._fill(push, self._plain, seen)
             return
-        if new:
-            self.shown.append(each.key)
+        if not self._job.force:
+            raise Taken
+        try:
+            self._change(push, seen, self._different(push, seen))
+        finally:
+            self._claim.release()
 
-    def _give_up(self, key: str) -> None:
-        large = self._large.pop(key, None)
-        if large is not None:
-            with suppress(Taken):
-                self._bucket.abort(large.key, large.upload)
+    def _change(self, push: Sender, seen: Standing, different: set[str]) -> None:
+        if len(different) == 1 and different <= seen.files.keys() & {each.key for each in self._objects}:
+            self._overwrite(push, seen, *different)
+        elif different:
+            self._replace(push, seen)
+        else:
+            self._claim.forget()
+        self._tidy(push)
 
-    def _put(self, each: Object, *, new: bool) -> None:
-        self._unchanged(each)
-        with self._body(each, 0) as body:
-            self._bucket.put(each.key, body, each.content.md5s[0], each.content.sha256, new=new)
-        self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
+    def _look(self) -> Standing:
+        return standing.look(self._bucket, self._job)
 
-    def verify(self, each: Object) -> None:
-        """Raises Taken if the object is not what was sent, as far as the store tells: not every one keeps metadata."""
-        found = self._bucket.head(each.key)
-        if found is None or found.size != each.file.size or found.sha256 not in (None, each.content.sha256):
+    def _key(self, folder: str, path: str) -> str:
+        return f"{self._job.model}/{folder}/{path}"
+
+    def _at(self, folder: str, origin: Standing | None = None) -> list[Object]:
+        """The objects in one of the version's folders; `origin`: whose current folder has them already."""
+        copied = {}
+        if origin is not None and origin.current is not None:
+            copied = {path: Copied(self._key(origin.current, path), item.etag) for path, item in origin.files.items()}
+        return [each._replace(key=self._key(folder, each.key), copied=copied.get(each.key)) for each in self._objects]
+
+    def _different(self, push: Sender, seen: Standing) -> set[str]:
+        """Paths of the objects that the current folder lacks, has with other bytes, or has beside the version's."""
+        assert seen.current is not None  # noqa: S101 - there is a version
+        there = [each for each in self._at(seen.current) if each.file.path in seen.files]
+        same = push.each(push.is_there, there)
+        equal = {each.file.path for each, is_same in zip(there, same, strict=True) if is_same}
+        return {*seen.files, *(each.key for each in self._objects)} - equal
+
+    def _overwrite(self, push: Sender, seen: Standing, path: str) -> None:
+        """One object in the place of the one that was seen."""
+        assert seen.current is not None  # noqa: S101 - there is a version
+        objects = self._at(seen.current)
+        some = [each for each in objects if each.file.path == path]
+        if len(objects) > 1:
+            self._claim.take()
+        push.forget_uploads(f"{self._name(seen.current)}/")
+        self._meter.begin(self._name(seen.current), sum(each.file.size for each in some))
+        push.send_parts(some)
+        if len(objects) > 1:
+            self._claim.take()
+        if not self._look().is_like(seen):
+            raise Taken
+        push.show(some, Only(etag=seen.files[path].etag))
+        push.each(push.verify, objects)
+
+    def _replace(self, push: Sender, seen: Standing) -> None:
+        stage = self._stage(seen)
+        self._fill(push, stage, seen)
+        now = self._look()
+        mine = {each.key for each in self._objects}
+        if set(now.folders.get(stage, ())) != mine or not (now.is_like(seen) or now.current == stage):
+            raise Taken
+        self._retire(push, seen)
+        if self._look().current != stage:
             raise Taken
 
-    def confirm(self, last: Object, others: Iterable[Object]) -> None:
-        """That it is whole, now that it shows. Swift's condition holds when a body begins, not when it has come."""
-        self.verify(last)
+    def _stage(self, seen: Standing) -> str:
+        """The folder that servers do not take as long as the current one has its marker, or until it has one itself.
+
+        Raises Refused where no folder is such.
+        """
+        if seen.main not in MARKERS or self._job.version.last not in MARKERS:
+            raise Refused(
+                f"{self._name(self._plain)} has several files to replace and no {' or '.join(MARKERS)}, which would "
+                "show them all at once: push it with another --version"
+            )
+        stage = self._plain if seen.current != self._plain else f"0{self._plain}"
+        if len(stage) > standing.DIGITS:
+            raise Refused(
+                f"{self._name(self._plain)} has several files to replace, and a number of {standing.DIGITS} digits "
+                "leaves no folder to put them first: push it with another --version"
+            )
+        return stage
+
+    def _name(self, folder: str) -> str:
+        return f"{self._job.model}/{folder}"
+
+    def _fill(self, push: Sender, folder: str, seen: Standing, origin: Standing | None = None) -> None:
+        """All files into a folder that has no marker yet, or is not the one that servers take; the marker last."""
+        objects = self._at(folder, origin)
+        last = next(each for each in objects if each.file.path == self._job.version.last)
+        # Servers prefer the first of two markers: the second one alone would be another model.
+        late = [each for each in objects if each is not last and each.file.path in MARKERS]
+        others = [each for each in objects if each is not last and each not in late]
+        ours, debris = self._in_the_way(push, folder, objects, seen)
+        if seen.current is not None:
+            self._claim.take()
+        # Not before: a push that is refused gives up nothing of another one.
+        push.forget_uploads(f"{self._name(folder)}/")
+        push.remove_all(debris)  # nor later: S3 completes no upload whose key was deleted meanwhile
+        missing = [each for each in objects if each.key not in ours]
+        self._meter.begin(self._name(folder), sum(each.file.size for each in missing))
+        push.send_parts(missing)
+        if seen.current is not None:
+            self._claim.take()  # again: parts take their time
+        now = self._look()
+        if not now.is_like(seen):
+            raise Taken
+        push.remove_all(self._in_the_way(push, folder, objects, now)[1])
+        others = [each for each in others if each.key not in ours]
+        # The first one alone: a push that comes second here has put nothing yet.
+        for some in (others[:1], others[1:]):
+            push.show(some, Only(new=True))
+        markers = [each for each in (last, *late) if each.key not in ours]
+        self._crown(push, markers, objects)
+
+    def _crown(self, push: Sender, markers: Sequence[Object], objects: Sequence[Object]) -> None:
+        """The markers, when all the rest is right; and a look at all of it, now that it shows.
+
+        Swift's condition holds when a body begins, not when it has come.
+        """
+        push.each(push.verify, [each for each in objects if each not in markers])
+        # They may be there even if their answers are lost: from now on the other files stay.
+        push.shown.clear()
+        for each in markers:
+            push.show([each], Only(new=True))
+            push.verify(each)
         try:
-            self.each(self.verify, others)
+            push.each(push.verify, objects)
         except Taken:
-            self._bucket.delete(last.key)
+            push.each(push.remove, [each.key for each in markers])
             raise
+        # Servers may have seen it: from now on the markers stay, too.
+        push.shown.clear()
 
-    def settle(self, model_settings: Object, folder: str) -> None:
-        """Raises Refused, which says that the version is there."""
+    def _in_the_way(
+        self, push: Sender, folder: str, objects: Sequence[Object], seen: Standing
+    ) -> tuple[set[str], list[tuple[str, str | None]]]:
+        """Keys of what is as it is to be; keys and ETags of what must go.
+
+        Raises Refused if something may belong to a push that is under way.
+        """
+        own = {each.key: each for each in objects}
+        ours, debris = set(), []
+        for name in seen.folders if seen.current is None else [folder]:
+            for path, item in seen.folders.get(name, {}).items():
+                key = self._key(name, path)
+                if key in own and push.is_there(own[key]):
+                    ours.add(key)
+                elif standing.is_debris(self._bucket, item, seen.marker):
+                    debris.append((key, item.etag))
+                else:
+                    raise standing.under_way(key)
+        return ours, debris
+
+    def _retire(self, push: Sender, old: Standing) -> None:
+        """A version's current folder: markers that servers ignore, then the one that they see, then the rest."""
+        assert old.current is not None  # noqa: S101 - there is a version
+        ignored = [path for path in MARKERS if path in old.files and path != old.main]
+        markers = [*ignored, *([] if old.main is None else [old.main])]
+        for path in markers:
+            push.remove(self._key(old.current, path), old.files[path].etag)
+        for path, item in old.files.items():
+            if path not in markers:
+                push.drop(self._key(old.current, path), item.etag)
+
+    def _tidy(self, push: Sender) -> None:
+        """The version, which is there, under its plain name; and no second folder of it."""
+        now = self._look()
+        if now.current != self._plain:
+            self._move(now)
+            now = self._look()
+        own = {each.file.path: each for each in self._objects}
+        for folder in now.folders.keys() - {now.current}:
+            for path, item in now.folders[folder].items():
+                key = self._key(folder, path)
+                is_own = path in own and push.is_there(own[path]._replace(key=key))
+                if is_own or standing.is_debris(self._bucket, item, now.marker):
+                    push.drop(key, item.etag)
+
+    def _move(self, now: Standing) -> None:
+        """Into the plain folder; where that fails the version stays where it is."""
+        move = Sender(self._bucket, self._meter)
         try:
-            self.show(model_settings, new=False)
+            with _cleaning(move, self._job):
+                self._fill(move, self._plain, now, origin=now)
+                self._retire(move, now)
         except (Refused, ServingError) as error:
-            raise Refused(f"{folder} is there, but {model_settings.key} is not put: {error}") from error
-
-    def _is_there(self, each: Object) -> bool:
-        found = self._bucket.head(each.key)
-        return found is not None and found.sha256 == each.content.sha256
-
-    def each(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """In parallel; the first failure ends the others."""
-        futures: list[Future[Any]] = [self._pool.submit(work, item) for item in items]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            if any(future.exception() for future in done):
-                self._stop.set()
-            wait(futures)
-        except BaseException:  # Ctrl-C: what is under way ends at its next read
-            self._stop.set()
-            raise
-        failures = [failure for future in futures if (failure := future.exception()) is not None]
-        for failure in sorted(failures, key=lambda each: isinstance(each, Stopped)):
-            raise failure
-        return [future.result() for future in futures]
-
-    def clean(self) -> None:
-        """As far as the store lets us; what remains is in nobody's way, until the next push of this version."""
-        self._stop.set()
-        self._pool.shutdown(cancel_futures=True)
-        for large in self._large.values():
-            self._tried(self._bucket.abort, large.key, large.upload)
-        for key in self.shown:
-            self._tried(self._bucket.delete, key)
-
-    def _tried(self, work: Callable[..., None], *arguments: str) -> None:
-        try:
-            with suppress(Taken):  # it is gone
-                work(*arguments)
-        except (Refused, ServingError):
-            self._meter.say(f"left behind in {self._bucket.uri}: {arguments[0]}")
+            self._meter.say(
+                f"{self._name(self._plain)} is in the folder {now.current}, which servers take for the same; the next "
+                f"push --force moves it: {error}"
+            )

@@ -1,1 +1,1 @@
-"""Models from S3 and compatible stores."""
+"""Models from S3 and from stores that speak its API."""

@@ -1,25 +1,25 @@
-"""What a store answers: an object, a listing, a refusal, or nothing that is an answer. Bodies are read as they come."""
+"""A store's answers: objects, listings, refusals, and failures. Bodies are read as they arrive."""
 
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from typing import Final
 
-from handler.stores.s3.lines import Line
-
 CHUNK: Final = 1024 * 1024
-"""Bytes that one read returns at most."""
+"""The most bytes that one read returns."""
 SMALL: Final = 16 * 1024 * 1024
-"""Bytes of what is read into memory at most; a page of a thousand keys, each as long as it can be, has a quarter."""
+"""The most bytes of a body that is read into memory. A page of a thousand keys of the greatest length has a quarter."""
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
 
 
 class Broken(Exception):
-    """May go well when tried again. `status` 0: there was no answer, or its body broke off (`started`)."""
+    """A failure that a retry may pass. `status` 0: there was no answer, or its body broke off (`started`)."""
 
     def __init__(self, reason: str, status: int = 0, code: str = "", *, started: bool = False) -> None:
         super().__init__(reason)
@@ -29,17 +29,17 @@ class Broken(Exception):
 
     @classmethod
     def of(cls, error: Exception, *, started: bool = False) -> "Broken":
-        """By the kind of an error, a word that people find again; its own text may hold addresses."""
+        """Names the kind of an error, a word that people find again. Its own text may hold addresses."""
         return cls(type(error).__name__, started=started)
 
     @property
     def crowded(self) -> bool:
-        """Whether fewer requests at a time would help."""
+        """Decides whether fewer requests at a time would help."""
         return self.status in OVERLOADED
 
 
 class Refused(Exception):
-    """An answer that stays the same. `region`: where the store says that the bucket is, empty if it does not."""
+    """A refusal that retrying cannot change. `region`: the bucket's, if the store names it, else empty."""
 
     def __init__(self, status: int, code: str, region: str = "") -> None:
         super().__init__(f"{status} {code}")
@@ -48,8 +48,38 @@ class Refused(Exception):
         self.region = region
 
 
+class Line:
+    """The connection that a thread waits on, from its request until it closes the answer.
+
+    Another thread ends that wait with `cut`: nothing but the end of its socket ends a read of the network.
+    """
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._is_cut = False
+        self._lock = threading.Lock()
+
+    def hold(self, its_socket: socket.socket | None) -> None:
+        """Names the socket that the thread waits on from now on, None after its answer."""
+        with self._lock:
+            self._socket = its_socket
+            self._end()
+
+    def cut(self) -> None:
+        """Breaks off what the thread waits for, now and later."""
+        with self._lock:
+            self._is_cut = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._is_cut and self._socket is not None:
+            with suppress(OSError):
+                # Not SSLSocket's own shutdown: a request that is being written would go on in plain text after it.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
 class Body:
-    """What follows a successful answer's head: so many bytes as that says, or in chunks, as S3's listings are sent.
+    """The body of a successful answer: as many bytes as its head says, or in chunks, as S3 sends listings.
 
     `done`: called once, with whether the connection may be used again.
     """
@@ -58,21 +88,21 @@ class Body:
         self, response: HTTPResponse, its_socket: socket.socket, line: Line, done: Callable[[bool], None]
     ) -> None:
         self._response = response
-        self._socket = its_socket  # http.client forgets it when the answer is the connection's last
+        self._socket = its_socket  # http.client forgets the socket when the answer is the connection's last
         self._done = done
         self._closed = False
-        self._unread = response.length  # None: it tells where it ends; nothing follows the answer to HEAD
+        self._unread = response.length  # None: the body marks its own end. An answer to HEAD has 0
         self.headers = response.headers
         self.line = line
 
     def read(self, seconds: float) -> bytes:
-        """The next bytes, none at the end. Raises Broken, also where the body ends before its length."""
+        """Returns the next bytes, none at the end. Raises Broken, also where the body ends before its length."""
         if self._unread == 0:
             return b""
         try:
             self._socket.settimeout(limit(seconds))
             chunk = self._response.read1(CHUNK if self._unread is None else min(CHUNK, self._unread))
-        except (OSError, HTTPException, ValueError) as error:  # ValueError: closed meanwhile
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: another thread closed it
             raise Broken.of(error, started=True) from error
         if self._unread is None:
             self._unread = None if chunk else 0
@@ -83,7 +113,7 @@ class Body:
         return chunk
 
     def close(self) -> None:
-        """Keeps the connection if the body has been read to its end. Once is enough."""
+        """Keeps the connection if the body has been read to its end. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -94,7 +124,11 @@ class Body:
 
 
 class Answer:
-    """An object, or a range of it. `start`: where in it the body begins; `length` of the body; `size` of the object."""
+    """An object, or a range of it.
+
+    In bytes: `start` of the body within the object, `length` of the body, `size` of the object. Raises Broken where
+    the head contradicts itself.
+    """
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -108,11 +142,12 @@ class Answer:
 
     @property
     def etag(self) -> str:
+        """The ETag without quotes, empty if the store has none."""
         return self.headers.get("ETag", "").strip('"')
 
 
 def whole(body: Body, seconds: float) -> bytes:
-    """A small body, in memory. Raises Broken, Refused."""
+    """Returns a small body, and closes it. `seconds`: for all of it. Raises Broken, Refused if it is too long."""
     until = time.monotonic() + seconds
     content = bytearray()
     try:
@@ -126,7 +161,7 @@ def whole(body: Body, seconds: float) -> bytes:
 
 
 def limit(seconds: float) -> float:
-    """How long a socket may wait for its next byte. Raises TimeoutError."""
+    """Returns the seconds that a socket may wait for its next byte. Raises TimeoutError if `seconds` are over."""
     if seconds <= 0:
         raise TimeoutError
     return min(STALL, seconds)

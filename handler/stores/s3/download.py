@@ -1,7 +1,22 @@
 """One fetch: objects of a bucket into the files of a version, by as many streams as they are worth.
 
-What breaks off goes on at its last good byte, from the same content (If-Match), after a pause that doubles, with full
-jitter. A stream that is told to slow down leaves its work to the others, if there are any.
+Theory of operation. A stream is a thread that fetches one region of one object at a time (see `ranges`). The first is
+the caller's own thread. If it is slower than FAST, `_help` starts the others. One lock, `_changed`, guards the sharing;
+bytes are read and written outside of it. The states of a stream:
+
+    claiming    in `_claim`: it waits for a task, and is not active. It ends when no work is left and none can appear.
+    opening     it has asked for a whole object, whose size and ETag must be those of the listing. Its answer goes on
+                with the first share; the other shares are free from then on, with If-Match for the same content.
+    receiving   it writes what arrives, and records it in the journal each SAVE bytes. `region.start` is the next byte.
+    pausing     the connection broke off. It asks again from `region.start`, after a pause that doubles with full
+                jitter. A number of failures in a row without a byte fails the fetch.
+    leaving     the store asked for fewer requests, or knows no ranges. It frees its region and ends, unless it is the
+                last active stream.
+    verifying   it released the last region of an object. It compares the checksum, and renames the file; the first
+                mismatch restarts the object, the second fails the fetch.
+    stopped     another stream failed. `_fail` cuts every connection, so that no stream waits for the network.
+
+The fetch ends when every stream has ended. `run` raises the first failure; what has arrived stays for the next fetch.
 """
 
 import threading
@@ -11,29 +26,30 @@ from contextlib import contextmanager
 from typing import Final
 
 from handler.stores import checksums
-from handler.stores.checksums import Checksum
-from handler.stores.journal import Identity, Part, gaps
+from handler.stores.journal import Identity
 from handler.stores.progress import Progress
 from handler.stores.s3 import ranges
-from handler.stores.s3.answers import Answer, Broken, Refused
+from handler.stores.s3.answers import Answer, Broken, Line, Refused
 from handler.stores.s3.http import Bucket
-from handler.stores.s3.lines import Line
-from handler.stores.s3.objects import Item, fitting, missing
+from handler.stores.s3.objects import Item, fitting, missing, resume
 from handler.stores.s3.ranges import Region
 from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, Stopped, Tries
 
 SAVE: Final = 8 * 1024 * 1024
-"""Bytes after which the journal is told: what a killed process may have to fetch again, per stream."""
+"""Bytes between two lines in the journal: what a killed process may fetch again, per stream."""
 READ: Final = 1024 * 1024
 LOOK: Final = 0.005
-"""Seconds after which it is seen how fast one stream alone is, again and again."""
+"""Seconds between two measurements of the first stream's speed."""
 FAST: Final = 150e6
-"""Bytes per second from which on others would take turns with it on the processor: S3 gives a connection 85e6."""
+"""Bytes per second above which more streams would only share the processor. S3 sends 85e6 on a connection."""
 CHANGED: Final = {412, 416}
 
 
 class Download:
-    """Runs once. Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials."""
+    """Runs once. `most`: streams at a time.
+
+    Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials.
+    """
 
     def __init__(self, bucket: Bucket, items: Sequence[Item], most: int, progress: Progress) -> None:
         self._bucket = bucket
@@ -41,29 +57,17 @@ class Download:
         self._items = {item.work: item for item in items if not item.part.complete}
         self._changed = threading.Condition()
         self._lines: set[Line] = set()
-        self._active = 0  # streams that will ask for work again
-        self._alone = False  # one is, and is fast
+        self._active = 0  # streams that will claim again
+        self._alone = False  # the first stream is fast, and has no help
         self._failure: BaseException | None = None
-        self._most = most
         for item in self._items.values():
-            self._resume(item)
+            resume(item, most)
         self._streams = min(most, max(1, sum(ranges.worth(missing(item)) for item in self._items.values())))
         progress.total = sum(item.file.size for item in items)
         progress.done = progress.total - sum(map(missing, self._items.values()))
 
-    def _resume(self, item: Item) -> None:
-        """Where the journal tells of the same object, its parts count."""
-        part, file = item.part, item.file
-        if part.ranges:
-            part.resume()
-            item.work.resume(gaps(part.ranges, file.size), self._most)
-        elif file.etag and file.first is None and ranges.worth(file.size) > 1:
-            # All streams begin at once; a GET of it all would go on sending what others fetch.
-            part.begin(Identity(file.size, file.etag, None))
-            item.work.resume([(0, file.size)], self._most)
-
     def run(self) -> None:
-        """One stream is the caller's own thread."""
+        """Fetches everything. The caller's own thread is the first stream."""
         self._active = 1
         self._beside([self._help] if self._streams > 1 else [])
         for item in self._items.values():
@@ -82,7 +86,7 @@ class Download:
             thread.join()
 
     def _help(self) -> None:
-        """The other streams, once one alone is slow."""
+        """Starts the other streams, once the first one proves slow."""
         begun, before = time.monotonic(), self._progress.done
         with self._changed:
             while not (is_over := self._changed.wait_for(self._is_over, LOOK)):
@@ -114,7 +118,7 @@ class Download:
                 line.cut()
 
     def _claim(self) -> ranges.Task | None:
-        """The next task of a stream; it counts as active from here until it asks again."""
+        """Returns a stream's next task, None at its end. The stream is active from here until it claims again."""
         with self._changed:
             self._active -= 1
             while True:
@@ -133,7 +137,7 @@ class Download:
             raise OutOfTime
 
     def _fetch(self, item: Item, region: Region) -> None:
-        """A region to its end, or to where others go on."""
+        """Fetches a region to its end, which another stream may bring nearer. The last one verifies the object."""
         try:
             if region.rest > 0 or not item.work.opened:
                 self._persist(item, region, self._receive)
@@ -144,7 +148,7 @@ class Download:
             self._verify(item)
 
     def _persist(self, item: Item, region: Region, attempt: Callable[[Item, Region], None]) -> None:
-        """Again and again, as long as it gets on."""
+        """Repeats an attempt as long as bytes arrive. Raises Failed."""
         tries = Tries()
         while True:
             before = region.start
@@ -159,7 +163,7 @@ class Download:
             self._wait(pause)
 
     def _leave(self, item: Item, region: Region) -> None:
-        """End this stream, unless it is the last one: those that are active will look for work again."""
+        """Ends this stream, unless it is the last active one: the others will claim its region."""
         with self._changed:
             if self._active > 1 and item.work.release(region):
                 self._active -= 1
@@ -173,16 +177,16 @@ class Download:
             self._check()
 
     def _release(self, item: Item, region: Region) -> bool:
-        """Whether everything of this object has come."""
+        """Frees a region. Returns whether the whole object has arrived."""
         with self._changed:
             self._changed.notify_all()
             return item.work.release(region) and item.work.finished
 
     def _receive(self, item: Item, region: Region) -> None:
-        """As much of the region as one answer brings."""
+        """Writes as much of the region as one answer brings."""
         with self._answer(item, region) as answer:
             skip = region.start - answer.start
-            if skip:  # a store without ranges begins at the beginning: one stream is enough
+            if skip:  # the store knows no ranges, and sends the whole: one stream is enough
                 self._leave(item, region)
             while region.rest > 0:
                 chunk = answer.body.read(self._progress.left)
@@ -205,7 +209,7 @@ class Download:
 
     @contextmanager
     def _line(self, first: Answer | None = None) -> Iterator[Line]:
-        """What a failure cuts, from before the store is asked: it may be silent for long."""
+        """Lets a failure cut the wait for an answer, from before the request: the store may be silent for long."""
         line = Line() if first is None else first.body.line
         with self._changed:
             self._check()
@@ -220,7 +224,7 @@ class Download:
         identity = item.part.identity
         if identity is None or not item.work.opened:
             return self._opened(item, first or self._get(item, line))
-        start, end = region.start, region.end  # it may be cut while the answer comes
+        start, end = region.start, region.end  # another stream may cut it meanwhile
         headers = {"Range": f"bytes={start}-{end - 1}"}
         headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
         answer = fitting(self._get(item, line, headers), start, end, identity)
@@ -237,7 +241,7 @@ class Download:
             raise Failed(item.file.path, refusal) from refusal
 
     def _opened(self, item: Item, answer: Answer) -> Answer:
-        """The first answer tells what the object is; from then on other streams may help."""
+        """Checks the first answer against the listing, and shares the object among streams. Raises Replaced."""
         if (answer.size, answer.etag) != (item.file.size, item.file.etag):
             answer.body.close()
             raise Replaced
@@ -261,7 +265,7 @@ class Download:
             region.saved = region.start
 
     def _learn(self, item: Item, _: Region) -> None:
-        """The checksum, which S3 tells of a whole object and not of ranges, where the listing says there is one."""
+        """Asks for the checksum if the listing names one: S3 sends it with a whole object, and not with ranges."""
         identity = item.part.identity
         if item.file.checked and identity is not None and identity.checksum is None:
             with self._line() as line:
@@ -273,10 +277,10 @@ class Download:
                 item.part.learn(checksum)
 
     def _verify(self, item: Item) -> None:
-        """Under its final name if it is right; from the beginning, once, if it is not."""
+        """Renames a right file to its final name. Restarts a wrong one once. Raises Damaged."""
         part, identity = item.part, item.part.identity
         wanted = None if identity is None else identity.checksum
-        if wanted is None or self._computed(part, wanted, item.work.size) in (wanted.value, None):
+        if wanted is None or checksums.of_content(wanted, self._pieces(item)) in (wanted.value, None):
             part.finish()
             return
         if item.damaged:
@@ -288,11 +292,7 @@ class Download:
             item.work.restart()
             self._changed.notify_all()
 
-    def _computed(self, part: Part, checksum: Checksum, size: int) -> str | None:
-        computed = checksums.begin(checksum)
-        if computed is None:
-            return None
-        for position in range(0, size, READ):
+    def _pieces(self, item: Item) -> Iterator[bytes]:
+        for position in range(0, item.work.size, READ):
             self._check()
-            computed.update(part.read(READ, position))
-        return computed.hexdigest()
+            yield item.part.read(READ, position)

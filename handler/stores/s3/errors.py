@@ -1,4 +1,4 @@
-"""What a store's refusals and silences mean, with the cure of each. Never a secret, never a key of another's."""
+"""THE table of a store's refusals with the cure of each, for servers and publishers. No message holds a secret."""
 
 from typing import Final
 from urllib.parse import urlsplit
@@ -10,9 +10,11 @@ from handler.stores.s3.location import Location
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 EXPIRED: Final = "the credentials have expired: renew them"
+ELSEWHERE: Final = "bucket {bucket!r} is in another region: set AWS_REGION"
+DAMAGED: Final = "the store has received other bytes than were read: push again"
 CURES: Final = {
     "NoSuchBucket": "bucket {bucket!r} does not exist: check DRAGOMAN_REPOSITORY and the region or endpoint",
-    "InvalidBucketName": "{bucket!r} is no bucket name: check DRAGOMAN_REPOSITORY",
+    "InvalidBucketName": "{bucket!r} is not a bucket name: check DRAGOMAN_REPOSITORY",
     "InvalidAccessKeyId": "the store does not know the access key: check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the store refuses the keys: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": EXPIRED,
@@ -21,33 +23,46 @@ CURES: Final = {
     "RequestExpired": EXPIRED,
     "InvalidToken": "the session token is refused: check AWS_SESSION_TOKEN",
     "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
-    "PermanentRedirect": "bucket {bucket!r} is in another region: set AWS_REGION",
-    "AuthorizationHeaderMalformed": "bucket {bucket!r} is in another region: set AWS_REGION",
+    "PermanentRedirect": ELSEWHERE,
+    "AuthorizationHeaderMalformed": ELSEWHERE,
+    "BadDigest": DAMAGED,
+    "IncompleteBody": DAMAGED,
+    "XAmzContentSHA256Mismatch": DAMAGED,
 }
+"""By S3's error code."""
 
 
 def is_absent(reason: Broken | Refused) -> bool:
-    """No such object, or no permission to know: without ListBucket, S3 answers 403 for one that does not exist, too."""
+    """Decides whether an object is missing or forbidden: without ListBucket, S3 answers 403 to either."""
     return isinstance(reason, Refused) and reason.code in ABSENT | DENIED
 
 
 def is_denied(reason: Broken | Refused) -> bool:
+    """Decides whether a permission is missing."""
     return isinstance(reason, Refused) and reason.code in DENIED
 
 
-def told(reason: Broken | Refused, place: Location, uri: str, what: str = "") -> ServingError:
-    """The error for a client. `what`: the file that was being read, where it was one."""
-    if reason.code in CURES:
-        return ModelNotLoadable(CURES[reason.code].format(bucket=place.bucket))
+def meaning(status: int, code: str, place: Location, uri: str, permission: str = "") -> str:
+    """Returns what a refusal means. `permission`: the one that the request needs, if that is known."""
+    if code in CURES:
+        return CURES[code].format(bucket=place.bucket)
+    if permission and code in DENIED:
+        return f"{uri}: access denied: grant {permission}"
+    return f"the store answered {status} {code} for {uri}: check AWS_ENDPOINT_URL_S3"
+
+
+def of(reason: Broken | Refused, place: Location, uri: str, what: str = "") -> ServingError:
+    """Returns the error for a client. `what`: the file that was being read, empty for a listing."""
     if reason.status:
-        kind = ModelUnavailable if isinstance(reason, Broken) else ModelNotLoadable
-        return kind(f"the store answered {reason.status} {reason.code} for {uri}: check AWS_ENDPOINT_URL_S3")
+        passes = isinstance(reason, Broken) and reason.code not in CURES
+        return (ModelUnavailable if passes else ModelNotLoadable)(meaning(reason.status, reason.code, place, uri))
     if isinstance(reason, Broken) and reason.started:
         return ModelUnavailable(f"{what or 'the answer'} broke off again and again ({reason})")
     return unanswered(place, str(reason))
 
 
 def unanswered(place: Location, reason: str) -> ServingError:
+    """Returns the error for a client whose store does not answer. `reason`: a word that people find again."""
     host = urlsplit(place.endpoint or "").hostname or "AWS"
     return ModelUnavailable(
         f"the store at {host} does not answer ({reason}): check AWS_ENDPOINT_URL_S3, AWS_REGION and the network"

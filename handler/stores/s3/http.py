@@ -1,7 +1,7 @@
 """GET requests to one bucket over HTTP/1.1, on connections that are kept.
 
-botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off; this takes
-a sixth, and what went wrong is told as Broken or Refused, for the caller to try again or not.
+botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off. This one
+takes a sixth. It raises Broken where a retry may pass, and Refused where none will.
 """
 
 import re
@@ -17,27 +17,26 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.s3.answers import Answer, Body, Broken, Refused, limit, whole
-from handler.stores.s3.lines import Line
+from handler.stores.s3.answers import Answer, Body, Broken, Line, Refused, limit, whole
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0
-"""Seconds that an idle connection may be used again: S3 closes them after 5, and a frozen function does not notice."""
+"""Seconds for which an idle connection is kept: S3 closes it after 5, and a frozen function does not notice."""
 MOST_IDLE: Final = 32
 TRANSIENT: Final = {408, 429}
 TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "ThrottlingException"}
 EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 CLOSED: Final = ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError
-"""What a connection says that the store had closed while it was idle."""
+"""The errors of a connection that the store closed while it was idle."""
 
 
 class Signer(Protocol):
     def sign(self, method: str, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """The headers of a request without a body, signed. Raises ServingError where there are no credentials."""
+        """Returns the signed headers of a request without a body. Raises ServingError without credentials."""
         ...
 
     def renew(self) -> None:
-        """Look for credentials anew: the store says that these have expired."""
+        """Looks for credentials anew: the store says that these have expired."""
         ...
 
 
@@ -48,7 +47,7 @@ class Request(NamedTuple):
 
 
 class Bucket:
-    """`base`: URL of the bucket, whose objects are at `base/key`."""
+    """`base`: URL of the bucket; an object is at `base/key`. `proxy`: its URL, with a login if it wants one."""
 
     def __init__(
         self, base: str, region: str, signer: Signer, tls: ssl.SSLContext | None = None, proxy: str | None = None
@@ -72,7 +71,10 @@ class Bucket:
         body: bool = True,
         line: Line | None = None,
     ) -> Answer:
-        """The object with its checksum, or what the headers of `ranged` ask for. Raises Broken, Refused."""
+        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, Refused.
+
+        `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
+        """
         until = time.monotonic() + seconds
         url = f"{self._base}/{quote(key, safe='/~')}"
         if ranged is not None:
@@ -86,15 +88,15 @@ class Bucket:
             answered.close()
             raise
 
-    def list(self, parameters: Mapping[str, str], seconds: float) -> bytes:
-        """ListObjectsV2's document. Raises Broken, Refused."""
+    def list(self, parameters: Mapping[str, str], seconds: float) -> tuple[bytes, str]:
+        """Returns ListObjectsV2's document, and the answer's Date, empty without one. Raises Broken, Refused."""
         until = time.monotonic() + seconds
         query = urlencode(
             sorted({"list-type": "2", "encoding-type": "url", **parameters}.items()), quote_via=quote, safe="~"
         )
         url = f"{self._base}?{query}" if self._url.path else f"{self._base}/?{query}"
         answered = self._ask(self._request("GET", url, {}, {}), until, Line())
-        return whole(answered, until - time.monotonic())
+        return whole(answered, until - time.monotonic()), answered.headers.get("Date", "")
 
     def _give_back(self, connection: HTTPConnection, reusable: bool) -> None:  # noqa: FBT001 - of `partial`
         with self._lock:
@@ -113,11 +115,11 @@ class Bucket:
         return Request(method, target, headers)
 
     def _ask(self, request: Request, until: float, line: Line) -> Body:
-        """`until`: of time.monotonic(), when the answer must have begun."""
+        """Sends a request on an idle connection or a new one. `until`: the deadline, on time.monotonic()."""
         try:
             connection = self._kept()
             if connection is not None:
-                with suppress(*CLOSED):  # that says nothing about the request
+                with suppress(*CLOSED):  # the error concerns the connection, not the request
                     return self._answer(connection, request, until, line)
             connection = self._connection(min(CONNECT, limit(until - time.monotonic())))
             return self._answer(connection, request, until, line)
@@ -142,6 +144,7 @@ class Bucket:
             raise
 
     def _refused(self, response: HTTPResponse) -> None:
+        """Raises Refused or Broken, by status and S3's error code."""
         try:
             with response:
                 found = re.search(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>", response.read(65536))
@@ -156,6 +159,7 @@ class Bucket:
         raise Broken(f"{status} {code}", status, code)
 
     def _kept(self) -> HTTPConnection | None:
+        """Returns an idle connection, None without one that is young enough."""
         while True:
             with self._lock:
                 if not self._idle:

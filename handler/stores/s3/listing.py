@@ -1,37 +1,67 @@
-"""A page of ListObjectsV2's document (Amazon S3 API reference), as far as a store needs it."""
+"""A page of ListObjectsV2's document (Amazon S3 API reference), as far as servers and publishers need it."""
 
 import re
+from collections.abc import Callable
+from datetime import datetime
 from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree as ET
 
-from handler.stores import File, checksums
+from handler.stores import checksums
 
 NAMESPACE: Final = "{*}"
 SIZE: Final = re.compile(r"[0-9]{1,18}")
 
 
 class Unreadable(Exception):
-    """What came is no page of a listing; says why."""
+    """The document is not a page of a listing. The message says why."""
+
+
+class Object(NamedTuple):
+    """An object as a listing has it.
+
+    `key`: the whole key. `size`: in bytes. `etag`: without quotes, None if the store lists none. `checked`: the store
+    has a checksum of the whole content, which this machine can compute. `modified`: ISO 8601, empty if there is none.
+    """
+
+    key: str
+    size: int
+    etag: str | None
+    checked: bool
+    modified: str
+
+    @property
+    def time(self) -> datetime:
+        """The time of the last change, with its zone. Raises Unreadable."""
+        try:
+            return datetime.fromisoformat(self.modified)
+        except ValueError as error:
+            raise Unreadable("the listing has an object without a date") from error
 
 
 class Page(NamedTuple):
-    """`files`: with whole keys as paths; `folders`: with a slash at their end; `following`: token of the next page."""
+    """`folders`: common prefixes, each with a slash at its end. `following`: the next page's token, None at the end.
 
-    files: list[File]
+    `date`: when the store answered, by its own clock, in HTTP's format; empty if it does not say.
+    """
+
+    objects: list[Object]
     folders: list[str]
     following: str | None
+    date: str
 
 
-def page(document: bytes) -> Page:
-    """Raises Unreadable."""
+def page(document: bytes, date: str = "") -> Page:
+    """Parses a page. Raises Unreadable."""
     try:
         root = ET.fromstring(document)  # noqa: S314 - expat bounds entities
     except (ET.ParseError, ValueError, LookupError) as error:  # the last two: of an encoding
         raise Unreadable("the listing is no XML") from error
-    files = [_file(each) for each in root.iterfind(f"{NAMESPACE}Contents")]
-    folders = [unquote_plus(_text(each, "Prefix")) for each in root.iterfind(f"{NAMESPACE}CommonPrefixes")]
-    return Page(files, folders, _following(root))
+    # Not every store that is asked for URL encoding has it.
+    decoded = unquote_plus if _text(root, "EncodingType") == "url" else str
+    objects = [_object(each, decoded) for each in root.iterfind(f"{NAMESPACE}Contents")]
+    folders = [decoded(_text(each, "Prefix")) for each in root.iterfind(f"{NAMESPACE}CommonPrefixes")]
+    return Page(objects, folders, _following(root), date)
 
 
 def _following(root: ET.Element) -> str | None:
@@ -42,12 +72,13 @@ def _following(root: ET.Element) -> str | None:
     raise Unreadable("the listing does not say how it goes on")  # of ListObjects, the first version, for instance
 
 
-def _file(found: ET.Element) -> File:
+def _object(found: ET.Element, decoded: Callable[[str], str]) -> Object:
     size = _text(found, "Size")
     if not SIZE.fullmatch(size):
         raise Unreadable("the listing has an object without a size")
     checked = _text(found, "ChecksumType") != "COMPOSITE" and checksums.is_known(_text(found, "ChecksumAlgorithm"))
-    return File(unquote_plus(_text(found, "Key")), int(size), _text(found, "ETag").strip('"') or None, checked)
+    etag = _text(found, "ETag").strip('"') or None
+    return Object(decoded(_text(found, "Key")), int(size), etag, checked, _text(found, "LastModified"))
 
 
 def _text(element: ET.Element, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where a repository in S3 is: its URI's forms and the variables that name an endpoint."""
+"""The place of a repository in S3: the forms of its URI, and the variables that name an endpoint."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from handler.settings import InvalidSettings
 
 
 class Location(NamedTuple):
-    """Where a repository is. `endpoint` None: AWS itself."""
+    """A repository's place. `prefix`: of keys, empty or with a slash at its end. `endpoint`: URL, None for AWS."""
 
     bucket: str
     prefix: str
@@ -16,7 +16,10 @@ class Location(NamedTuple):
 
 
 def locate(uri: str, environ: Mapping[str, str]) -> Location:
-    """`s3://bucket/prefix`, or Triton's `s3://host:port/bucket/prefix` and `s3://https://host:port/bucket/prefix`."""
+    """Parses `s3://bucket/prefix`, or Triton's `s3://host:port/bucket/prefix` and `s3://https://host:port/bucket/prefix`.
+
+    The URI's endpoint comes before those of `environ`. Raises InvalidSettings.
+    """
     endpoint, path = _split(uri.removeprefix("s3://"))
     bucket, _, prefix = path.partition("/")
     if not bucket or not _is_url(endpoint or ""):
@@ -26,7 +29,7 @@ def locate(uri: str, environ: Mapping[str, str]) -> Location:
 
 
 def _split(rest: str) -> tuple[str | None, str]:
-    """The endpoint that a URI names, and what follows it."""
+    """Returns the endpoint that a URI names, None without one, and what follows it."""
     scheme = "http"
     if rest.startswith(("http://", "https://")):
         scheme, _, rest = rest.partition("://")
@@ -37,6 +40,7 @@ def _split(rest: str) -> tuple[str | None, str]:
 
 
 def _endpoint(environ: Mapping[str, str]) -> str | None:
+    """Returns the endpoint that the variables name, with a scheme."""
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"):
         if endpoint := environ.get(variable):
             secure = environ.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
@@ -48,7 +52,7 @@ def _endpoint(environ: Mapping[str, str]) -> str | None:
 
 
 def _is_url(text: str) -> bool:
-    """Whether its host and port can be told."""
+    """Decides whether a URL's host and port can be parsed."""
     try:
         return urlsplit(text).port != 0
     except ValueError:

@@ -1,16 +1,16 @@
-"""What is fetched: a file of a version, what there is of it, and which answers bring more of it."""
+"""The objects of a fetch: files of a version, how much of each is there, and which answers fit."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from handler.stores.journal import Identity, Part
+from handler.stores.journal import Identity, Part, gaps
 from handler.stores.s3.answers import Answer, Broken
-from handler.stores.s3.ranges import Work
+from handler.stores.s3.ranges import Work, worth
 from handler.stores.s3.retries import Replaced
 
 
 class Known(NamedTuple):
-    """A file in the store. `first`: the answer to a GET of it all, where one was needed to know size and ETag."""
+    """A file in the store. `first`: the answer to a GET of the whole, where one was needed to learn size and ETag."""
 
     path: str
     key: str
@@ -22,7 +22,7 @@ class Known(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """A file on its way. `first`: an answer that has not been used yet."""
+    """A file in flight. `first`: an answer that has not been used yet. `damaged`: it failed its checksum once."""
 
     file: Known
     part: Part
@@ -31,15 +31,28 @@ class Item:
     damaged: bool = False
 
 
+def resume(item: Item, most: int) -> None:
+    """Continues a file where the journal has parts of the same content. `most`: streams that may share its work."""
+    part, file = item.part, item.file
+    if part.ranges:
+        part.resume()
+        item.work.resume(gaps(part.ranges, file.size), most)
+    elif file.etag and file.first is None and worth(file.size) > 1:
+        # All streams begin at once: a GET of the whole would go on sending what others fetch.
+        part.begin(Identity(file.size, file.etag, None))
+        item.work.resume([(0, file.size)], most)
+
+
 def missing(item: Item) -> int:
+    """Returns the bytes that no stream has fetched yet."""
     return sum(region.rest for region in item.work.free) if item.work.opened else item.work.size
 
 
 def fitting(answer: Answer, start: int, end: int, identity: Identity) -> Answer:
-    """The answer to a range: the range, or (200) the whole object from its beginning. Raises Replaced, Broken."""
+    """Returns the answer if it is the range or the whole object (200). Raises Replaced, Broken, and closes it then."""
     asked = start, end - start
     if not answer.ranged and answer.length == asked[1] != identity.size:
-        answer.start, answer.size = start, identity.size  # the range, though it does not say so
+        answer.start, answer.size = start, identity.size  # the range, although its head does not say so
     whole = answer.start == 0 and answer.length == identity.size
     same = identity.etag in ("", answer.etag) and answer.size == identity.size
     if same and (whole or (answer.start, answer.length) == asked):

@@ -1,21 +1,21 @@
-"""Which bytes of which object are still to be fetched, and who fetches them. No I/O, and no lock of its own.
+"""The bytes that are still to be fetched, shared among streams. No I/O, and no lock: the caller has one.
 
-An object is cut into as many regions as it is worth streams. Who is done with a region takes the next free one, or the
-second half of the largest that somebody else is in: a slow connection never decides how long the whole takes.
+An object is cut into as many regions as it is worth streams. A stream that has finished a region takes the next free
+one, or the second half of the largest busy one: a slow connection never decides how long the whole takes.
 """
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 PIECE: Final = 8 * 1024 * 1024
-"""An object is worth one stream for each of so many bytes."""
+"""An object is worth one stream for each of these bytes."""
 LEAST: Final = 4 * 1024 * 1024
-"""Bytes that are worth another request."""
+"""The fewest bytes that are worth another request."""
 
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """`start` moves with what has arrived; `saved`: up to where that stands in the journal; `end` may be cut."""
+    """A span of an object. `start` moves as bytes arrive; the journal has them up to `saved`; `end` may be cut."""
 
     start: int
     end: int
@@ -28,7 +28,11 @@ class Region:
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """An object's regions. `opened`: its ETag is known, so that several streams get the same content."""
+    """An object's regions. `size`: in bytes.
+
+    `opening`: one stream has asked for the whole, to learn what it is. `opened`: its ETag is known, so that several
+    streams get the same content. `free` regions wait for a stream, `busy` ones have one.
+    """
 
     size: int
     opened: bool = False
@@ -37,14 +41,14 @@ class Work:
     busy: list[Region] = field(default_factory=list)
 
     def begin(self) -> Region:
-        """All of it for whoever asks first; the rest is given away by `divide`."""
+        """Returns all of it, for the first stream. `divide` shares it later."""
         self.opening = True
         region = Region(0, self.size, 0)
         self.busy.append(region)
         return region
 
     def divide(self, streams: int) -> None:
-        """The first answer is there: keep a share for it."""
+        """Shares the work after the first answer, which keeps one share."""
         [first] = self.busy
         share = max(1, -(-self.size // min(streams, worth(self.size))))
         self.free = cut([(share, self.size)], share)
@@ -52,7 +56,7 @@ class Work:
         self.opened, self.opening = True, False
 
     def resume(self, missing: list[tuple[int, int]], streams: int) -> None:
-        """Go on where an earlier fetch ended. If all has come, an empty region is left: it is to be verified still."""
+        """Continues an earlier fetch. If nothing is missing, one empty region is left: the file is not verified yet."""
         total = sum(end - start for start, end in missing)
         self.free = cut(missing, max(1, -(-total // min(streams, worth(total)))))
         if not total:
@@ -60,11 +64,12 @@ class Work:
         self.opened = True
 
     def restart(self) -> None:
+        """Begins anew, from nothing."""
         self.opened = self.opening = False
         self.free, self.busy = [], []
 
     def release(self, region: Region) -> bool:
-        """Nobody is in this region any more; what is left of it is for anybody. False if that was so before."""
+        """Frees what is left of a region. Returns False if no stream had it."""
         if region not in self.busy:
             return False
         self.busy.remove(region)
@@ -75,18 +80,19 @@ class Work:
 
     @property
     def finished(self) -> bool:
+        """Whether every byte has arrived."""
         return self.opened and not self.free and not self.busy
 
 
 class Task(NamedTuple):
-    """Somebody's share of the work."""
+    """One stream's share of the work."""
 
     work: Work
     region: Region
 
 
 def claim(works: list[Work], *, alone: bool = False) -> Task | None:
-    """Something to do, None if there is nothing now. `alone`: nobody helps, so let it be as much as one GET gets."""
+    """Returns the next task, None if there is none now. `alone`: as much as one GET can fetch, as no stream helps."""
     for work in works:
         if not work.opened and not work.opening:
             return Task(work, work.begin())
@@ -113,15 +119,15 @@ def _split(works: list[Work]) -> Task | None:
 
 
 def most_streams(cpus: float) -> int:
-    """Where a connection is slow, as S3's are, 16 fill two CPUs."""
+    """Returns the most streams for so many CPUs: 16 connections as slow as S3's keep two of them busy."""
     return min(32, 8 * max(1, round(cpus)))
 
 
 def worth(size: int) -> int:
-    """Streams for so many bytes."""
+    """Returns the streams that so many bytes are worth."""
     return max(1, -(-size // PIECE))
 
 
 def cut(spans: list[tuple[int, int]], share: int) -> list[Region]:
-    """The spans in pieces of at most `share` bytes."""
+    """Returns the spans in regions of at most `share` bytes."""
     return [Region(start, min(start + share, end), start) for first, end in spans for start in range(first, end, share)]

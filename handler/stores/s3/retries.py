@@ -1,4 +1,4 @@
-"""How often something is tried and after which pauses, and how a fetch can end."""
+"""The number of attempts, the pauses between them, and the ways in which a fetch can fail."""
 
 import random
 from typing import Final
@@ -6,17 +6,17 @@ from typing import Final
 from handler.stores.s3.answers import Broken, Refused
 
 TRIES: Final = 6
-"""In a row without a single byte."""
+"""Attempts in a row without a single byte."""
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 
 
 class Replaced(Exception):
-    """The object is another one than was listed, or than the one that was begun."""
+    """The object is not the listed one any more, or not the one that the fetch began with."""
 
 
 class Failed(Exception):
-    """Refused, or tried often enough. `path` of the file, `reason` of the last try."""
+    """The store refused, or every attempt failed. `path`: of the file. `reason`: of the last attempt."""
 
     def __init__(self, path: str, reason: Broken | Refused) -> None:
         super().__init__(path)
@@ -25,7 +25,7 @@ class Failed(Exception):
 
 
 class Damaged(Exception):
-    """Twice another content than the store's checksum says. `path` of the file."""
+    """The file failed its checksum twice. `path`: of the file. `algorithm`: of the checksum."""
 
     def __init__(self, path: str, algorithm: str) -> None:
         super().__init__(path)
@@ -38,18 +38,18 @@ class OutOfTime(Exception):
 
 
 class Stopped(Exception):
-    """Another stream has failed, or goes on alone."""
+    """The stream ends: another one has failed, or does its work."""
 
 
 class Tries:
-    """Counts what fails in a row. Pauses double, with full jitter: many instances that start do not come in step."""
+    """Counts failures in a row. Pauses double, with full jitter, so that many instances do not retry in step."""
 
     def __init__(self, most: int = TRIES) -> None:
         self._most = most
         self._failed = 0
 
     def pause(self, *, moved: bool = False) -> float | None:
-        """Seconds until the next one, None if there shall be none. `moved`: this one brought something."""
+        """Returns the seconds until the next attempt, None after the last. `moved`: this attempt brought bytes."""
         self._failed = 1 if moved else self._failed + 1
         if self._failed >= self._most:
             return None

@@ -1,7 +1,7 @@
 """AWS Signature Version 4 of a request without a body, in an Authorization header.
 
-"Authenticating Requests: Using the Authorization Header (AWS Signature Version 4)", Amazon S3 API reference. botocore's
-own takes four times as long, which is a fifth of a small model's fetch; a test compares the two.
+"Authenticating Requests: Using the Authorization Header (AWS Signature Version 4)", Amazon S3 API reference. It signs
+without importing botocore, whose signer also takes four times as long. A test compares the two.
 """
 
 import hmac
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 EMPTY: Final = sha256(b"").hexdigest()
-"""Hash of no body."""
+"""The hash of an empty body."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
 class Login(NamedTuple):
-    """`token`: of temporary credentials, else None. `region`: of the bucket."""
+    """Credentials for one region. `token`: of temporary ones, else None. `region`: the bucket's."""
 
     key: str
     secret: str
@@ -28,9 +28,9 @@ class Login(NamedTuple):
 
 
 def signed(method: str, url: str, headers: Mapping[str, str], login: Login, at: float | None = None) -> dict[str, str]:
-    """`headers`, all of them signed, with those of the signature. `url`: its query quoted and sorted by name.
+    """Returns `headers`, all of them signed, with the signature's own.
 
-    `at`: the time, of time.time(); now if it is None.
+    `url`: with a query that is quoted and sorted by name. `at`: the time on time.time(), None for now.
     """
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
     parts = urlsplit(url)
@@ -57,7 +57,7 @@ def _key(secret: str, day: str, region: str) -> bytes:
 
 
 def _host(url: str) -> str:
-    """As http.client writes it: without a port that goes without saying, and without credentials."""
+    """Returns the host as http.client writes it: without the scheme's own port, and without a login."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host

@@ -1,111 +1,100 @@
-"""A repository in S3 or anything that speaks its API. botocore is imported with the first request.
+"""A repository in S3 or in a store that speaks its API.
 
-Needs GetObject, and ListBucket for finding versions; nothing else is called.
+It needs s3:GetObject, and s3:ListBucket to find versions. It sends no other request.
 """
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import PurePosixPath
-from time import sleep
-from typing import Final, TypeVar
+from typing import Final
 
 from core.errors import ModelUnavailable
 from handler.settings import Settings
-from handler.stores import File, Folder, Forbidden
+from handler.stores import File, Folder, Forbidden, Gone
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
-from handler.stores.s3 import errors, session
-from handler.stores.s3 import listing as s3_listing
-from handler.stores.s3.answers import Broken, Refused, whole
+from handler.stores.s3 import errors
+from handler.stores.s3.answers import whole
+from handler.stores.s3.client import Client
 from handler.stores.s3.download import Download
 from handler.stores.s3.http import Bucket
-from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import locate
 from handler.stores.s3.objects import Item, Known
 from handler.stores.s3.ranges import Work, most_streams
-from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, Tries
+from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-PAGE: Final = "1000"
-"""Objects in one page of a listing: S3 gives no more."""
-TRIES: Final = 3
-"""Of a request by itself; files are tried for longer (see `fetching`)."""
 REPLACEMENTS: Final = 4
 
 
 class S3Store:
+    """See `handler.stores.Store`."""
+
     def __init__(self, settings: Settings) -> None:
         self.uri = settings.repository
-        self._settings = settings
         self._place = locate(settings.repository, os.environ)
+        self._client = Client(settings, self._place)
         self._cache = Cache(settings.cache, settings.cache_bytes)
-        self._lock = threading.Lock()
-        self._made: Bucket | None = None
-        self._region = ""  # as the store has told it
-
-    @property
-    def _bucket(self) -> Bucket:
-        with self._lock:
-            if self._made is None:
-                self._made = session.connect(self._settings, self._place, self._region)
-            return self._made
+        self._streams = most_streams(settings.cpus)
 
     def check(self, progress: Progress | None = None) -> None:
         try:
-            self._page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
+            self._client.page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
         except Forbidden:
-            return  # it answers; single files may still be readable
+            return  # the store answers, and reading single files may be permitted
 
     def models(self, progress: Progress | None = None) -> Sequence[str]:
         prefix = self._place.prefix
         try:
-            pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, progress or Progress()))
+            pages = list(self._client.pages({"prefix": prefix, "delimiter": "/"}, progress or Progress()))
         except Forbidden:
             raise ModelUnavailable(
-                f"bucket {self._place.bucket!r} may not be listed: grant s3:ListBucket to see its models"
+                f"listing bucket {self._place.bucket!r} is not permitted: grant s3:ListBucket to see its models"
             ) from None
         return sorted(folder[len(prefix) : -1] for page in pages for folder in page.folders)
 
     def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        # With its slash: without, the listing of "model" would hold "model-2", too.
+        # Without its slash, the listing of "model" would hold "model-2", too.
         prefix = f"{self._place.prefix}{model}/"
-        found = (file for page in self._pages({"prefix": prefix}, progress or Progress()) for file in page.files)
-        files = [file._replace(path=file.path[len(prefix) :]) for file in found]
+        pages = self._client.pages({"prefix": prefix}, progress or Progress())
+        found = (each for page in pages for each in page.objects)
+        files = (File(each.key[len(prefix) :], each.size, each.etag, each.checked) for each in found)
         return [file for file in files if _is_plain(file.path)]
 
     def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
         key, progress = f"{self._place.prefix}{model}/{path}", progress or Progress()
+
+        def ask(bucket: Bucket) -> bytes:
+            return whole(bucket.get(key, progress.left, {}).body, progress.left)
+
         try:
-            return self._tried(lambda bucket: whole(bucket.get(key, progress.left, {}).body, progress.left), progress)
+            return self._client.tried(ask, progress)
         except Failed as failed:
             if errors.is_absent(failed.reason):
                 return None
-            raise errors.told(failed.reason, self._place, self.uri, _named(path, model)) from failed
+            raise errors.of(failed.reason, self._place, self.uri, _named(path, model)) from failed
         except OutOfTime:
             raise progress.unanswered() from None
 
     def disconnect(self) -> None:
-        """Forget the connections and credentials; the next request makes new ones."""
-        with self._lock:
-            self._made = None
+        """Forgets the connections and credentials. The next request makes new ones."""
+        self._client.disconnect()
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         try:
             return self._settled(model, version, files, progress)
-        except OSError as error:  # of the disk: those of the network are Broken
+        except OSError as error:  # the disk's: those of the network are Broken
             raise unwritable(error) from error
         except OutOfTime:
             raise progress.out_of_time(model) from None
         except Failed as failed:
             path, reason = failed.path, failed.reason
             if errors.is_absent(reason):
-                raise ModelUnavailable(f"{path} of model {model!r} is missing or forbidden") from failed
-            raise errors.told(reason, self._place, self.uri, _named(path, model)) from failed
+                raise Gone(f"{path} of model {model!r} is missing or forbidden") from failed
+            raise errors.of(reason, self._place, self.uri, _named(path, model)) from failed
         except Damaged as damaged:
             raise ModelUnavailable(
                 f"{_named(damaged.path, model)} came twice with another content than the store's "
@@ -130,18 +119,18 @@ class S3Store:
             if folder := place.held(content):
                 return folder
             stack.enter_context(place.locked(progress, model))
-            if folder := place.held(content):  # another process was quicker
+            if folder := place.held(content):  # another process fetched it meanwhile
                 return folder
             self._download(model, version, known, place, progress)
             return place.publish(content)
 
     def _known(self, model: str, file: File, progress: Progress, stack: ExitStack) -> Known:
-        """With size and ETag: where the store may not be listed, the beginning of a GET tells them."""
+        """Returns a file with size and ETag. Where listing is not permitted, they come from the head of a GET."""
         key = f"{self._place.prefix}{model}/{file.path}"
         if file.size is not None and file.etag is not None:
             return Known(file.path, key, file.size, file.etag, file.checked)
         try:
-            answer = self._tried(lambda bucket: bucket.get(key, progress.left), progress)
+            answer = self._client.tried(lambda bucket: bucket.get(key, progress.left), progress)
         except Failed as failed:
             raise Failed(file.path, failed.reason) from failed
         stack.callback(answer.body.close)
@@ -156,12 +145,12 @@ class S3Store:
                 items.append(Item(each, parts.part(path, each.size, each.etag), Work(each.size), each.first))
             parts.keep([item.part for item in items])
             self._cache.make_room(model, progress.total, parts.allocated())
-            Download(self._bucket, items, most_streams(self._settings.cpus), progress).run()
+            Download(self._client.bucket, items, self._streams, progress).run()
         finally:
             parts.close()
 
     def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
-        """The version as it is now. Where the listing says what it said, its ETags are not those of GET."""
+        """Returns the version's files as they are now, without ETags where the listing's are not those of GET."""
         try:
             found = [file for file in self.files(model, progress) if file.path.startswith(f"{version}/")]
         except Forbidden:
@@ -170,72 +159,18 @@ class S3Store:
             return [File(file.path) for file in files]
         return found
 
-    def _pages(self, parameters: Mapping[str, str], progress: Progress) -> Iterator[Page]:
-        token: dict[str, str] = {}
-        told: set[str] = set()
-        while True:
-            page = self._page({"max-keys": PAGE, **parameters, **token}, progress)
-            yield page
-            if page.following is None:
-                return
-            if page.following in told:
-                raise errors.unanswered(self._place, "a page of the listing is followed by one that was before")
-            told.add(page.following)
-            token = {"continuation-token": page.following}
-
-    def _page(self, parameters: Mapping[str, str], progress: Progress) -> Page:
-        try:
-            return s3_listing.page(self._tried(lambda bucket: bucket.list(parameters, progress.left), progress))
-        except OutOfTime:
-            raise progress.unanswered() from None
-        except Unreadable as error:
-            raise errors.unanswered(self._place, str(error)) from error
-        except Failed as failed:
-            if errors.is_denied(failed.reason):
-                raise Forbidden from failed
-            raise errors.told(failed.reason, self._place, self.uri) from failed
-
-    def _tried(self, ask: Callable[[Bucket], T], progress: Progress) -> T:
-        """A few times. Raises Failed, OutOfTime."""
-        tries = Tries(TRIES)
-        while progress.left > 0:
-            bucket = self._bucket
-            try:
-                return ask(bucket)
-            except Broken as broken:
-                log.warning("%s: %s", self.uri, broken)
-                pause = tries.pause(moved=False)
-                if pause is None:
-                    raise Failed("", broken) from broken
-                sleep(max(0.0, min(pause, progress.left)))
-            except Refused as refused:
-                log.warning("%s: %s", self.uri, refused)
-                if not self._moved(bucket, refused) or tries.pause() is None:
-                    raise Failed("", refused) from refused
-        raise OutOfTime
-
-    def _moved(self, bucket: Bucket, refused: Refused) -> bool:
-        """Whether the store has named another region than it was asked in; it is asked there from then on."""
-        if refused.region in ("", bucket.region):
-            return False
-        with self._lock:
-            self._region = refused.region
-            if self._made is bucket:  # of those who ask at the same time, the first one ends it
-                self._made = None
-        return True
-
 
 def _named(path: str, model: str) -> str:
     return f"{path} of model {model!r}"
 
 
 def _content(files: Sequence[Known]) -> str:
-    """Stands for the version's content. A store without ETags never has the same twice."""
+    """Returns a hash that stands for the version's content. Without ETags it never repeats."""
     known = sorted((file.path, str(file.size), file.etag or os.urandom(16).hex()) for file in files)
     return digest(*(text for file in known for text in file))
 
 
 def _is_plain(path: str) -> bool:
-    """No folder marker, and nothing that would leave the model's folder."""
+    """Decides whether a path is a file's: not a folder marker, and not outside of the model's folder."""
     segments = path.split("/")
     return not any(segment in ("", ".", "..") or "\\" in segment or "\0" in segment for segment in segments)

@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from handler.edge.rpc_jobs import RpcJob
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.dialects.grps.rpc import GRPS_RPC
 from core.errors import ServingError
-from handler.edge.rpc_jobs import RpcJob
 from tests.conformance.checks import INTERNALS
 from tests.conformance.grps.client import JSON, OCTETS, Message, Reply, split
 from tests.conformance.strategies import METHODS, blanks, codings, quoted, texts, values

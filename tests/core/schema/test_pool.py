@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT: Final = Path(__file__).parents[3]
-SCHEMA: Final = ROOT / "core" / "schema"
+FOLDERS: Final = {"model_server_config": ROOT / "handler" / "commands" / "convert"}
+"""Where a schema's descriptor set and types stand that are not in core/schema."""
 NAMES: Final = sorted(path.stem for path in (ROOT / "proto").glob("*.proto"))
 
 TRITON: Final = """
@@ -39,9 +40,14 @@ sys.stdout.buffer.write(theirs.SerializeToString())
 """
 
 
+def beside(name: str, suffix: str) -> Path:
+    """Returns the path of what protoc made of <name>.proto."""
+    return FOLDERS.get(name, ROOT / "core" / "schema") / f"{name}.{suffix}"
+
+
 def ours(name: str) -> FileDescriptorSet:
-    """The descriptor set as it is in the tree."""
-    return FileDescriptorSet.FromString((SCHEMA / f"{name}.binpb").read_bytes())
+    """Returns the descriptor set as it is in the tree."""
+    return FileDescriptorSet.FromString(beside(name, "binpb").read_bytes())
 
 
 def messages(found: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]:
@@ -88,7 +94,7 @@ def annotated(tree: ast.Module | ast.ClassDef, name: str) -> Iterator[tuple[str,
 def test_the_types_for_mypy_name_every_field_of_every_message(name: str) -> None:
     """And no field that is none."""
     package = ours(name).file[0].package
-    types = dict(annotated(ast.parse((SCHEMA / f"{name}.pyi").read_text(encoding="utf-8")), package))
+    types = dict(annotated(ast.parse(beside(name, "pyi").read_text(encoding="utf-8")), package))
     for message, descriptor in messages(ours(name)):
         if descriptor.options.map_entry:
             continue

@@ -19,6 +19,7 @@ from handler.settings import Settings
 from handler.stores import open_store
 from tests import zoo
 from tests.e2e import s3 as servers
+from tests.support.registries import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,7 +154,7 @@ def served(settings: Settings, name: str) -> list[Version]:
 def answer(models: Registry, name: str, version: int | None = None) -> int:
     """What a server says to x = 0."""
     ref = ModelRef(name, None if version is None else str(version))
-    model = models.get(ref)
+    model = get(models, ref)
     assert model.spec.inputs is not None
     x = Tensor("x", model.spec.inputs[0].datatype, np.zeros(1, np.int64))
     return int(model.predict({"x": x}, ["y"], {})[0].array[0])

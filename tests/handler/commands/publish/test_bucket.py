@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from core.errors import ModelUnavailable
-from handler.commands.publish.bucket import Bucket, Taken
+from handler.commands.publish.bucket import Bucket, Only, Taken
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from tests.handler.commands.publish.conftest import large
@@ -70,7 +70,7 @@ def test_every_refusal_has_its_meaning(
     ask = {
         "head_object": lambda: place.head("k"),
         "delete_object": lambda: place.delete("k"),
-        "put_object": lambda: place.put("k", b"", "", "", new=False),
+        "put_object": lambda: place.put("k", b"", "", "", Only()),
     }[method]
     with pytest.raises(kind) as refusal:
         ask()
@@ -86,7 +86,7 @@ def test_an_object_that_is_not_there_has_no_head(place: Bucket) -> None:
 def test_a_store_that_does_not_answer_is_said_so(place: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the stores' own words."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .EndpointConnectionError.: "):
+    with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
         list(place.items(""))
 
 

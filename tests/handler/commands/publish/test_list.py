@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handler.commands.publish.bucket import Bucket as Publishing
+from handler.stores.s3.client import Client
 from handler.stores.s3.store import S3Store
 from tests.handler.commands.publish.conftest import adds
 
@@ -91,19 +92,19 @@ def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
 
         return record
 
-    read, page = S3Store.read, S3Store._page
+    read, page = S3Store.read, Client.page
 
     def read_one(self: S3Store, model: str, path: str, *more: Any) -> Any:
         asked.append(("get_object", f"models/{model}/{path}"))
         return read(self, model, path, *more)
 
-    def list_one(self: S3Store, *query: Any) -> Any:
+    def list_one(self: Client, *query: Any) -> Any:
         asked.append(("list_objects_v2", None))
         return page(self, *query)
 
     monkeypatch.setattr(Publishing, "_call", recorded(Publishing._call))
     monkeypatch.setattr(S3Store, "read", read_one)
-    monkeypatch.setattr(S3Store, "_page", list_one)
+    monkeypatch.setattr(Client, "page", list_one)
     code, out, err = run("list", bucket.uri, "--json")
     assert (code, err) == (0, "")
     assert states(out) == STATES

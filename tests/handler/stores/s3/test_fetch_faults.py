@@ -1,7 +1,7 @@
 """Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
 
 The stand-in is tests/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
-real server in test_s3.py.
+real server in test_store.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from core.deadline import NEVER, within
 from core.errors import ServingError
 from handler.settings import Settings
 from handler.stores.progress import Progress
@@ -147,7 +147,7 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
         schedule = Schedule(seed, stand_in, proxy)
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
-        deadline = None if schedule.deadline is None else time.monotonic() + schedule.deadline
+        deadline = NEVER if schedule.deadline is None else within(schedule.deadline)
         with monkeypatch.context() as impatient, suppress(ServingError):
             impatient.setattr(s3_answers, "STALL", 0.15)
             store.fetch(schedule.model, "1", files, Progress(deadline))
@@ -161,13 +161,13 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
 
 
 def run(stand_in: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
-    """tests/handler/killed_fetches.py, whose processes do what the arguments say."""
+    """tests/handler/stores/s3/killed_fetches.py, whose processes do what the arguments say."""
     script = Path(__file__).with_name("killed_fetches.py")
     environ = {**stand_in.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
     done = subprocess.run(
         [sys.executable, script, *arguments],
-        cwd=Path(__file__).parents[2],
-        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        cwd=Path(__file__).parents[4],
+        env={**environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""The commands' one way in: from arguments to an exit code, with every refusal in one line."""
+"""The one way into every command: from arguments to an exit code. A refusal is one line."""
 
 import logging
 import sys
@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from core.errors import ServingError
+from handler.commands.convert import command as convert
 from handler.commands.publish import listing, pull, push
 from handler.commands.refused import Refused
 from handler.settings import Settings
 
-COMMANDS = {"push": push.run, "pull": pull.run, "list": listing.run}
+COMMANDS = {"convert": convert.run, "push": push.run, "pull": pull.run, "list": listing.run}
 INTERRUPTED = 130
-"""What shells say of a command that Ctrl-C has ended."""
+"""The exit code that shells report for a command that Ctrl-C has ended."""
 
 
 def run(options: Namespace, settings: Settings) -> int:
@@ -21,9 +22,9 @@ def run(options: Namespace, settings: Settings) -> int:
         with _without_warnings():
             COMMANDS[options.command](options, settings)
     except (Refused, ServingError) as refusal:
-        told = refusal.message if isinstance(refusal, ServingError) else str(refusal)
+        text = refusal.message if isinstance(refusal, ServingError) else str(refusal)
         # A server's message names its setting; here the place stands in the command.
-        print(f"dragoman: {told.replace('DRAGOMAN_REPOSITORY', 'its name')}", file=sys.stderr)  # noqa: T201 - a command's error line
+        print(f"dragoman: {text.replace('DRAGOMAN_REPOSITORY', 'its name')}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -32,7 +33,7 @@ def run(options: Namespace, settings: Settings) -> int:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """What the stores log beside their errors is for servers; here the error itself is what is read."""
+    """Hides the log lines of the stores. Servers need them beside an error; here the error itself is printed."""
     logger, nowhere = logging.getLogger("handler"), logging.NullHandler()
     logger.addHandler(nowhere)
     try:

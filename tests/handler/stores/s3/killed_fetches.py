@@ -66,8 +66,7 @@ def main(mode: str, *numbers: str) -> None:
     regions.PIECE, regions.LEAST, fetching.SAVE = 256 * 1024, 64 * 1024, 64 * 1024  # type: ignore[misc] # of some kB
     s3_answers.CHUNK = 32 * 1024  # type: ignore[misc]
     store = S3Store(Settings.from_env()._replace(cpus=1.0))
-    assert store._bucket  # botocore is imported
-    assert store._bucket._signer.sign("GET", "http://h/", {})
+    assert store._client.bucket._signer.sign("GET", "http://h/", {})
     if mode == "kill":
         kill(store, int(numbers[0]), float(numbers[1]))
     else:

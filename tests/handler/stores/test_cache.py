@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from core.deadline import within
 from core.errors import ModelNotLoadable, StillLoading
 from handler.stores import cache as caches
 from handler.stores import journal as journals
@@ -139,7 +140,7 @@ def test_what_a_killed_process_was_deleting_is_deleted(tmp_path: Path) -> None:
 def test_who_waits_for_another_process_gives_up_at_the_deadline(tmp_path: Path) -> None:
     """And says how far it is."""
     place = Cache(tmp_path / "cache", None).place("a")
-    progress = Progress(time.monotonic() + 0.05)
+    progress = Progress(within(0.05))
     progress.total = 7_000_000
     with (
         place.locked(Progress(), "a"),

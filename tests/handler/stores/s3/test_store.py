@@ -7,9 +7,8 @@ does (tests/s3_stand_in.py); those tests say so.
 from __future__ import annotations
 
 import json
-import re
+import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,28 +17,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from core.deadline import within
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError, StillLoading
 from core.operations import ModelRef
 from handler.aws import Function
 from handler.lifecycle.registry import Registry
-from handler.settings import InvalidSettings, Settings
+from handler.lifecycle.single_flight import Background
+from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3 import retries
-from handler.stores.s3 import store as s3_store
-from handler.stores.s3.location import Location, locate
+from handler.stores.s3.client import Client
+from handler.stores.s3.location import locate
 from handler.stores.s3.store import S3Store
 from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
 from tests.fault_proxy import Fault
+from tests.support.registries import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 BUCKET, PREFIX = servers.BUCKET, servers.PREFIX
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
 
@@ -105,17 +107,17 @@ def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_tim
 ) -> None:
     """One listing, one object; what was unloaded is not fetched again."""
     models = Registry(env.settings(server.variables()))
-    assert list(models.names()) == ["half_plus_three", "iris", "strings"]
-    assert models.ready().ready
-    model = models.get(ModelRef("half_plus_three"))
+    assert list(models.names(Background())) == ["half_plus_three", "iris", "strings"]
+    assert models.ready(Background()).ready
+    model = get(models, ModelRef("half_plus_three"))
     assert model.spec.version == "123"
-    assert models.get(ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
+    assert get(models, ModelRef("iris")).spec.outputs[1].labels == ("setosa", "versicolor", "virginica")
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     del model
     models.unload("half_plus_three")
     assert len(list((tmp_path / "cache").glob("*/*/model.onnx"))) == 2
     with pytest.raises(ModelNotFound):
-        models.get(ModelRef("half"))
+        get(models, ModelRef("half"))
 
 
 def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Store, env: Env) -> None:
@@ -130,16 +132,16 @@ def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Stor
     assert list(store.models()) == ["m", "m-2"]
 
 
-def test_listings_of_many_pages_are_read_to_their_end(
-    server: servers.Store, env: Env, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand keys are one page."""
+def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env: Env) -> None:
+    """A thousand keys are one page, unless fewer are asked for."""
     bucket = "pages"
     server.client.create_bucket(Bucket=bucket)
     for number in range(12):
         server.client.put_object(Bucket=bucket, Key=f"{PREFIX}/m/{number}/model.onnx", Body=b"")
-    monkeypatch.setattr(s3_store, "PAGE", "5")
-    assert len(S3Store(env.settings(server.variables(bucket))).files("m")) == 12
+    settings = env.settings(server.variables(bucket))
+    pages = list(Client(settings, locate(settings.repository, os.environ), page=5).pages({}, Progress()))
+    assert [len(page.objects) for page in pages] == [5, 5, 2]
+    assert [each.key for each in pages[0].objects] == [f"{PREFIX}/m/{each}/model.onnx" for each in (0, 1, 10, 11, 2)]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +164,9 @@ def test_what_is_wrong_with_a_store_is_said_with_its_cure(
     """In readiness, in every answer, without the secret."""
     models = Registry(env.settings({**server.variables(), **wrong}))
     with pytest.raises(kind, match=message) as refusal:
-        models.get(ModelRef("half_plus_three"))
+        get(models, ModelRef("half_plus_three"))
     assert "testing" not in refusal.value.message
-    told = models.ready()
+    told = models.ready(Background())
     assert not told.ready
     assert told.reason == refusal.value.message
 
@@ -203,53 +205,6 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
     store = S3Store(env.settings(server.variables(), DRAGOMAN_CACHE=str(tmp_path / "file" / "x")))
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written"):
         store.fetch("m", "1", [File("1/model.onnx", 1, "etag")], Progress())
-
-
-@pytest.mark.parametrize(
-    ("uri", "environ", "place"),
-    [
-        ("s3://b", {}, Location("b", "", None)),
-        ("s3://b/p/q/", {}, Location("b", "p/q/", None)),
-        (
-            "s3://b/p",
-            {"AWS_ENDPOINT_URL_S3": "http://a:1", "AWS_ENDPOINT_URL": "http://b"},
-            Location("b", "p/", "http://a:1"),
-        ),
-        ("s3://b/p", {"AWS_ENDPOINT_URL": "https://e"}, Location("b", "p/", "https://e")),
-        ("s3://b/p", {"S3_ENDPOINT": "e:9"}, Location("b", "p/", "https://e:9")),
-        ("s3://b/p", {"S3_ENDPOINT": "e:9", "S3_USE_HTTPS": "0"}, Location("b", "p/", "http://e:9")),
-        ("s3://h:9000/b/p", {}, Location("b", "p/", "http://h:9000")),
-        ("s3://https://h:9000/b/p", {"AWS_ENDPOINT_URL_S3": "http://a"}, Location("b", "p/", "https://h:9000")),
-        ("s3://http://h/b", {}, Location("b", "", "http://h")),
-        ("s3://[::1]:9000/b", {}, Location("b", "", "http://[::1]:9000")),
-    ],
-)
-def test_a_repository_is_located(uri: str, environ: dict[str, str], place: Location) -> None:
-    """AWS's form, Triton's, and every variable that names an endpoint."""
-    assert locate(uri, environ) == place
-
-
-@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "s3://http://h", "s3://h:9000"])
-def test_a_repository_without_a_bucket_is_a_wrong_setting(uri: str) -> None:
-    """At start."""
-    with pytest.raises(InvalidSettings, match="expected s3://bucket/prefix"):
-        locate(uri, {})
-
-
-@pytest.mark.parametrize("uri", ["s3://http://[::1/b/m", "s3://[::1/b/m", "s3://h:x/b", "s3://https://h:99999/b"])
-def test_a_repository_at_no_address_is_a_wrong_setting(uri: str) -> None:
-    """At start, with the value."""
-    with pytest.raises(
-        InvalidSettings, match=re.escape(f"DRAGOMAN_REPOSITORY is {uri!r}; expected s3://bucket/prefix")
-    ):
-        locate(uri, {})
-
-
-@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"])
-def test_an_endpoint_that_is_no_address_is_a_wrong_setting(variable: str) -> None:
-    """With its own name."""
-    with pytest.raises(InvalidSettings, match=rf"{variable} is 'http://\[::1'; expected a URL"):
-        locate("s3://b/m", {variable: "http://[::1"})
 
 
 def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
@@ -376,6 +331,17 @@ def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, en
     stand_in.refusal = (200, "</Code>", {})
     with pytest.raises(ModelUnavailable, match="the listing is no XML"):
         store_at(env, stand_in).check()
+
+
+def test_keys_are_decoded_where_the_store_says_that_they_are_encoded(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the stand-in: some stores do not know the encoding that they are asked for, and name keys as they are."""
+    store = store_at(env, stand_in)
+    key = "<Contents><Key>p/m/1/%C3%A9+%2B</Key><Size>1</Size></Contents>"
+    for encoded, path in (("<EncodingType>url</EncodingType>", "1/é +"), ("", "1/%C3%A9+%2B")):
+        monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_, how=encoded: listing(how, key))
+        assert [file.path for file in store.files("m")] == [path]
 
 
 def listing(*parts: str) -> str:
@@ -560,7 +526,7 @@ def test_an_object_replaced_between_two_calls_is_begun_anew(
     files = store.files("m")
     proxy.always = Fault("truncate", 1000)
     with pytest.raises(StillLoading):
-        store.fetch("m", "1", files, Progress(time.monotonic() + 0.3))
+        store.fetch("m", "1", files, Progress(within(0.3)))
     proxy.always = None
     published(server, bucket, other)
     folder = store.fetch("m", "1", files, Progress())
@@ -610,7 +576,7 @@ def test_a_load_that_is_longer_than_its_deadline_converges(
     files = store.files("m")
     done = []
     while True:
-        progress = Progress(time.monotonic() + 0.2)
+        progress = Progress(within(0.2))
         with suppress(StillLoading):
             folder = store.fetch("m", "1", files, progress)
             break
@@ -630,7 +596,7 @@ def test_a_load_that_runs_out_of_time_says_how_far_it_is(
     store = store_at(env, stand_in, behind.url)
     files = store.files("m")
     with pytest.raises(StillLoading, match="model 'm' is 1 of 4 MB loaded: try again") as refusal:
-        store.fetch("m", "1", files, Progress(time.monotonic() + 0.5))
+        store.fetch("m", "1", files, Progress(within(0.5)))
     assert refusal.value.retry_after == 1.0
     store.fetch("m", "1", files, Progress())
     assert stand_in.ranges_asked[1:] == ["bytes=1500000-3999999"]
@@ -705,11 +671,6 @@ def test_path_style_is_for_endpoints_of_ones_own(
     variables = {"DRAGOMAN_REPOSITORY": "s3://models/p", "AWS_REGION": "eu-west-1"}
     if endpoint:
         variables["AWS_ENDPOINT_URL_S3"] = endpoint
-    bucket = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._bucket
+    bucket = S3Store(env.settings(variables, DRAGOMAN_S3_ADDRESSING=said))._client.bucket
     assert bucket._base == url
     assert bucket.region == "eu-west-1"
-
-
-def test_the_module_is_imported_without_boto3() -> None:
-    """Its table entry is a string, and botocore comes with the first call."""
-    assert not hasattr(s3_store, "botocore")

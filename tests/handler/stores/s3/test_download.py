@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import queue
 import threading
-import time
 import zlib
 from contextlib import suppress
 from itertools import pairwise
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from core.deadline import Deadline, within
 from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
 from handler.settings import Settings
 from handler.stores import File
@@ -157,7 +157,7 @@ def test_a_failure_ends_streams_to_which_the_store_says_nothing(
 ) -> None:
     """Though they wait for the head of an answer: the store, without the proxy, sees them go."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", stand_in.url)
-    store = S3Store(store._settings)
+    store = S3Store(store._client._settings)
     waiting, seen = threading.Event(), queue.SimpleQueue[bytes | None]()
 
     def asked(handler: s3_stand_in.Handler, _: str) -> None:
@@ -189,7 +189,7 @@ def test_a_version_that_is_listed_again_ends_at_the_deadline(
     end = threading.Event()
     monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: str(end.wait()))
     with pytest.raises(StillLoading, match="try again"):
-        store.fetch("m", "1", files, Progress(time.monotonic() + 0.5))
+        store.fetch("m", "1", files, Progress(within(0.5)))
     end.set()
 
 
@@ -236,11 +236,11 @@ def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, stand_in: s3
     """Unless it is there already."""
     stand_in.put("p/m/1/model.bin", CONTENT)
     with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 1 MB loaded"):
-        fetched(store, Progress(0.0))
+        fetched(store, Progress(Deadline(0.0)))
     assert fetched(store) == CONTENT
-    assert fetched(store, Progress(0.0)) == CONTENT
+    assert fetched(store, Progress(Deadline(0.0))) == CONTENT
     with pytest.raises(ModelUnavailable, match="model 'm' is being looked up"):
-        store.fetch("m", "1", [File("1/other")], Progress(0.0))
+        store.fetch("m", "1", [File("1/other")], Progress(Deadline(0.0)))
 
 
 def test_the_slowest_region_is_shared_when_others_are_done() -> None:

@@ -1,0 +1,199 @@
+"""Objects on their way into a bucket, several at a time: parts that nobody sees, then each object at once."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from core.errors import ServingError
+from handler.commands.publish.bucket import STREAMS, Bucket, Conflict, Copied, Only, Taken
+from handler.commands.publish.files import Content, LocalFile, Section, Stopped, stamp
+from handler.commands.publish.meter import Meter, human
+from handler.commands.refused import Refused
+
+TRIES: Final = 3
+"""Of a write that meets others on its key."""
+
+
+@dataclass(slots=True)
+class Large:
+    """A multipart upload. `etags`: of the parts that are there, once all are."""
+
+    key: str
+    upload: str
+    etags: list[str] = field(default_factory=list)
+
+
+class Object(NamedTuple):
+    """`copied`: an object of the bucket with the same bytes."""
+
+    key: str
+    file: LocalFile
+    content: Content
+    copied: Copied | None = None
+
+    @property
+    def is_small(self) -> bool:
+        return len(self.content.md5s) == 1
+
+    def span(self, index: int) -> tuple[int, int]:
+        """Where a part begins, and its size."""
+        start = index * self.content.part_size
+        return start, min(self.content.part_size, self.file.size - start)
+
+
+class Sender:
+    """`shown`: keys that have appeared and go again if the push ends before its version is there."""
+
+    def __init__(self, bucket: Bucket, meter: Meter) -> None:
+        self._bucket, self._meter = bucket, meter
+        self._pool: Executor = ThreadPoolExecutor(STREAMS)
+        self._stop = threading.Event()
+        self._large: dict[str, Large] = {}
+        self.shown: list[str] = []
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def forget_uploads(self, folder: str) -> None:
+        """Those of a push that died: they cost their storage and nobody sees them. Not every key may list them."""
+        with suppress(Refused, Taken):
+            for key, upload in self._bucket.uploads(folder):
+                self._bucket.abort(key, upload)
+
+    def send_parts(self, objects: Iterable[Object]) -> None:
+        for each in objects:
+            if not each.is_small:
+                self._send_parts(each)
+
+    def _send_parts(self, each: Object) -> None:
+        self._give_up(each.key)
+        large = self._large[each.key] = Large(each.key, self._bucket.begin(each.key, each.content.sha256))
+        large.etags = self.each(partial(self._send_part, each, large.upload), range(len(each.content.md5s)))
+        if each.copied is None:
+            self._unchanged(each)
+            self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
+
+    def _send_part(self, each: Object, upload: str, index: int) -> str:
+        if each.copied is not None:
+            return self._bucket.copy(each.copied, each.key, upload, index + 1, each.span(index))
+        with self._body(each, index) as body:
+            return self._bucket.part(each.key, upload, index + 1, body, each.content.md5s[index])
+
+    def _body(self, each: Object, index: int) -> Section:
+        return Section(each.file.source, *each.span(index), self._meter, self._stop)
+
+    def _unchanged(self, each: Object) -> None:
+        if stamp(each.file.source) != each.content.stamp:
+            raise Refused(f"{each.file.source} has changed while it was sent: push it again")
+
+    def show(self, objects: Sequence[Object], only: Only) -> None:
+        """Make objects appear. One that is there with the same bytes is as good as ours. Raises Taken."""
+        for _ in range(TRIES):
+            shown = self.each(partial(self._show, only=only), objects)
+            objects = [each for each, done in zip(objects, shown, strict=True) if not done]
+            if not objects:
+                return
+            self.send_parts(objects)  # after a conflict an upload cannot be completed any more
+        raise Taken
+
+    def _show(self, each: Object, only: Only) -> bool:
+        """Whether it is there; False after a conflict."""
+        try:
+            self._write(each, only)
+        except Taken as taken:
+            if self.is_there(each):
+                self._give_up(each.key)
+                return True
+            if isinstance(taken, Conflict):
+                return False
+            raise
+        if only.new:
+            self.shown.append(each.key)
+        return True
+
+    def _write(self, each: Object, only: Only) -> None:
+        if each.is_small:
+            self._unchanged(each)
+            with self._body(each, 0) as body:
+                self._bucket.put(each.key, body, each.content.md5s[0], each.content.sha256, only)
+            if each.copied is None:
+                self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
+        else:
+            large = self._large[each.key]
+            self._bucket.complete(each.key, large.upload, large.etags, only)
+            del self._large[each.key]
+
+    def _give_up(self, key: str) -> None:
+        large = self._large.pop(key, None)
+        if large is not None:
+            with suppress(Taken):
+                self._bucket.abort(large.key, large.upload)
+
+    def verify(self, each: Object) -> None:
+        """Raises Taken if the object is not what was sent, as far as the store tells: not every one keeps metadata."""
+        found = self._bucket.head(each.key)
+        if found is None or found.size != each.file.size or found.sha256 not in (None, each.content.sha256):
+            raise Taken
+
+    def is_there(self, each: Object) -> bool:
+        found = self._bucket.head(each.key)
+        return found is not None and found.sha256 == each.content.sha256
+
+    def remove(self, key: str, etag: str | None = None) -> None:
+        """The object with this ETag. One that has gone or has been replaced is somebody else's affair."""
+        for _ in range(TRIES):
+            try:
+                self._bucket.delete(key, etag)
+            except Conflict:
+                continue
+            except Taken:
+                found = self._bucket.head(key)
+                if found is not None and found.etag == etag:  # Swift compares another one for what came in parts
+                    self._bucket.delete(key)
+            return
+        raise Taken
+
+    def remove_all(self, objects: Iterable[tuple[str, str | None]]) -> None:
+        """Keys, with their ETags."""
+        for key, etag in objects:
+            self.remove(key, etag)
+
+    def each(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """In parallel; the first failure ends the others."""
+        futures: list[Future[Any]] = [self._pool.submit(work, item) for item in items]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            if any(future.exception() for future in done):
+                self._stop.set()
+            wait(futures)
+        except BaseException:  # Ctrl-C: what is under way ends at its next read
+            self._stop.set()
+            raise
+        failures = [failure for future in futures if (failure := future.exception()) is not None]
+        for failure in sorted(failures, key=lambda each: isinstance(each, Stopped)):
+            raise failure
+        return [future.result() for future in futures]
+
+    def clean(self) -> None:
+        """As far as the store lets us; what remains is in nobody's way, until the next push of this version."""
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+        for large in self._large.values():
+            self._tried(self._bucket.abort, large.key, large.upload)
+        for key in self.shown:
+            self.drop(key)
+
+    def drop(self, key: str, etag: str | None = None) -> None:
+        """Remove an object that servers do not see, if the store lets us."""
+        self._tried(self.remove, key, etag)
+
+    def _tried(self, work: Callable[..., None], *arguments: str | None) -> None:
+        try:
+            with suppress(Taken):  # it is gone
+                work(*arguments)
+        except (Refused, ServingError):
+            self._meter.say(f"left behind in {self._bucket.uri}: {arguments[0]}")

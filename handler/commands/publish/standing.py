@@ -1,0 +1,71 @@
+"""What a bucket has of one version: its folders, the one that servers take, and what is left over in the others."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from handler.commands.publish.bucket import Bucket, Item
+from handler.commands.publish.versions import MARKERS, Job
+from handler.commands.refused import Refused
+
+YOUNG: Final = timedelta(minutes=15)
+"""What has been put since may belong to a push that is under way: from its first object to its marker is not long."""
+DIGITS: Final = 18
+"""Most digits in the name of a version's folder (handler.settings.model.VERSION)."""
+
+
+class Standing(NamedTuple):
+    """`folders`: objects by their paths in each folder of the version, and the folders by their names as written.
+
+    `current`: the folder that servers take: of 1 and 01 they take the shorter name, if both have a marker.
+    `main`: its marker, which decides that. None and None where there is no such version yet.
+    """
+
+    folders: Mapping[str, Mapping[str, Item]]
+    current: str | None
+    main: str | None
+
+    @property
+    def marker(self) -> Item | None:
+        """The object that makes the version visible."""
+        return None if self.current is None or self.main is None else self.folders[self.current][self.main]
+
+    @property
+    def files(self) -> Mapping[str, Item]:
+        """Of the current folder."""
+        return {} if self.current is None else self.folders[self.current]
+
+    def is_like(self, other: "Standing") -> bool:
+        """Whether servers take the same objects for the version."""
+        return (self.current, self.files) == (other.current, other.files)
+
+
+def look(bucket: Bucket, job: Job) -> Standing:
+    """One listing."""
+    folders: dict[str, dict[str, Item]] = {}
+    for item in bucket.items(f"{job.model}/"):
+        if job.has(item.path):
+            folder, _, path = item.path.partition("/")
+            folders.setdefault(folder, {})[path] = item
+    for folder in sorted(folders, key=len):
+        for marker in (*MARKERS, job.version.last):
+            if marker in folders[folder]:
+                return Standing(folders, folder, marker)
+    return Standing(folders, None, None)
+
+
+def is_debris(bucket: Bucket, item: Item, marker: Item | None) -> bool:
+    """Whether an object that servers do not see is in nobody's way: old, or older than what has become visible since.
+
+    A push that had put it by then finds another marker than it has seen, and stops.
+    """
+    return bucket.now - item.modified >= YOUNG or (marker is not None and item.modified < marker.modified)
+
+
+def under_way(key: str) -> Refused:
+    """What is said of an object that may belong to another push."""
+    minutes = YOUNG.seconds // 60
+    return Refused(
+        f"{key} was put less than {minutes} minutes ago by a push that is under way, or has died: try again later, or "
+        "with another --version"
+    )

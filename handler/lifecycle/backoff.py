@@ -1,0 +1,40 @@
+"""When a load that failed may be tried again."""
+
+import time
+from typing import Final
+
+from core.errors import ServerBusy, ServingError
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two tries of a load that fails: doubling, so that a broken model costs its callers little."""
+MOST_DOUBLINGS: Final = 10
+
+
+class Backoff:
+    """`failure`: the last one, None after a success."""
+
+    __slots__ = ("_count", "_until", "failure")
+
+    def __init__(self) -> None:
+        self.forgive()
+
+    def forgive(self) -> None:
+        """Lets the next request try at once."""
+        self.failure: ServingError | None = None
+        self._count = 0
+        self._until = 0.0
+
+    def fail(self, error: ServingError) -> float:
+        """Returns the seconds until the next try. A lack of memory is not the model's fault and counts for nothing."""
+        self.failure = type(error)(error.message)  # without its traceback, which keeps whole requests alive
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._count)
+        self._until = time.monotonic() + pause
+        if not isinstance(error, ServerBusy):
+            self._count = min(self._count + 1, MOST_DOUBLINGS)
+        return pause
+
+    @property
+    def left(self) -> float:
+        """Seconds until the next try; not positive if it may be tried now."""
+        return 0.0 if self.failure is None else self._until - time.monotonic()

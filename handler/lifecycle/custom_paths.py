@@ -1,0 +1,51 @@
+"""The HTTP paths that models have named in their settings, to answer whole requests there (GRPS's customised HTTP)."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from core.deadline import Deadline
+from core.errors import ServingError
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.repository import Repository
+from handler.settings.model import CustomPath
+
+CUSTOM_SECONDS: Final = 10.0
+"""How long the paths are remembered: finding out lists the repository."""
+
+
+class CustomPaths:
+    def __init__(self, repository: Repository, catalog: Catalog) -> None:
+        self._repository = repository
+        self._catalog = catalog
+        self._paths: Mapping[str, Mapping[str, Sequence[str]]] = {}
+        self._until = float("-inf")
+
+    def models(self, path: str, deadline: Deadline) -> Mapping[str, Sequence[str]]:
+        """Returns the models that answer whole requests on a path, each with its methods, as of some seconds ago."""
+        now = time.monotonic()
+        if now > self._until:
+            with suppress(ServingError):  # while the store does not answer, its last answer counts
+                self._paths = self._all(deadline)
+            self._until = now + CUSTOM_SECONDS
+        return self._paths.get(path, {})
+
+    def forget(self) -> None:
+        """Lets the next request ask again: the clock may be another one now."""
+        self._until = float("-inf")
+
+    def _all(self, deadline: Deadline) -> Mapping[str, Mapping[str, Sequence[str]]]:
+        """Raises what listing the repository raises."""
+        paths: dict[str, dict[str, Sequence[str]]] = {}
+        for name in self._repository.models(deadline):
+            said = self._path_of(name, deadline)
+            if said is not None:
+                paths.setdefault(said.path, {})[name] = said.methods
+        return paths
+
+    def _path_of(self, name: str, deadline: Deadline) -> CustomPath | None:
+        try:
+            return self._catalog.model(name, deadline).said.http
+        except ServingError:  # the index shows it
+            return None

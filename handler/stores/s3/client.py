@@ -1,0 +1,105 @@
+"""Requests to one place in S3, with retries and in the bucket's region. A failure is an error for the client."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from time import sleep
+from typing import Final, TypeVar
+
+from handler.settings import Settings
+from handler.stores import Forbidden
+from handler.stores.progress import Progress
+from handler.stores.s3 import errors, listing, session
+from handler.stores.s3.answers import Broken, Refused
+from handler.stores.s3.http import Bucket
+from handler.stores.s3.listing import Page, Unreadable
+from handler.stores.s3.location import Location
+from handler.stores.s3.retries import Failed, OutOfTime, Tries
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+PAGE: Final = 1000
+"""Objects in one page of a listing: S3 sends no more."""
+TRIES: Final = 3
+"""Attempts at a request by itself. Files have more (see `download`)."""
+
+
+class Client:
+    """`page`: the most objects in one page of a listing. The first request makes the connection."""
+
+    def __init__(self, settings: Settings, place: Location, page: int = PAGE) -> None:
+        self.place = place
+        self._settings = settings
+        self._page = page
+        self._lock = threading.Lock()
+        self._made: Bucket | None = None
+        self._region = ""  # the store's answer, once it has named one
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket, with connections and credentials. Raises ServingError."""
+        with self._lock:
+            if self._made is None:
+                self._made = session.connect(self._settings, self.place, self._region)
+            return self._made
+
+    def disconnect(self) -> None:
+        """Forgets the connections and credentials. The next request makes new ones."""
+        with self._lock:
+            self._made = None
+
+    def tried(self, ask: Callable[[Bucket], T], progress: Progress) -> T:
+        """Calls `ask` with retries, and follows a region redirect. Raises Failed, OutOfTime, ServingError."""
+        tries = Tries(TRIES)
+        while progress.left > 0:
+            bucket = self.bucket
+            try:
+                return ask(bucket)
+            except Broken as broken:
+                log.warning("%s: %s", self._settings.repository, broken)
+                pause = tries.pause(moved=False)
+                if pause is None:
+                    raise Failed("", broken) from broken
+                sleep(max(0.0, min(pause, progress.left)))
+            except Refused as refused:
+                log.warning("%s: %s", self._settings.repository, refused)
+                if not self._moved(bucket, refused) or tries.pause() is None:
+                    raise Failed("", refused) from refused
+        raise OutOfTime
+
+    def _moved(self, bucket: Bucket, refused: Refused) -> bool:
+        """Decides whether the store has named another region than it was asked in. Later requests ask there."""
+        if refused.region in ("", bucket.region):
+            return False
+        with self._lock:
+            self._region = refused.region
+            if self._made is bucket:  # of several threads that ask at the same time, the first one ends it
+                self._made = None
+        return True
+
+    def pages(self, parameters: Mapping[str, str], progress: Progress) -> Iterator[Page]:
+        """Yields a listing's pages. `parameters`: ListObjectsV2's. Raises Forbidden, ServingError."""
+        token: dict[str, str] = {}
+        seen: set[str] = set()
+        while True:
+            page = self.page({"max-keys": str(self._page), **parameters, **token}, progress)
+            yield page
+            if page.following is None:
+                return
+            if page.following in seen:
+                raise errors.unanswered(self.place, "a page of the listing is followed by one that was before")
+            seen.add(page.following)
+            token = {"continuation-token": page.following}
+
+    def page(self, parameters: Mapping[str, str], progress: Progress) -> Page:
+        """Returns one page of a listing. Raises Forbidden where listing is not permitted, else ServingError."""
+        try:
+            return listing.page(*self.tried(lambda bucket: bucket.list(parameters, progress.left), progress))
+        except OutOfTime:
+            raise progress.unanswered() from None
+        except Unreadable as error:
+            raise errors.unanswered(self.place, str(error)) from error
+        except Failed as failed:
+            if errors.is_denied(failed.reason):
+                raise Forbidden from failed
+            raise errors.of(failed.reason, self.place, self._settings.repository) from failed

@@ -1,0 +1,130 @@
+"""A version that a publisher replaces while a server is about to fetch it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from core.errors import ModelNotLoadable, ModelUnavailable
+from core.operations import ModelRef
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+from tests import s3_stand_in, zoo
+from tests.support.registries import get
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Place(NamedTuple):
+    """A bucket, and a server that reads it."""
+
+    bucket: s3_stand_in.StandIn
+    models: Registry
+
+    def meanwhile(self, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        """The change happens once, after the server's listing and before its fetch."""
+        store = self.models._repository._store
+        fetch, changes = store.fetch, [change]
+
+        def changed(*asked: object) -> object:
+            while changes:
+                changes.pop()()
+            return fetch(*asked)
+
+        monkeypatch.setattr(store, "fetch", changed)
+
+    def put(self, folder: str, number: int, **settings: bytes) -> None:
+        """A version that adds the number, in a folder."""
+        for content in settings.values():
+            self.bucket.put(f"p/m/{folder}/model-settings.json", content)
+        self.bucket.put(f"p/m/{folder}/model.onnx", zoo.adds(number).SerializeToString())
+
+    def remove(self, folder: str) -> None:
+        """Its marker, and all the rest."""
+        for key in [key for key in self.bucket.things if key.startswith(f"p/m/{folder}/")]:
+            del self.bucket.things[key]
+
+
+@pytest.fixture
+def place(no_aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """Without versions."""
+    with s3_stand_in.running() as bucket:
+        variables = bucket.variables() | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        own = {name: value for name, value in variables.items() if name.startswith("DRAGOMAN_")}
+        yield Place(bucket, Registry(Settings.from_env(own)))
+
+
+def fetched(place: Place) -> bytes:
+    """The model file that the server has loaded."""
+    get(place.models, ModelRef("m"))
+    (slot,) = place.models.known()
+    assert slot.loaded is not None
+    return (slot.loaded.folder.path / "model.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("old", "new"), [("1", "01"), ("01", "1")])
+def test_a_version_that_moves_before_its_fetch_is_loaded_from_where_it_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    """The listing's folder is gone: the server looks again."""
+    place.put(old, 1)
+
+    def move() -> None:
+        place.put(new, 2)
+        place.remove(old)
+
+    place.meanwhile(move, monkeypatch)
+    assert fetched(place) == zoo.adds(2).SerializeToString()
+
+
+def test_a_folder_that_loses_its_marker_before_its_fetch_is_no_version(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left in it may be written anew; the other folder of the number is whole."""
+    place.put("1", 1, own=b"{}")
+
+    def replace() -> None:
+        place.put("01", 2)
+        place.remove("1")
+        place.bucket.put("p/m/1/model-settings.json", b'{"platform": "other"}')
+
+    place.meanwhile(replace, monkeypatch)
+    assert fetched(place) == zoo.adds(2).SerializeToString()
+
+
+def test_a_version_that_is_gone_is_said_to_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has taken its place."""
+    place.put("1", 1)
+    place.meanwhile(lambda: place.remove("1"), monkeypatch)
+    with pytest.raises(ModelUnavailable, match="1/model.onnx of model 'm' is missing or forbidden"):
+        get(place.models, ModelRef("m"))
+
+
+def test_a_versions_own_settings_are_those_of_the_files_that_came(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read once before the fetch; by its end they may be another version's."""
+    place.put("1", 1, own=b'{"platform": "old"}')
+    place.meanwhile(lambda: place.put("1", 2, own=b'{"platform": "new"}'), monkeypatch)
+    assert fetched(place) == zoo.adds(2).SerializeToString()
+    assert get(place.models, ModelRef("m")).spec.platform == "new"
+
+
+def test_a_version_that_changes_its_runtime_is_loaded_by_the_new_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is not allowed here."""
+    place.put("1", 1)
+
+    def replace() -> None:
+        place.bucket.put("p/m/01/model.py", b"")
+        place.remove("1")
+
+    place.meanwhile(replace, monkeypatch)
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_ALLOW_CODE"):
+        get(place.models, ModelRef("m"))
