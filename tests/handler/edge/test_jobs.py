@@ -18,7 +18,8 @@ from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, Timing, compressed
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import Gate, Loaded, Pace, Traffic
 from handler.stores import Folder
-from tests.support.v1_samples import model, output, signature, told
+from tests.support.samples import told
+from tests.support.v1_samples import model, output, signature
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 import pytest
-from handler.edge.timing import COLD, WARM, Clock, Timing
 
 from handler.edge.app import App
 from handler.edge.jobs import COLD, WARM, Clock, Timing

@@ -1,4 +1,4 @@
-"""core.schema and core.rpc: what is made of proto/, against protoc, and against the messages that tritonclient has."""
+"""core.schema.pool and the files that proto/ becomes, against protoc and against tritonclient's messages."""
 
 from __future__ import annotations
 
@@ -11,25 +11,20 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.dialects.grpc.health import health
 from core.dialects.v2.rpc import V2_RPC
 from core.errors import InvalidInput
 from core.rpc import Form
-from core.schema import fields as raw_fields
 from core.schema import pool
-from core.schema.open_inference import ModelInferRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 FOLDERS: Final = {"model_server_config": ROOT / "handler" / "commands" / "convert"}
 """Where a schema's descriptor set and types stand that are not in core/schema."""
 NAMES: Final = sorted(path.stem for path in (ROOT / "proto").glob("*.proto"))
-RAW: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 
 TRITON: Final = """
 import sys
@@ -164,49 +159,3 @@ def test_there_are_messages_of_sources_alone() -> None:
     """A name without a descriptor set is a mistake in this project."""
     with pytest.raises(FileNotFoundError):
         pool.messages("unheard_of")
-
-
-PIECES = st.one_of(
-    st.builds(lambda raw: raw_fields.head(RAW, len(raw)) + raw, st.binary(max_size=300)),
-    st.builds(lambda text: ModelInferRequest(model_name=text).SerializeToString(), st.text(max_size=9)),
-    st.builds(lambda text: ModelInferRequest(outputs=[{"name": text}]).SerializeToString(), st.text(max_size=200)),
-    st.sampled_from(
-        [b"\xa8\x06\x05", b"\xa1\x06" + bytes(8), b"\xad\x06" + bytes(4), b"\xa8\x06" + b"\xff" * 9 + b"\1"]
-    ),
-)
-
-
-@given(st.lists(PIECES, max_size=8).map(b"".join))
-def test_a_message_that_is_split_says_what_it_said(body: bytes) -> None:
-    """Fields in any order, unknown ones of every kind among them."""
-    whole = ModelInferRequest.FromString(body)
-    split = raw_fields.split(body, RAW)
-    if split is None:
-        assert b"\xff" * 9 in body
-        return
-    rest, values = split
-    assert list(map(bytes, values)) == list(whole.raw_input_contents)
-    del whole.raw_input_contents[:]
-    assert ModelInferRequest.FromString(rest) == whole
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_split_or_left_to_protobuf(body: bytes) -> None:
-    """Nothing is read beyond the end, and what was split is what was there."""
-    split = raw_fields.split(body, RAW)
-    if split is not None:
-        rest, values = split
-        assert len(rest) + sum(map(len, values)) <= len(body)
-        assert all(bytes(value) in body for value in values)
-
-
-def test_a_message_of_very_many_fields_is_left_to_protobuf() -> None:
-    """Python goes from field to field for a while only."""
-    assert raw_fields.split(b"\x0a\0" * raw_fields.MOST_FIELDS * 2, RAW) is None
-
-
-@pytest.mark.parametrize("size", [0, 1, 127, 128, 16383, 16384, 600_000])
-def test_the_head_of_a_field_is_the_one_of_protobuf(size: int) -> None:
-    """A varint grows by seven bits."""
-    raw = bytes(size)
-    assert raw_fields.head(RAW, size) + raw == ModelInferRequest(raw_input_contents=[raw]).SerializeToString()

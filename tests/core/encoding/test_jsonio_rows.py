@@ -1,4 +1,4 @@
-"""core.encoding.json_numbers: elements of outputs as JSON, for all dialects."""
+"""core.encoding.jsonio: elements of outputs as JSON, for all dialects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core.dtype import BF16, DATATYPES
 from core.encoding import jsonio
-from core.encoding.json_numbers import numeric, rows
+from core.encoding.jsonio import numeric, rows
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
 from core.float16 import bf16_from_float
