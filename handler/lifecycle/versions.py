@@ -62,6 +62,8 @@ TRANSITIONS: Final[dict[Event, tuple[tuple[Status, ...], Status]]] = {
     Event.REPLACE: (_ANY, Status.REPLACED),
 }
 """By event: the statuses in which it may come, and the status after it."""
+SERVES: Final = {Event.LOAD: True, Event.UNLOAD: False, Event.REPLACE: False}
+"""By event: whether the version serves after it; every other event leaves that as it is."""
 STATES: Final = {Status.LOADING: State.LOADING, Status.READY: State.READY}
 """In the words of the model repository extension; every other status is UNAVAILABLE."""
 REASONS: Final = {
@@ -94,12 +96,13 @@ class ServedVersion:
 
     `loaded`: the model, None while it is not in memory. `serves`: it was loaded, and nobody has asked to unload it; it
     may be out of memory for another model's sake. `due`: when, on time.monotonic(), the repository may be looked at
-    again. `progress`: how far its latest load is.
+    again. `progress`: how far its latest load is. `_changing` is held while `loaded` and the status change together,
+    and never during a load.
     """
 
     __slots__ = (
-        *("__weakref__", "_lock", "_standing", "backoff", "due", "listing", "load_seconds", "loaded", "name", "pace"),
-        *("progress", "serves", "traffic", "version"),
+        *("__weakref__", "_changing", "_lock", "_standing", "backoff", "due", "listing", "load_seconds", "loaded"),
+        *("name", "pace", "progress", "serves", "traffic", "version"),
     )
 
     def __init__(self, listing: Listing, version: Version, traffic: Traffic, due: float = float("inf")) -> None:
@@ -116,6 +119,7 @@ class ServedVersion:
         self.pace = Pace()
         self._standing = _Standing(Status.NEW, REASONS[Status.NEW])
         self._lock = threading.Lock()
+        self._changing = threading.Lock()
 
     @property
     def status(self) -> Status:
@@ -197,7 +201,7 @@ class ServedVersion:
         self._move(Event.BEGIN)
         log.info("model %s version %s is being loaded", self.name, self.version.number)
         try:
-            self.loaded = load(self, progress, spared)
+            loaded = load(self, progress, spared)
         except StillLoading as unfinished:  # the next request goes on with the load, without a pause
             self._move(Event.PAUSE, unfinished.message)
             raise
@@ -213,10 +217,9 @@ class ServedVersion:
             failure = ModelFailed(f"model {self.name!r} version {self.version.number} cannot be loaded: {kind}")
             self._fail(failure)
             raise failure from error
-        self.serves = True
         self.backoff.forgive()
         self.load_seconds = time.monotonic() - started
-        self._move(Event.LOAD)
+        self._move(Event.LOAD, loaded=loaded)
         log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
 
     def _fail(self, error: ServingError) -> None:
@@ -224,21 +227,38 @@ class ServedVersion:
         error.retry_after = self.backoff.fail(error)
         self._move(Event.FAIL, error.message, self.backoff.failure)
 
-    def _move(self, event: Event, reason: str | None = None, failure: ServingError | None = None) -> None:
+    def _move(
+        self,
+        event: Event,
+        reason: str | None = None,
+        failure: ServingError | None = None,
+        loaded: Loaded | None = None,
+    ) -> None:
+        with self._changing:
+            self._set(event, reason, failure, loaded)
+
+    def _set(
+        self,
+        event: Event,
+        reason: str | None = None,
+        failure: ServingError | None = None,
+        loaded: Loaded | None = None,
+    ) -> None:
+        """Applies an event, while this thread holds `_changing`."""
         allowed, after = TRANSITIONS[event]
         if self._standing.status not in allowed:
             raise AssertionError((event, self._standing))
+        self.loaded = loaded
+        self.serves = SERVES.get(event, self.serves)
         self._standing = _Standing(after, REASONS[after] if reason is None else reason, failure)
 
     def unload(self) -> None:
         """Takes the model out of memory, after a load that is under way. Requests that use it go on to their end."""
         with self._lock:
-            self.loaded, self.serves = None, False
             self._move(Event.UNLOAD)
 
     def replace(self) -> None:
         """Takes the model out of memory because a newer version serves. Does not wait for a load."""
-        self.loaded, self.serves = None, False
         self._move(Event.REPLACE)
 
     def evict(self) -> bool:
@@ -247,14 +267,20 @@ class ServedVersion:
         if loaded is None or loaded.in_use() or not self._lock.acquire(blocking=False):
             return False
         try:
-            self.loaded = None
-            if loaded.in_use():  # since the line above no use can begin
-                self.loaded = loaded
-                return False
-            self._move(Event.EVICT)
-            return True
+            with self._changing:
+                return self._evict(loaded)
         finally:
             self._lock.release()
+
+    def _evict(self, loaded: Loaded) -> bool:
+        if self.loaded is not loaded:  # another thread has unloaded or replaced it meanwhile
+            return False
+        self.loaded = None
+        if loaded.in_use():  # since the line above no use can begin
+            self.loaded = loaded
+            return False
+        self._set(Event.EVICT)
+        return True
 
     # -- what the catalog finds out -----------------------------------------------------------------------------------
 
