@@ -10,7 +10,6 @@ import pytest
 
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.edge.app import App
-from handler.lifecycle import catalog
 from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.settings.model import CustomPath
@@ -161,37 +160,25 @@ def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
     assert ask(app, "GET", "/own/path")[0]["status"] == 404
 
 
-def test_paths_are_looked_up_again_after_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose settings are wrong has none, and hides no other's."""
-    app = make(folder, inline=True)
-    assert ask(app, "POST", "/late")[0]["status"] == 404
-    add(folder, "late", path="/late")
-    add(folder, "wrong", path="")
-    assert ask(app, "POST", "/late")[0]["status"] == 404
-    monkeypatch.setattr(catalog, "CUSTOM_SECONDS", -1.0)
-    app.registry._catalog._custom_until = 0.0
-    assert ask(app, "POST", "/late", {})[0]["status"] == 200
-
-
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what is no model's is answered as without any; the store is asked again after a while."""
     asked: list[None] = []
 
-    def down() -> Any:
+    def down(_: Any) -> Any:
         asked.append(None)
         raise ModelUnavailable("the store does not answer")
 
     with monkeypatch.context() as store:
-        store.setattr(app.registry._catalog._repository, "models", down)
+        store.setattr(app.registry._repository, "models", down)
         assert ask(app, "GET", "/nothing")[0]["status"] == 404
         assert ask(app, "GET", "/")[0]["status"] == 200
         assert len(asked) == 1
-    app.registry._catalog.forget_paths()
+    app.registry._paths.forget()
     assert told(ask(app, "POST", PATH, {}))[0] == 200
-    monkeypatch.setattr(app.registry._catalog._repository, "models", down)
-    app.registry._catalog.forget_paths()
+    monkeypatch.setattr(app.registry._repository, "models", down)
+    app.registry._paths.forget()
     assert told(ask(app, "POST", PATH, {}))[0] == 200
     assert told(ask(app, "GET", "/own/path"))[0] == 200
     assert len(asked) == 2
