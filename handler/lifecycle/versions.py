@@ -178,8 +178,6 @@ class ServedVersion:
         loaded.last_use = next(TURNS)
         return loaded
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
     def obtain(
         self,
         load: LoadVersion,
@@ -287,8 +285,6 @@ class ServedVersion:
             return False
         self._set(Event.EVICT)
         return True
-
-    # -- what the catalog finds out -----------------------------------------------------------------------------------
 
     def relist(self, listing: Listing) -> None:
         """Notes that the repository still has these files, under settings that load them alike."""

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from core.dtype import BF16, DATATYPES
 from core.encoding import jsonio
-from core.encoding.jsonio import numeric, rows
-from core.encoding.jsonio import NonFinite
+from core.encoding.jsonio import NonFinite, numeric, rows
 from core.errors import InvalidInput
 from core.float16 import bf16_from_float
 from core.tensor import Tensor

@@ -194,7 +194,8 @@ def test_what_failed_before_the_snapshot_is_tried_again_after_it(
     made = Function()
     assert made.app is not None
     (version,) = made.app.registry.known()
-    version.backoff._until = time.monotonic() + 3600
+    assert version._backoff is not None
+    version._backoff._until = time.monotonic() + 3600
     model.write_bytes(good)
     assert made(infer(), None)["statusCode"] == 503
     runtime.call("before")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from core.errors import InvalidInput, ModelNotFound, NotSupported, ServingError, VersionNotFound
-from core.operations import ModelRef, State
+from core.deadline import NEVER
+from core.errors import InvalidInput, ModelNotFound, ServingError, VersionNotFound
+from core.operations import ModelRef
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.registry import Pending, Registry
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
+from tests.handler.lifecycle.samples import PATIENT, add, served
 
 ONNX = Path(__file__).parents[2] / "models" / "half_plus_three" / "123" / "model.onnx"
 VERSIONS = (("a", "1"), ("a", "2"), ("a-2", "7"), ("a-b", "3"), ("a-b-9", "1"))
@@ -25,12 +25,6 @@ def settings(folder: Path, **more: str) -> Settings:
     """Of a repository in this folder."""
     named = {f"DRAGOMAN_{name}": value for name, value in more.items()}
     return Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **named})
-
-
-def add(folder: Path, model: str, version: str) -> None:
-    """A version that works."""
-    (folder / model / version).mkdir(parents=True)
-    shutil.copy(ONNX, folder / model / version / "model.onnx")
 
 
 @pytest.fixture
@@ -45,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
     """Name and version that a GRPS client means."""
     catalog = Catalog(Repository(DirectoryStore(settings(folder))), default)
-    slot = catalog.slot(ModelRef(selector, dashed=True))
+    slot = catalog.version(ModelRef(selector, dashed=True), NEVER)
     return slot.name, slot.version.number
 
 
@@ -80,7 +74,7 @@ def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str,
 def test_what_a_selector_does_not_find_is_said_in_its_own_words(
     folder: Path, selector: str, error: type[ServingError], words: str
 ) -> None:
-    """A version that is missing, or the model."""
+    """The refusal names the missing version, or the missing model."""
     with pytest.raises(error, match=words):
         selected(folder, selector)
 
@@ -100,21 +94,21 @@ def test_no_selector_is_the_default_model_or_the_only_one(
 
 
 def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: Path) -> None:
-    """What was found under it before is not kept for ever."""
+    """An alias is resolved again when the model changes."""
     models = Registry(settings(folder, DEFAULT_MODEL="a"))
     refs = ModelRef("a", dashed=True), ModelRef("", dashed=True)
-    assert [get(models, ref).spec.version for ref in refs] == ["2", "2"]
+    assert [served(models, ref) for ref in refs] == ["2", "2"]
     assert models.describe(refs[0], PATIENT).versions == ("1", "2")
     add(folder, "a", "3")
     models.load("a", PATIENT)
-    assert [get(models, ref).spec.version for ref in refs] == ["3", "3"]
+    assert [served(models, ref) for ref in refs] == ["3", "3"]
     models.unload("a", PATIENT)
     assert not models.readiness(refs[1], PATIENT).ready
-    assert get(models, refs[1]).spec.version == "3"
+    assert served(models, refs[1]) == "3"
 
 
 def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None:
-    """Whoever asks under any of them is answered at once, and by the version that the name means then."""
+    """A request under any alias is answered at once, by the version that the alias means then."""
     words = [ModelRef(name, dashed=True) for name in ("a", "a-2", "a-02", "", "a-1")]
     words += [ModelRef("a"), ModelRef("a", "1"), ModelRef("a", "0", zero_is_newest=True)]
     with ThreadPoolExecutor(1) as executor:
@@ -123,44 +117,24 @@ def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None
         def asked(ref: ModelRef) -> str:
             while True:
                 try:
-                    return get(models, ref).spec.version
+                    return served(models, ref)
                 except Pending as pending:
                     pending.future.result(10)
 
         assert [asked(ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
-        assert [get(models, ref).spec.version for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        assert [served(models, ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
         for version in ("0", "3"):
             add(folder, "a", version)
         with pytest.raises(Pending) as pending:
             models.load("a", PATIENT)
         pending.value.future.result(10)
         assert [asked(ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
-        assert [get(models, ref).spec.version for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
+        assert [served(models, ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
 
 
-def test_a_process_that_was_set_offline_is_not_ready(folder: Path) -> None:
-    """And serves on: only who asks for readiness is told."""
-    models = Registry(settings(folder))
-    assert models.ready(PATIENT).ready
-    models.set_online(online=False)
-    assert models.ready(PATIENT) == (False, State.UNAVAILABLE, "set offline")
-    assert get(models, ModelRef("a")).spec.version == "2"
-    models.set_online(online=True)
-    assert models.ready(PATIENT).ready
-
-
-@pytest.mark.parametrize("environ", [{"DRAGOMAN_GRPS_HEALTH_CONTROL": "off"}, {"AWS_LAMBDA_FUNCTION_NAME": "f"}])
-def test_instances_that_nobody_can_choose_are_not_set_offline(folder: Path, environ: dict[str, Any]) -> None:
-    """One of many, about to end, would answer for all."""
-    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
-    with pytest.raises(NotSupported, match="DRAGOMAN_GRPS_HEALTH_CONTROL=off"):
-        models.set_online(online=False)
-    assert models.ready(PATIENT).ready
-
-
-def test_on_lambda_health_control_can_be_asked_for(folder: Path) -> None:
-    """By its setting, as anywhere."""
-    environ = {"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_GRPS_HEALTH_CONTROL": "instance"}
-    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}))
-    models.set_online(online=False)
-    assert not models.ready(PATIENT).ready
+def test_a_model_that_was_never_looked_at_is_not_published(folder: Path) -> None:
+    """It does not serve, and no reference to it can be answered."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), "")
+    before = catalog.ready
+    assert not catalog.publish("q")
+    assert catalog.ready == before == {}

@@ -57,7 +57,7 @@ def spec(name: str, datatype: str, *shape: int) -> TensorSpec:
 @pytest.mark.parametrize("datatype", DATATYPES)
 @pytest.mark.parametrize("shape", [(), (0, 2), (1,), (2, 3)])
 def test_random_tensors_have_the_declared_type_and_shape(tmp_path: Path, datatype: str, shape: tuple[int, ...]) -> None:
-    """Numbers that an index, a flag and a probability may be."""
+    """The values suit an index, a flag and a probability."""
     model = Model((spec("x", datatype, *shape),))
     warm(model, [WarmUp(times=3)], tmp_path)
     assert len(model.asked) == 3
@@ -74,7 +74,7 @@ def test_random_tensors_have_the_declared_type_and_shape(tmp_path: Path, datatyp
 
 
 def test_what_a_shape_leaves_open_is_one_unless_it_is_said(tmp_path: Path) -> None:
-    """Of any rank, it has to be said."""
+    """The settings have to name the shape of an input of any rank."""
     inputs = (spec("x", "FP32", -1, 4), TensorSpec("y", DATATYPES["INT64"], None))
     model = Model(inputs)
     warm(model, [WarmUp(shapes={"y": (2,)}), WarmUp(shapes={"x": (8, 4), "y": ()})], tmp_path)
@@ -83,7 +83,7 @@ def test_what_a_shape_leaves_open_is_one_unless_it_is_said(tmp_path: Path) -> No
 
 
 def test_a_file_is_a_request_of_the_open_inference_protocol(tmp_path: Path) -> None:
-    """As often as it is asked for."""
+    """It is sent as often as the settings ask."""
     tensor = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}
     (tmp_path / "w.json").write_text(json.dumps({"inputs": [tensor]}))
     model = Model((spec("x", "FP32", -1),))
@@ -92,7 +92,7 @@ def test_a_file_is_a_request_of_the_open_inference_protocol(tmp_path: Path) -> N
 
 
 def test_a_model_that_streams_is_asked_for_its_stream_to_the_end(tmp_path: Path) -> None:
-    """All of its answers."""
+    """The warm-up takes all of its answers."""
     model = Model((spec("x", "FP32", 1),), streams=True)
     warm(model, [WarmUp()], tmp_path)
     assert (len(model.asked), model.ended) == (2, 1)
@@ -113,14 +113,14 @@ def test_a_model_that_streams_is_asked_for_its_stream_to_the_end(tmp_path: Path)
 def test_a_warm_up_that_fails_is_why_the_model_is_not_loaded(
     tmp_path: Path, inputs: Any, request_: WarmUp, reason: str
 ) -> None:
-    """In one line."""
+    """The refusal has the reason in one line."""
     (tmp_path / "bad.json").write_text("1")
     with pytest.raises(ModelNotLoadable, match=f"^model 'm' version 3 failed its warm-up: {reason}"):
         warm(Model(inputs), [request_], tmp_path)
 
 
 def test_requests_are_read_from_the_settings() -> None:
-    """Once, of the declared shapes, unless they say otherwise."""
+    """A request is sent once with the declared shapes, unless the settings differ."""
     said = [{"random": True}, {"random": True, "count": 2, "shapes": {"x": [3, 0]}}, {"file": "a/b.json", "count": 5}]
     assert warmup_settings.parse(said) == (WarmUp(), WarmUp(None, 2, {"x": (3, 0)}), WarmUp("a/b.json", 5))
 
@@ -146,6 +146,6 @@ def test_requests_are_read_from_the_settings() -> None:
     ],
 )
 def test_what_is_wrong_in_the_settings_is_named_by_its_place(said: Any, message: str) -> None:
-    """With its value."""
+    """The refusal quotes the value."""
     with pytest.raises(Wrong, match=message):
         warmup_settings.parse(said)
