@@ -26,8 +26,8 @@ from handler.edge import connect
 from handler.edge.app import App
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
-from tests.conformance.grpc.remote import question, raw, tensors, typed
-from tests.zoo_python import LOADS_LATE, PYTHON_MODELS
+from tests.support.remote import question, raw, tensors, typed
+from tests.support.zoo.python import LOADS_LATE, PYTHON_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -29,10 +29,10 @@ from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 from handler.stores.s3.answers import Broken
 from handler.stores.s3.http import Bucket
-from tests import s3_stand_in
 from tests.handler import slow_store
 from tests.handler.test_app import ask
 from tests.handler.test_aws import http, infer
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,8 +34,8 @@ from handler.edge.rpc_jobs import QUICKLY_READ, RpcJob
 from handler.lifecycle.registry import Pending, Registry
 from handler.lifecycle.versions import QUICK_RUNS
 from handler.settings import Settings
-from tests.conformance.grpc.remote import question, raw, tensors, typed
-from tests.ports import free_port
+from tests.support.ports import free_port
+from tests.support.remote import question, raw, tensors, typed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

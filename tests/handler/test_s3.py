@@ -30,9 +30,9 @@ from handler.stores.s3 import retries
 from handler.stores.s3 import store as s3_store
 from handler.stores.s3.location import Location, locate
 from handler.stores.s3.store import S3Store
-from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
-from tests.fault_proxy import Fault
+from tests.support import fault_proxy, s3_stand_in
+from tests.support.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

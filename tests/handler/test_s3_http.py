@@ -30,7 +30,7 @@ from handler.stores.s3.lines import Line
 from handler.stores.s3.session import Anonymous
 from handler.stores.s3.signature import Login, signed
 from handler.stores.s3.store import S3Store
-from tests import s3_stand_in
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
