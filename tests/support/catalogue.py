@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+ROWS: Final = re.compile(r"(?:(?:R|N|V1|GRPS|G)-\d+ ?)+")
 CASES: Final = pytest.StashKey[dict[pytest.Item, list[str]]]()
 
 
@@ -35,14 +37,13 @@ def listed(root: Path) -> dict[str, int]:
 
 
 def marked(root: Path) -> dict[str, set[Path]]:
-    """Row -> the modules that mark it, read from their text, whatever part of them runs now."""
+    """Row -> the modules that name it as a text, whatever part of them runs now."""
     found = defaultdict(set)
     for module in root.rglob("*.py"):
-        calls = [node for node in ast.walk(ast.parse(module.read_text("utf-8"))) if isinstance(node, ast.Call)]
-        marks = [argument for call in calls if ast.unparse(call.func) == "pytest.mark.row" for argument in call.args]
-        marks += [call.args[0] for call in calls if ast.unparse(call.func) == "row"]
-        for each in (each for mark in marks for each in ast.literal_eval(mark).split()):
-            found[each].add(module)
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and ROWS.fullmatch(node.value):
+                for each in node.value.split():
+                    found[each].add(module)
     return dict(found)
 
 

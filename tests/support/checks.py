@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pytest
 
-from tests.support.wire import json_input
+from tests.support.catalogue import row
+from tests.support.wire import HEADER_LENGTH, json_input
 
 if TYPE_CHECKING:
     from tests.support.wire import Answer, Wire
 
 LENGTHS: Final = (pytest.param("", id="short"), pytest.param(" " * 20_000, id="long"))
 """Of a member that nobody knows: readers of long texts are other code than readers of short ones."""
+LONG: Final = b" " * 20_000
+"""Behind a document, in place of a member."""
 LONGEST_TEXT: Final = 2000
 """A value is quoted up to 256 characters; a text of some values and words stays below this."""
 
@@ -49,3 +53,51 @@ def alive(wire: Wire) -> None:
     tensors = answer.tensors()
     assert np.array_equal(tensors["OUTPUT0"], left + right)
     assert np.array_equal(tensors["OUTPUT1"], left - right)
+
+
+class Bad(NamedTuple):
+    """A request that is refused. `text`: what the refusal says, with "..." for anything, or what is found in it."""
+
+    target: str
+    body: bytes
+    text: str | re.Pattern[str] = "..."
+    headers: dict[str, str] = {}  # noqa: RUF012 - never written
+    status: int | tuple[int, ...] = 400
+    method: str = "POST"
+
+    @property
+    def bodies(self) -> tuple[bytes, ...]:
+        """The body, and a document also with blank space behind it."""
+        plain = self.method == "POST" and not {"Content-Encoding", HEADER_LENGTH} & self.headers.keys()
+        return (self.body, self.body + LONG) if plain else (self.body,)
+
+
+def refused(
+    rows: str, target: str, *documents: Any, text: str = "...", status: int | tuple[int, ...] = 400, **headers: str
+) -> list[Any]:
+    """Returns a case for each document: bytes and texts as they are, None for a GET; the target may name its method."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    method, _, path = target.rpartition(" ")
+    found = []
+    for document in documents:
+        body = document.encode() if isinstance(document, str) else document
+        body = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        bad = Bad(path, body, text, named, status, method or ("GET" if document is None else "POST"))
+        found.append(row(rows, bad, name=path[:60].replace(" ", "_")))
+    return found
+
+
+def like(text: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Returns the expression of a text in which "..." stands for anything."""
+    if isinstance(text, re.Pattern):
+        return text
+    parts = ".*".join(map(re.escape, text.split("...")))
+    return re.compile(rf"\A{parts}\Z", re.DOTALL)
+
+
+def keeps_every_promise(wire: Wire, bad: Bad) -> None:
+    """Asserts that the refusal has the protocol's form and status, names the culprit and shows no internals."""
+    statuses = (bad.status,) if isinstance(bad.status, int) else bad.status
+    for body in bad.bodies:
+        text = refusal(wire.call(bad.method, bad.target, body or None, bad.headers), *statuses)
+        assert like(bad.text).search(text), (text, body[:200])

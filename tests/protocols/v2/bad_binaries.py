@@ -8,11 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.protocols.v2.bad_requests import Bad, changed, encoded, good
+from tests.protocols.v2.bad_requests import bad as any_bad
+from tests.protocols.v2.bad_requests import changed, encoded, good
 from tests.support.wire import HEADER_LENGTH, pack
 
 ADD_SUB: Final = "add_sub"
 RAMP: Final = np.arange(16, dtype="<i4").tobytes()
+
+
+def bad(name: str, model: str, body: bytes, culprit: str, headers: dict[str, str]) -> Any:
+    """Returns the case of a refused binary request."""
+    return any_bad(name, model, body, culprit, headers, "R-201 R-202 R-203 R-208 R-209")
 
 
 def head(name: str, size: Any = 64, **more: Any) -> dict[str, Any]:
@@ -20,24 +26,24 @@ def head(name: str, size: Any = 64, **more: Any) -> dict[str, Any]:
     return {"name": name, "datatype": "INT32", "shape": [16], "parameters": {"binary_data_size": size}, **more}
 
 
-def packed(name: str, culprit: str, first: dict[str, Any], *parts: bytes) -> Bad:
+def packed(name: str, culprit: str, first: dict[str, Any], *parts: bytes) -> Any:
     """A request to add_sub with another first input or other parts."""
     body, headers = pack({"inputs": [first, head("INPUT1")]}, parts or (RAMP, RAMP))
-    return Bad(f"binary_{name}", ADD_SUB, body, culprit, headers)
+    return bad(f"binary_{name}", ADD_SUB, body, culprit, headers)
 
 
-def measured(name: str, length: str) -> Bad:
+def measured(name: str, length: str) -> Any:
     """A right request with another length of the header."""
     body, _ = pack({"inputs": [head("INPUT0"), head("INPUT1")]}, [RAMP, RAMP])
-    return Bad(f"header_{name}", ADD_SUB, body, "header|inference-header-content-length|json", {HEADER_LENGTH: length})
+    return bad(f"header_{name}", ADD_SUB, body, "header|inference-header-content-length|json", {HEADER_LENGTH: length})
 
 
-def text(name: str, part: bytes, shape: list[int], culprit: str = "INPUT0") -> Bad:
+def text(name: str, part: bytes, shape: list[int], culprit: str = "INPUT0") -> Any:
     """BYTES to the identity over strings."""
     parameters = {"binary_data_size": len(part)}
     own = {"name": "INPUT0", "datatype": "BYTES", "shape": shape, "parameters": parameters}
     body, headers = pack({"inputs": [own]}, [part])
-    return Bad(f"text_{name}", "identity_bytes", body, culprit, headers)
+    return bad(f"text_{name}", "identity_bytes", body, culprit, headers)
 
 
 def element(content: bytes) -> bytes:
@@ -45,10 +51,10 @@ def element(content: bytes) -> bytes:
     return struct.pack("<I", len(content)) + content
 
 
-def json_only(name: str, length: int) -> Bad:
+def json_only(name: str, length: int) -> Any:
     """A right request without binary inputs, whose header counts otherwise than its body."""
     body = encoded(good())
-    return Bad(f"header_of_json_{name}", ADD_SUB, body, "header|json", {HEADER_LENGTH: str(len(body) + length)})
+    return bad(f"header_of_json_{name}", ADD_SUB, body, "header|json", {HEADER_LENGTH: str(len(body) + length)})
 
 
 RIGHT_LENGTH = len(json.dumps({"inputs": [head("INPUT0"), head("INPUT1")]}))
@@ -117,10 +123,10 @@ BAD_BINARIES: Final = [
     json_only("more", 1),
     json_only("far_more", 1000),
     json_only("less", -1),
-    Bad("raw_two_inputs", ADD_SUB, RAMP * 2, "INPUT|input", {HEADER_LENGTH: "0"}),
-    Bad("raw_two_variable_dimensions", "matrix", RAMP, "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
-    Bad("raw_one_element_of_a_matrix", "matrix", RAMP[:4], "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
-    Bad("raw_text_of_a_vector", "vector_bytes", b"abc", "INPUT0|BYTES", {HEADER_LENGTH: "0"}),
-    Bad("raw_unaligned", "vector_int32", RAMP[:-1], "INPUT0|byte", {HEADER_LENGTH: "0"}),
-    Bad("raw_other_size", "fixed", RAMP, "INPUT0|byte", {HEADER_LENGTH: "0"}),
+    bad("raw_two_inputs", ADD_SUB, RAMP * 2, "INPUT|input", {HEADER_LENGTH: "0"}),
+    bad("raw_two_variable_dimensions", "matrix", RAMP, "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
+    bad("raw_one_element_of_a_matrix", "matrix", RAMP[:4], "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
+    bad("raw_text_of_a_vector", "vector_bytes", b"abc", "INPUT0|BYTES", {HEADER_LENGTH: "0"}),
+    bad("raw_unaligned", "vector_int32", RAMP[:-1], "INPUT0|byte", {HEADER_LENGTH: "0"}),
+    bad("raw_other_size", "fixed", RAMP, "INPUT0|byte", {HEADER_LENGTH: "0"}),
 ]

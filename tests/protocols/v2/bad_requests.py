@@ -7,27 +7,22 @@ A culprit is a regular expression that the text of the refusal must match, whate
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NamedTuple
+import re
+from typing import Any, Final
 
+from tests.support.catalogue import row
+from tests.support.checks import Bad
 from tests.support.zoo.models import DATATYPES
 
 ABSENT: Final = object()
 ADD_SUB: Final = "add_sub"
 
 
-class Bad(NamedTuple):
-    """One bad request."""
-
-    name: str
-    model: str
-    body: bytes
-    culprit: str = ""
-    headers: dict[str, str] = {}  # noqa: RUF012 - never written
-
-    @property
-    def path(self) -> str:
-        """Where it is posted."""
-        return f"/v2/models/{self.model}/infer"
+def bad(name: str, model: str, body: bytes, culprit: str, headers: dict[str, str] | None = None, rows: str = "") -> Any:
+    """Returns the case of an inference that is refused by the name of its culprit."""
+    pattern = re.compile(culprit, re.IGNORECASE | re.DOTALL)
+    refused = Bad(f"/v2/models/{model}/infer", body, pattern, headers or {})
+    return row(rows or "R-200 R-201 R-202 R-203 R-208", refused, name=name)
 
 
 def ramp(name: str) -> dict[str, Any]:
@@ -50,26 +45,26 @@ def changed(target: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return {k: v for k, v in target.items() if k != key} if value is ABSENT else {**target, key: value}
 
 
-def top(name: str, key: str, value: Any, culprit: str) -> Bad:
+def top(name: str, key: str, value: Any, culprit: str) -> Any:
     """A member of the request changed."""
-    return Bad(name, ADD_SUB, encoded(changed(good(), key, value)), culprit)
+    return bad(name, ADD_SUB, encoded(changed(good(), key, value)), culprit)
 
 
-def first(name: str, key: str, value: Any, culprit: str) -> Bad:
+def first(name: str, key: str, value: Any, culprit: str) -> Any:
     """A member of the first input changed."""
     document = {"inputs": [changed(ramp("INPUT0"), key, value), ramp("INPUT1")]}
-    return Bad(name, ADD_SUB, encoded(document), culprit)
+    return bad(name, ADD_SUB, encoded(document), culprit)
 
 
-def asked(name: str, outputs: Any, culprit: str) -> Bad:
+def asked(name: str, outputs: Any, culprit: str) -> Any:
     """The choice of outputs changed."""
-    return Bad(name, ADD_SUB, encoded({**good(), "outputs": outputs}), culprit)
+    return bad(name, ADD_SUB, encoded({**good(), "outputs": outputs}), culprit)
 
 
-def values(name: str, datatype: str, data: str, culprit: str, shape: str = "[2]") -> Bad:
+def values(name: str, datatype: str, data: str, culprit: str, shape: str = "[2]") -> Any:
     """Data of an identity, written as text."""
     head = f'{{"name": "INPUT0", "datatype": "{datatype}", "shape": {shape}, "data": {data}}}'
-    return Bad(f"{datatype.lower()}_{name}", DATATYPES[datatype].model, f'{{"inputs": [{head}]}}'.encode(), culprit)
+    return bad(f"{datatype.lower()}_{name}", DATATYPES[datatype].model, f'{{"inputs": [{head}]}}'.encode(), culprit)
 
 
 NOT_A_LIST = {"null": None, "text": "x", "number": 1, "true": True, "object": {}}
@@ -77,24 +72,24 @@ NOT_TEXT = {"null": None, "number": 1, "true": True, "list": ["x"], "object": {}
 NOT_AN_OBJECT = {"text": "x", "number": 1, "false": False, "list": []}
 
 BYTES_OF_NO_DOCUMENT = [
-    Bad("empty", ADD_SUB, b"", r"json|empty|body"),
-    Bad("blank", ADD_SUB, b" \n ", r"json|empty|body"),
-    Bad("cut", ADD_SUB, encoded(good())[:100], r"json"),
-    Bad("cut_at_once", ADD_SUB, b"{", r"json"),
-    Bad("not_utf8", ADD_SUB, b'{"inputs": "\xff\xfe"}', r"json|utf-8"),
-    Bad("utf16", ADD_SUB, json.dumps(good()).encode("utf-16"), r"json|utf-8"),
-    Bad("rest", ADD_SUB, encoded(good()) + b" x", r"json"),
-    Bad("two_documents", ADD_SUB, encoded(good()) * 2, r"json"),
-    Bad("single_quotes", ADD_SUB, b"{'inputs': []}", r"json"),
-    Bad("trailing_comma", ADD_SUB, b'{"inputs": [],}', r"json"),
-    Bad("comment", ADD_SUB, b'{"inputs": [] /* none */}', r"json"),
-    Bad("control_character", ADD_SUB, b'{"id": "a\x01b", "inputs": []}', r"json"),
-    Bad("form", ADD_SUB, b"inputs=1&id=2", r"json"),
-    Bad("deep", ADD_SUB, b"[" * 100_000, r"json|deep|nest|object"),
-    Bad("deep_closed", ADD_SUB, b'{"inputs": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", r"json|deep|nest|input"),
-    Bad("deep_objects", ADD_SUB, b'{"a":' * 50_000 + b"1" + b"}" * 50_000, r"json|deep|nest|input"),
+    bad("empty", ADD_SUB, b"", r"json|empty|body"),
+    bad("blank", ADD_SUB, b" \n ", r"json|empty|body"),
+    bad("cut", ADD_SUB, encoded(good())[:100], r"json"),
+    bad("cut_at_once", ADD_SUB, b"{", r"json"),
+    bad("not_utf8", ADD_SUB, b'{"inputs": "\xff\xfe"}', r"json|utf-8"),
+    bad("utf16", ADD_SUB, json.dumps(good()).encode("utf-16"), r"json|utf-8"),
+    bad("rest", ADD_SUB, encoded(good()) + b" x", r"json"),
+    bad("two_documents", ADD_SUB, encoded(good()) * 2, r"json"),
+    bad("single_quotes", ADD_SUB, b"{'inputs': []}", r"json"),
+    bad("trailing_comma", ADD_SUB, b'{"inputs": [],}', r"json"),
+    bad("comment", ADD_SUB, b'{"inputs": [] /* none */}', r"json"),
+    bad("control_character", ADD_SUB, b'{"id": "a\x01b", "inputs": []}', r"json"),
+    bad("form", ADD_SUB, b"inputs=1&id=2", r"json"),
+    bad("deep", ADD_SUB, b"[" * 100_000, r"json|deep|nest|object"),
+    bad("deep_closed", ADD_SUB, b'{"inputs": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", r"json|deep|nest|input"),
+    bad("deep_objects", ADD_SUB, b'{"a":' * 50_000 + b"1" + b"}" * 50_000, r"json|deep|nest|input"),
     *(
-        Bad(f"document_{name}", ADD_SUB, text, r"object")
+        bad(f"document_{name}", ADD_SUB, text, r"object")
         for name, text in {"list": b"[]", "text": b'"x"', "number": b"1", "null": b"null", "true": b"true"}.items()
     ),
 ]
@@ -161,7 +156,7 @@ MEMBERS_OF_AN_INPUT = [
     first("shared_memory", "parameters", {"shared_memory_region": "r", "shared_memory_byte_size": 64}, "shared"),
     first("binary_size_without_header", "parameters", {"binary_data_size": 64}, "INPUT0"),
     *(
-        Bad(
+        bad(
             f"binary_only_{name}",
             ADD_SUB,
             encoded(

@@ -9,12 +9,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.protocols.v2.refused import NOT_UTF8
 from tests.protocols.v2.test_values import extremes
 from tests.support.checks import alive, refusal
 from tests.support.wire import (
     COMPRESS,
     HEADER_LENGTH,
+    Answer,
     binary_input,
+    from_binary,
     json_input,
     pack,
     same,
@@ -116,15 +119,6 @@ def test_bf16_is_binary_both_ways(wire: Wire, model: str, name: str) -> None:
     assert answer.split()[1] == values.tobytes()
 
 
-@pytest.mark.row("N-01", "R-201")
-def test_a_bf16_answer_in_json_is_refused(wire: Wire) -> None:
-    """400 that says to ask for binary data."""
-    values = np.array([1.0], ml_dtypes.bfloat16)
-    text = refusal(wire.infer_binary("identity_bf16", binary_input("INPUT0", "BF16", values)), 400)
-    assert "binary" in text
-    alive(wire)
-
-
 @pytest.mark.row("R-309")
 @pytest.mark.parametrize("datatype", JSON_DATATYPES)
 def test_every_datatype_is_binary_in_and_json_out(wire: Wire, datatype: str) -> None:
@@ -170,33 +164,12 @@ def test_null_data_with_a_size_of_zero_is_empty(wire: Wire, datatype: str, *, wi
     assert send(f"vector_{datatype.lower()}", head).tensor().shape == (0,)
 
 
-NOT_UTF8 = np.array([b"\xff\xfe\x00\x01", b"\x80", b"caf\xe9", b"\xed\xa0\x80"], object)
-
-
 @pytest.mark.row("R-312")
 def test_bytes_that_are_no_text_come_back_from_python_models(wire: Wire) -> None:
     """Any bytes, binary both ways."""
     every = np.array([bytes(range(256)), b"", b"\0", b"b'x'", *NOT_UTF8.tolist()], object)
     answer = wire.infer_binary("py_raw_bytes", binary_input("data", "BYTES", every), parameters=ALL_BINARY)
     assert same(answer.tensor(), every)
-
-
-@pytest.mark.row("R-312", "R-325")
-@pytest.mark.parametrize("element", NOT_UTF8.tolist())
-def test_bytes_that_are_no_text_are_refused_by_onnx(wire: Wire, element: bytes) -> None:
-    """ONNX Runtime's Python API would alter them: 400 that names the input."""
-    own = binary_input("INPUT0", "BYTES", np.array([element], object))
-    text = refusal(wire.infer_binary("identity_bytes", own, parameters=ALL_BINARY), 400)
-    assert "INPUT0" in text
-    alive(wire)
-
-
-@pytest.mark.row("R-312", "R-201")
-def test_a_json_answer_of_bytes_that_are_no_text_is_refused(wire: Wire) -> None:
-    """400 that says to ask for binary data."""
-    text = refusal(wire.infer_binary("py_raw_bytes", binary_input("data", "BYTES", NOT_UTF8)), 400)
-    assert "binary" in text
-    alive(wire)
 
 
 @pytest.mark.row("R-313")
@@ -290,3 +263,35 @@ def test_a_boolean_byte_is_right_or_refused(wire: Wire, byte: int) -> None:
         assert "INPUT0" in refusal(answer, 400)
         refusal(raw, 400)
     alive(wire)
+
+
+def raw(wire: Wire, model: str, body: bytes) -> Answer:
+    """A request without JSON."""
+    return wire.post(f"/v2/models/{model}/infer", body, {HEADER_LENGTH: "0"})
+
+
+@pytest.mark.row("R-321")
+@pytest.mark.parametrize(
+    ("model", "datatype", "values"),
+    [
+        ("vector_int32", "INT32", LEFT),
+        ("fixed", "FP32", np.ones((2, 3), np.float32)),
+        ("named_dims", "FP32", np.ones((4, 3), np.float32)),
+        ("scalar", "FP32", np.array(2.5, np.float32)),
+        ("vector_bool", "BOOL", np.array([True, False])),
+    ],
+)
+def test_a_raw_request_is_the_only_input(wire: Wire, model: str, datatype: str, values: NDArray[Any]) -> None:
+    """The shape follows from the metadata and the length; the answer is binary."""
+    answer = raw(wire, model, values.tobytes())
+    head, rest = answer.split()
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert same(from_binary(datatype, head["outputs"][0]["shape"], rest), values)
+    assert "id" not in head
+
+
+@pytest.mark.row("R-322")
+@pytest.mark.parametrize("content", [b"hello", b"", "日\0".encode()])
+def test_a_raw_request_of_one_text_is_its_bytes(wire: Wire, content: bytes) -> None:
+    """BYTES [1]: no length before it, one in the answer."""
+    assert same(raw(wire, "one_text", content).tensor(), np.array([content], object))

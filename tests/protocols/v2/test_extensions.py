@@ -111,13 +111,6 @@ def test_the_index_can_be_of_ready_models_only(wire: Wire) -> None:
     assert "add_sub" in {entry["name"] for entry in entries}
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'"x"', b"\xff", b'{"ready": "yes"}'])
-def test_a_bad_index_request_is_refused(wire: Wire, body: bytes) -> None:
-    """400 for what is no object, or no boolean."""
-    refusal(wire.post("/v2/repository/index", body), 400)
-    alive(wire)
-
-
 def ready(wire: Wire, model: str) -> int:
     """The status of readiness."""
     return wire.get(f"/v2/models/{model}/ready").status
@@ -154,36 +147,6 @@ def test_a_model_is_unloaded_and_loaded_again(wire: Wire, body: Any) -> None:
     assert wire.post("/v2/repository/models/spare_unload/load", body).status == 200
     assert ready(wire, "spare_unload") == 200
     assert wire.infer("spare_unload", X).tensor().tolist() == [5]
-
-
-@pytest.mark.row("R-412", "R-414", "R-208")
-@pytest.mark.parametrize("verb", ["load", "unload"])
-def test_an_unknown_model_is_not_loaded(wire: Wire, verb: str) -> None:
-    """404 by name."""
-    assert "unheard_of" in refusal(wire.post(f"/v2/repository/models/unheard_of/{verb}", {}), 404)
-    alive(wire)
-
-
-@pytest.mark.parametrize("model", ["broken_onnx", "broken_empty", "broken_settings", "py_broken_import"])
-def test_load_of_a_broken_model_says_why(wire: Wire, model: str) -> None:
-    """503 that names the model."""
-    assert model in refusal(wire.post(f"/v2/repository/models/{model}/load", {}), 503)
-    alive(wire)
-
-
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b'{"parameters": 1}'])
-@pytest.mark.parametrize("verb", ["load", "unload"])
-def test_a_bad_load_request_is_refused(wire: Wire, verb: str, body: bytes) -> None:
-    """400 for what is no object."""
-    refusal(wire.post(f"/v2/repository/models/spare_reload/{verb}", body), 400)
-    alive(wire)
-
-
-@pytest.mark.parametrize("parameters", [{"config": "{}"}, {"file:1/model.onnx": "AA=="}])
-def test_a_model_in_the_load_request_is_refused(wire: Wire, parameters: dict[str, str]) -> None:
-    """Models come from the repository: what cannot be honoured is not ignored."""
-    refusal(wire.post("/v2/repository/models/spare_reload/load", {"parameters": parameters}), 400, 501)
-    alive(wire)
 
 
 @pytest.mark.row("R-420")
@@ -229,34 +192,6 @@ def test_all_models_are_counted(wire: Wire) -> None:
     alive(wire)
     body = wire.get("/v2/models/stats").json()
     assert "add_sub" in {entry["name"] for entry in body["model_stats"]}
-
-
-@pytest.mark.parametrize("path", ["/v2/models/unheard_of/stats", "/v2/models/unheard_of/config"])
-def test_an_unknown_model_has_no_statistics_or_configuration(wire: Wire, path: str) -> None:
-    """404 by name."""
-    assert "unheard_of" in refusal(wire.get(path), 404)
-
-
-ABSENT = [
-    ("GET", "/v2/systemsharedmemory/status"),
-    ("POST", "/v2/systemsharedmemory/region/r/register"),
-    ("GET", "/v2/cudasharedmemory/status"),
-    ("POST", "/v2/cudasharedmemory/unregister"),
-    ("GET", "/v2/trace/setting"),
-    ("POST", "/v2/models/add_sub/trace/setting"),
-    ("GET", "/v2/logging"),
-    ("POST", "/v2/logging"),
-    ("POST", "/v2/models/add_sub/generate"),
-    ("POST", "/v2/models/add_sub/generate_stream"),
-]
-
-
-@pytest.mark.row("R-430", "R-208")
-@pytest.mark.parametrize(("method", "path"), ABSENT)
-def test_an_absent_extension_is_not_found(wire: Wire, method: str, path: str) -> None:
-    """404 with the error object."""
-    refusal(wire.call(method, path, b"{}" if method == "POST" else None), 404)
-    alive(wire)
 
 
 WORKS = {

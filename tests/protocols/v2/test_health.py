@@ -159,25 +159,6 @@ def test_a_trailing_slash_changes_nothing(wire: Wire, path: str) -> None:
     assert answer.json() == wire.get(path).json()
 
 
-@pytest.mark.row("R-033")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v2/nothing",
-        "/v2/models/add_sub/nothing",
-        "/v2/models/add_sub/versions",
-        "/v2/health",
-        "/v3",
-        "/nothing/at/all",
-    ],
-)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_an_unknown_path_is_not_found(wire: Wire, method: str, path: str) -> None:
-    """404 with the protocol's error object."""
-    refusal(wire.call(method, path), 404)
-    alive(wire)
-
-
 METHODS = [
     ("POST", "/v2/health/live", "GET"),
     ("DELETE", "/v2/health/ready", "GET"),

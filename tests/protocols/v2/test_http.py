@@ -7,7 +7,6 @@ import http.client
 import json
 import socket
 import threading
-import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,44 +61,6 @@ def test_the_name_of_an_encoding_has_no_case(wire: Wire, encoding: str) -> None:
     """Identity is no encoding."""
     packed = COMPRESS.get(encoding.lower(), bytes)(BODY)
     assert wire.post(PATH, packed, {"Content-Encoding": encoding}).tensor().tolist() == [1, 2, 3]
-
-
-@pytest.mark.row("R-152", "R-208")
-@pytest.mark.parametrize("encoding", ["br", "zstd", "compress", "nonsense"])
-def test_an_unknown_encoding_is_refused(wire: Wire, encoding: str) -> None:
-    """415 that names it, and nothing is parsed."""
-    assert encoding in refusal(wire.post(PATH, BODY, {"Content-Encoding": encoding}), 415)
-    alive(wire)
-
-
-CORRUPT = {
-    "gzip_not": ("gzip", BODY),
-    "gzip_cut": ("gzip", gzip.compress(BODY)[:-9]),
-    "gzip_flipped": ("gzip", gzip.compress(BODY)[:20] + b"\xff\xff\xff" + gzip.compress(BODY)[23:]),
-    "gzip_checksum": ("gzip", gzip.compress(BODY)[:-8] + bytes(8)),
-    "gzip_empty": ("gzip", b""),
-    "deflate_not": ("deflate", BODY),
-    "deflate_cut": ("deflate", zlib.compress(BODY)[:-5]),
-    "deflate_checksum": ("deflate", zlib.compress(BODY)[:-4] + bytes(4)),
-}
-
-
-@pytest.mark.row("R-153", "R-208")
-@pytest.mark.parametrize("name", CORRUPT)
-def test_corrupt_compression_is_refused(wire: Wire, name: str) -> None:
-    """400."""
-    encoding, corrupt = CORRUPT[name]
-    refusal(wire.post(PATH, corrupt, {"Content-Encoding": encoding}), 400)
-    alive(wire)
-
-
-@pytest.mark.row("R-154", "R-208")
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_decompression_bomb_is_refused(wire: Wire, encoding: str) -> None:
-    """413 for a few bytes that would be 80 MB."""
-    bomb = COMPRESS[encoding](bytes(80 << 20))
-    refusal(wire.post(PATH, bomb, {"Content-Encoding": encoding}), 413)
-    alive(wire)
 
 
 def test_a_body_announced_too_large_is_refused_at_once(server: Server, wire: Wire) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.protocols.v2.refused import BROKEN, RAISED
 from tests.support.checks import alive, refusal
 from tests.support.wire import binary_input, json_input
 
@@ -18,64 +19,9 @@ if TYPE_CHECKING:
     from tests.support.wire import Wire
 
 
-@pytest.mark.row("R-204", "R-205", "R-208", "R-203")
-def test_a_failing_onnx_model_is_an_error_object(wire: Wire) -> None:
-    """500 for an index out of range, and the next request is answered by the same model."""
-    refusal(wire.infer("fails", json_input("index", "INT64", np.array([7]))), 500)
-    assert wire.infer("fails", json_input("index", "INT64", np.array([1]))).tensor().tolist() == [20.0]
-    alive(wire)
-
-
 def text_input(name: str, value: str) -> dict[str, Any]:
     """One string."""
     return json_input(name, "BYTES", np.array([value.encode()], object))
-
-
-RAISED = [
-    "exception",
-    "system_exit",
-    "recursion",
-    "long",
-    "surrogate",
-    "assertion",
-    "keyboard_interrupt",
-    "cancelled",
-    "generator_exit",
-    "stop_iteration",
-    "base",
-    "silent",
-]
-
-
-@pytest.mark.row("R-204", "R-205")
-@pytest.mark.parametrize("kind", RAISED)
-def test_a_failing_python_model_is_an_error_object(wire: Wire, kind: str) -> None:
-    """500 whatever it raises; the model's files and lines stay inside."""
-    refusal(wire.infer("py_raises", text_input("kind", kind)), 500)
-    assert wire.infer("py_raises", text_input("kind", "none")).tensor().tolist() == [0.0]
-    alive(wire)
-
-
-WRONG_ANSWERS = [
-    "nothing",
-    "array",
-    "empty",
-    "other_name",
-    "number_as_name",
-    "complex",
-    "time",
-    "ints_as_objects",
-    "none_as_value",
-    "class",
-]
-
-
-@pytest.mark.row("R-204", "R-205")
-@pytest.mark.parametrize("kind", WRONG_ANSWERS)
-def test_a_python_model_that_answers_nonsense_is_an_error_object(wire: Wire, kind: str) -> None:
-    """500: what is no dict of arrays of a V2 datatype is the model's fault."""
-    refusal(wire.infer("py_returns", text_input("kind", kind)), 500)
-    alive(wire)
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("right", [1.5]), ("strided", [0, 2, 4]), ("big_endian", [1.5])])
@@ -103,19 +49,6 @@ def test_a_python_model_without_metadata_answers(wire: Wire) -> None:
     assert answer.tensors()["y"].tolist() == [[3.0]]
 
 
-BROKEN = [
-    "broken_onnx",
-    "broken_empty",
-    "broken_newest",
-    "broken_settings",
-    "py_broken_no_predict",
-    "py_broken_import",
-    "py_broken_syntax",
-    "py_broken_exit",
-    "py_broken_interrupt",
-]
-
-
 @pytest.mark.parametrize("model", BROKEN)
 def test_a_model_that_cannot_load_says_so_and_stays_unready(wire: Wire, model: str) -> None:
     """503 on infer names the model, and the reason then stands in its readiness and in the index."""
@@ -130,14 +63,6 @@ def test_a_model_that_cannot_load_says_so_and_stays_unready(wire: Wire, model: s
     alive(wire)
 
 
-@pytest.mark.parametrize("model", BROKEN)
-@pytest.mark.parametrize("path", ["", "/config"])
-def test_a_model_that_cannot_load_has_no_metadata(wire: Wire, model: str, path: str) -> None:
-    """503 by name."""
-    assert model in refusal(wire.get(f"/v2/models/{model}{path}"), 503)
-    alive(wire)
-
-
 def test_python_models_are_refused_unless_allowed(zoo: Path, launch: Callable[..., Server]) -> None:
     """503 that names the setting, and the other models answer."""
     with launch(REPOSITORY=str(zoo)).wire() as wire:
@@ -145,3 +70,13 @@ def test_python_models_are_refused_unless_allowed(zoo: Path, launch: Callable[..
         assert "DRAGOMAN_ALLOW_CODE" in refusal(wire.infer("py_raw_bytes", data), 503)
         assert "DRAGOMAN_ALLOW_CODE" in wire.get("/v2/models/py_raw_bytes/ready").json()["reason"]
         alive(wire)
+
+
+@pytest.mark.row("R-204", "R-205")
+def test_a_model_that_has_failed_answers_the_next_request(wire: Wire) -> None:
+    """Whatever it raised, its next answer is right."""
+    for kind in RAISED:
+        refusal(wire.infer("py_raises", text_input("kind", kind)), 500)
+        assert wire.infer("py_raises", text_input("kind", "none")).tensor().tolist() == [0.0]
+    refusal(wire.infer("fails", json_input("index", "INT64", np.array([7]))), 500)
+    assert wire.infer("fails", json_input("index", "INT64", np.array([1]))).tensor().tolist() == [20.0]

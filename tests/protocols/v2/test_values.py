@@ -212,16 +212,6 @@ def test_strings_and_null_are_read_as_non_finite_numbers(wire: Wire, datatype: s
     assert same(answer.tensor(), expected.reshape(1, 5))
 
 
-@pytest.mark.row("R-143")
-@pytest.mark.parametrize("datatype", INTEGERS)
-@pytest.mark.parametrize("element", ['"NaN"', "null", "NaN", '"Infinity"', "-Infinity"])
-def test_integers_know_no_non_finite_numbers(wire: Wire, datatype: str, element: str) -> None:
-    """400 for all types but the floating ones."""
-    answer = wire.post(f"/v2/models/vector_{datatype.lower()}/infer", body(datatype, f"[{element}]", 1))
-    assert "INPUT0" in refusal(answer, 400)
-    alive(wire)
-
-
 NEIGHBOURS: list[tuple[str, Any, list[Any]]] = [
     ("BOOL", [0, 1], [False, True]),
     ("BOOL", [0.0, 1.0], [False, True]),
