@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 collect_ignore = ["support"]
-LONGEST = ("test_fetch_faults", "test_s3", "test_bucket_push", "test_pull", "test_streams", "test_fuzz", "test_numbers")
+LONGEST = (
+    "test_fetch_faults",
+    "test_s3",
+    "test_bucket_push",
+    "test_pull",
+    "test_streams",
+    "test_fuzz",
+    "test_numbers",
+    "test_clients",
+    "test_errors",
+)
 """Modules that take 20 s and more."""
 
 

@@ -37,12 +37,9 @@ def test_the_files_are_what_the_script_makes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, MODELS / "make.py", tmp_path], check=True, timeout=100)
     made = files(tmp_path)
     assert sorted(made) == [
-        "half_plus_three/123/model.onnx",
-        "half_plus_three/model-settings.json",
-        "iris/1/model.onnx",
-        "iris/model-settings.json",
-        "strings/1/model.onnx",
-    ]
+        "half_plus_three/123/model.onnx", "half_plus_three/model-settings.json", "iris/1/model.onnx",
+        "iris/model-settings.json", "strings/1/model.onnx",
+    ]  # fmt: skip
     assert made == files(MODELS)
 
 

@@ -24,23 +24,11 @@ WEB: Final = "application/grpc-web+proto"
 TEXT: Final = "application/grpc-web-text+proto"
 SECONDS: Final = 60
 CODES: Final = {
-    "canceled": (499, 1),
-    "unknown": (500, 2),
-    "invalid_argument": (400, 3),
-    "deadline_exceeded": (504, 4),
-    "not_found": (404, 5),
-    "already_exists": (409, 6),
-    "permission_denied": (403, 7),
-    "resource_exhausted": (429, 8),
-    "failed_precondition": (400, 9),
-    "aborted": (409, 10),
-    "out_of_range": (400, 11),
-    "unimplemented": (501, 12),
-    "internal": (500, 13),
-    "unavailable": (503, 14),
-    "data_loss": (500, 15),
-    "unauthenticated": (401, 16),
-}
+    "canceled": (499, 1), "unknown": (500, 2), "invalid_argument": (400, 3), "deadline_exceeded": (504, 4),
+    "not_found": (404, 5), "already_exists": (409, 6), "permission_denied": (403, 7), "resource_exhausted": (429, 8),
+    "failed_precondition": (400, 9), "aborted": (409, 10), "out_of_range": (400, 11), "unimplemented": (501, 12),
+    "internal": (500, 13), "unavailable": (503, 14), "data_loss": (500, 15), "unauthenticated": (401, 16),
+}  # fmt: skip
 """Connect's table, with gRPC's numbers of the same codes."""
 OF_NUMBER: Final = {number: code for code, (_, number) in CODES.items()}
 OF_STATUS: Final = {404: "unimplemented", 405: "unknown", 415: "unknown"}

@@ -39,16 +39,11 @@ LIMITS: Final = [
 # -- tensors ----------------------------------------------------------------------------------------------------------
 
 FLAT: Final = {
-    "DT_UINT8": ("flat_uint8", np.uint8),
-    "DT_INT8": ("flat_int8", np.int8),
-    "DT_INT16": ("flat_int16", np.int16),
-    "DT_INT32": ("flat_int32", np.int32),
-    "DT_INT64": ("flat_int64", np.int64),
-    "DT_FLOAT16": ("flat_float16", np.float16),
-    "DT_FLOAT32": ("flat_float32", np.float32),
-    "DT_FLOAT64": ("flat_float64", np.float64),
-    "DT_STRING": ("flat_string", np.object_),
-}
+    "DT_UINT8": ("flat_uint8", np.uint8), "DT_INT8": ("flat_int8", np.int8), "DT_INT16": ("flat_int16", np.int16),
+    "DT_INT32": ("flat_int32", np.int32), "DT_INT64": ("flat_int64", np.int64),
+    "DT_FLOAT16": ("flat_float16", np.float16), "DT_FLOAT32": ("flat_float32", np.float32),
+    "DT_FLOAT64": ("flat_float64", np.float64), "DT_STRING": ("flat_string", np.object_),
+}  # fmt: skip
 """In the order of their numbers, from 1 on: the field for the elements, and what holds them here."""
 NUMBERS: Final = {name: number for number, name in enumerate(FLAT, 1)}
 
@@ -210,17 +205,11 @@ Kind = FieldDescriptorProto
 MESSAGES: Final = {
     "Status": {"code": (1, Kind.TYPE_INT32), "msg": (2, Kind.TYPE_STRING), "status": (3, Kind.TYPE_ENUM, "StatusFlag")},
     "GenericTensor": {
-        "name": (1, Kind.TYPE_STRING),
-        "dtype": (2, Kind.TYPE_ENUM, "DataType"),
-        "shape": (3, Kind.TYPE_UINT32, "*"),
-        "flat_uint8": (4, Kind.TYPE_UINT32, "*"),
-        "flat_int8": (5, Kind.TYPE_INT32, "*"),
-        "flat_int16": (6, Kind.TYPE_INT32, "*"),
-        "flat_int32": (7, Kind.TYPE_INT32, "*"),
-        "flat_int64": (8, Kind.TYPE_INT64, "*"),
-        "flat_float16": (9, Kind.TYPE_FLOAT, "*"),
-        "flat_float32": (10, Kind.TYPE_FLOAT, "*"),
-        "flat_float64": (11, Kind.TYPE_DOUBLE, "*"),
+        "name": (1, Kind.TYPE_STRING), "dtype": (2, Kind.TYPE_ENUM, "DataType"), "shape": (3, Kind.TYPE_UINT32, "*"),
+        "flat_uint8": (4, Kind.TYPE_UINT32, "*"), "flat_int8": (5, Kind.TYPE_INT32, "*"),
+        "flat_int16": (6, Kind.TYPE_INT32, "*"), "flat_int32": (7, Kind.TYPE_INT32, "*"),
+        "flat_int64": (8, Kind.TYPE_INT64, "*"), "flat_float16": (9, Kind.TYPE_FLOAT, "*"),
+        "flat_float32": (10, Kind.TYPE_FLOAT, "*"), "flat_float64": (11, Kind.TYPE_DOUBLE, "*"),
         "flat_string": (12, Kind.TYPE_STRING, "*"),
     },
     "GenericTensorData": {"tensors": (1, Kind.TYPE_MESSAGE, "*GenericTensor")},
@@ -234,24 +223,17 @@ MESSAGES: Final = {
         "s_d": (6, Kind.TYPE_MESSAGE, "*GenericMapData.SDEntry"),
     },
     "GrpsMessage": {
-        "status": (1, Kind.TYPE_MESSAGE, "Status"),
-        "model": (2, Kind.TYPE_STRING),
-        "bin_data": (3, Kind.TYPE_BYTES, "|"),
-        "str_data": (4, Kind.TYPE_STRING, "|"),
-        "gtensors": (5, Kind.TYPE_MESSAGE, "|GenericTensorData"),
-        "ndarray": (6, Kind.TYPE_MESSAGE, "|NDArrayData"),
+        "status": (1, Kind.TYPE_MESSAGE, "Status"), "model": (2, Kind.TYPE_STRING),
+        "bin_data": (3, Kind.TYPE_BYTES, "|"), "str_data": (4, Kind.TYPE_STRING, "|"),
+        "gtensors": (5, Kind.TYPE_MESSAGE, "|GenericTensorData"), "ndarray": (6, Kind.TYPE_MESSAGE, "|NDArrayData"),
         "gmap": (7, Kind.TYPE_MESSAGE, "|GenericMapData"),
     },
-}
+}  # fmt: skip
 """Field: number, type and, after "*" if it is repeated, "|" if it is one of the contents, the name of its type."""
 MAPS: Final = {
-    "SSEntry": Kind.TYPE_STRING,
-    "SBEntry": Kind.TYPE_BYTES,
-    "SI32Entry": Kind.TYPE_INT32,
-    "SI64Entry": Kind.TYPE_INT64,
-    "SFEntry": Kind.TYPE_FLOAT,
-    "SDEntry": Kind.TYPE_DOUBLE,
-}
+    "SSEntry": Kind.TYPE_STRING, "SBEntry": Kind.TYPE_BYTES, "SI32Entry": Kind.TYPE_INT32, "SI64Entry": Kind.TYPE_INT64,
+    "SFEntry": Kind.TYPE_FLOAT, "SDEntry": Kind.TYPE_DOUBLE,
+}  # fmt: skip
 ENUMS: Final = {"StatusFlag": ("UNKNOWN", "SUCCESS", "FAILURE"), "DataType": ("DT_INVALID", *FLAT)}
 
 

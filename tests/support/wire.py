@@ -134,11 +134,8 @@ def to_binary(array: NDArray[Any]) -> bytes:
 def json_input(name: str, datatype: str, array: NDArray[Any], *, nested: bool = False) -> dict[str, Any]:
     """An input whose elements stand in the JSON."""
     return {
-        "name": name,
-        "datatype": datatype,
-        "shape": list(array.shape),
-        "data": to_json(array, nested=nested),
-    }
+        "name": name, "datatype": datatype, "shape": list(array.shape), "data": to_json(array, nested=nested),
+    }  # fmt: skip
 
 
 def binary_input(name: str, datatype: str, array: NDArray[Any]) -> tuple[dict[str, Any], bytes]:

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from core.schema import open_inference as oip
-from tests.protocols.grpc.bad_messages import BAD_MESSAGES
 from tests.support.connect_client import GRPS, JSON, OIP, PROTO, STREAM, STREAM_JSON, TEXT, WEB, envelope, split
 from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
-    from tests.protocols.grpc.bad_messages import Bad
     from tests.support.connect_client import Caller
 
 X = np.array([0])
@@ -104,16 +102,6 @@ def test_an_envelope_that_is_none_ends_the_exchange(caller: Caller, kind: str, b
     outcome = caller.post("ModelStreamInfer", kind, envelope(BODY) + body)
     assert len(outcome.messages) == 1
     assert outcome.code in ("invalid_argument", "resource_exhausted")
-
-
-@pytest.mark.parametrize("bad", BAD_MESSAGES, ids=lambda bad: bad.name)
-@pytest.mark.parametrize("kind", [PROTO, WEB])
-def test_bad_messages_are_refused_as_over_grpc(caller: Caller, bad: Bad, kind: str) -> None:
-    """Code and text."""
-    body = bad.message if isinstance(bad.message, bytes) else bad.message.SerializeToString()
-    outcome = caller.post("ModelInfer", kind, envelope(body) if kind == WEB else body)
-    assert outcome.code == "invalid_argument"
-    assert outcome.text
 
 
 @pytest.mark.parametrize("kind", [PROTO, JSON])

@@ -80,16 +80,9 @@ def strings(content: bytes, shape: int = 2) -> oip.ModelInferRequest:
 REGION: Final = "shared_memory_region"
 FOUR: Final = RAMP.tobytes()
 SHAPES: Final = {
-    "negative": [-16],
-    "negative_pair": [-4, -4],
-    "short": [15],
-    "long": [17],
-    "empty": [],
-    "zero": [0],
-    "huge": [2**62, 2**62],
-    "wraps_to_16": [2**63 - 1, 2, 2**62],
-    "many": [1] * 40,
-}
+    "negative": [-16], "negative_pair": [-4, -4], "short": [15], "long": [17], "empty": [], "zero": [0],
+    "huge": [2**62, 2**62], "wraps_to_16": [2**63 - 1, 2, 2**62], "many": [1] * 40,
+}  # fmt: skip
 _BOTH, _OUTPUT, _INPUT = both(), both(outputs=wanted("OUTPUT0")), both()
 
 BAD_MESSAGES: Final = [
@@ -136,11 +129,8 @@ BAD_MESSAGES: Final = [
     *(
         Bad(f"classes_{name}", both(outputs=wanted("OUTPUT0", classification=value)), "classification.*OUTPUT0")
         for name, value in {
-            "zero": {"int64_param": 0},
-            "negative": {"int64_param": -1},
-            "text": {"string_param": "2"},
-            "flag": {"bool_param": True},
-            "fraction": {"double_param": 1.5},
+            "zero": {"int64_param": 0}, "negative": {"int64_param": -1}, "text": {"string_param": "2"},
+            "flag": {"bool_param": True}, "fraction": {"double_param": 1.5},
         }.items()
     ),
     Bad("shared_request", parameter(_BOTH, _BOTH, REGION, string_param="r"), REGION),
@@ -148,4 +138,4 @@ BAD_MESSAGES: Final = [
     Bad("shared_output", parameter(_OUTPUT, _OUTPUT.outputs[0], REGION, string_param="r"), f"OUTPUT0.*{REGION}"),
     Bad("parameter_empty", both(parameters={"p": oip.InferParameter()}), "'p'"),
     Bad("raw_output_text", both(parameters={"binary_data_output": oip.InferParameter(string_param="x")}), "binary_da"),
-]
+]  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_stream_has_a_frame_for_each_message(local: Local) -> None:
     body = json.dumps({"model": "stream", "strData": "3"}).encode()
     framed = struct.pack(">BI", 0, len(body)) + body
     headers = {"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}
-    rest = local.call("POST", f"/{SERVICE}/PredictStreaming", framed, headers).body
+    rest = local.call("POST", f"/{SERVICE}/PredictStreaming", framed, headers, stays=True).body
     found = []
     while rest:
         flags, size = struct.unpack_from(">BI", rest)

@@ -55,36 +55,6 @@ def test_no_bytes_are_bytes_over_grpc(rpc: Rpc) -> None:
     assert (answer.WhichOneof("data_oneof"), answer.bin_data) == ("bin_data", b"")
 
 
-@pytest.mark.row("GRPS-043")
-@pytest.mark.parametrize(
-    ("model", "content"),
-    [
-        ("any_add_sub", {"str_data": "a"}),
-        ("pairs", {"str_data": "1"}),
-        ("octets", {"str_data": "a"}),
-        ("any_add_sub", {"bin_data": b"a"}),
-        ("pairs", {"bin_data": bytes(8)}),
-        ("identity_int8", {"bin_data": b"a"}),
-        ("octets-fixed", {"bin_data": b"four"}),
-        ("text-1", {"gmap": {"s_s": {"nope": "a"}}}),
-    ],
-)
-def test_what_the_model_cannot_take_is_400(http: Http, rpc: Rpc, model: str, content: dict[str, Any]) -> None:
-    """Bytes are never numbers of another type."""
-    refusal(rpc.ask("Predict", model=model, **content), 400)
-    if "bin_data" in content:
-        http.predict(content["bin_data"], model=model).refusal(400)
-    else:
-        http.predict({"model": model, **content}).refusal(400)
-
-
-@pytest.mark.row("GRPS-044")
-def test_bytes_in_json_are_400_in_grps_words(http: Http) -> None:
-    """They have a content type of their own."""
-    text = http.predict({"model": "text", "bin_data": base64.b64encode(b"a").decode()}).refusal(400)
-    assert text == "bin_data should use application/octet-stream format."
-
-
 @pytest.mark.row("GRPS-045")
 def test_strings_that_are_no_text_are_answered_as_bytes(http: Http, rpc: Rpc) -> None:
     """Where the protocol's strings could not carry them."""
@@ -116,35 +86,6 @@ def test_tensors_are_inputs_by_name_or_by_position(http: Http, rpc: Rpc, names: 
         assert list(found) == ["OUTPUT0", "OUTPUT1"]
         assert found["OUTPUT0"].tolist() == [3, 4, 5, 6]
         assert found["OUTPUT1"].tolist() == [-3, -2, -1, 0]
-
-
-@pytest.mark.row("GRPS-048")
-@pytest.mark.parametrize(
-    "names",
-    [("INPUT0",), ("INPUT0", ""), ("", "INPUT1"), ("INPUT0", "INPUT0"), ("INPUT0", "nope"), ("",), ("", "", ""), ()],
-)
-def test_names_that_do_not_fit_are_400(http: Http, rpc: Rpc, names: tuple[str, ...]) -> None:
-    """Missing, unknown, doubled, too many, or some without one."""
-    http.infer("any_add_sub", *(to_json(name, "DT_INT32", INTEGERS) for name in names)).refusal(400)
-    tensors = {"tensors": [to_message(name, "DT_INT32", INTEGERS) for name in names]}
-    refusal(rpc.ask("Predict", model="any_add_sub", gtensors=tensors), 400)
-
-
-@pytest.mark.row("GRPS-049")
-@pytest.mark.parametrize(
-    ("dtype", "array"),
-    [
-        ("DT_INT64", np.ones((1, 2), np.int64)),
-        ("DT_FLOAT64", np.ones((1, 2))),
-        ("DT_FLOAT32", np.ones(2, np.float32)),
-        ("DT_FLOAT32", np.ones((1, 3), np.float32)),
-        ("DT_FLOAT32", np.ones((), np.float32)),
-    ],
-)
-def test_a_type_or_shape_that_the_model_does_not_take_is_400(http: Http, rpc: Rpc, dtype: str, array: Any) -> None:
-    """It takes DT_FLOAT32 [-1, 2]."""
-    http.infer("pairs", to_json("INPUT0", dtype, array)).refusal(400)
-    refusal(rpc.ask("Predict", model="pairs", gtensors={"tensors": [to_message("INPUT0", dtype, array)]}), 400)
 
 
 @pytest.mark.row("GRPS-050")
@@ -191,23 +132,6 @@ def test_a_bare_number_is_a_scalar(http: Http) -> None:
     for number in (0, 1.5):
         answer = http.predict({"model": "identity_fp32", "ndarray": number}, **{"return-ndarray": "true"})
         assert answer.content() == {"ndarray": number}
-
-
-@pytest.mark.row("GRPS-054")
-@pytest.mark.parametrize(
-    "value",
-    [[], [[]], [[1, 2], [3]], [1, [2]], [["1", "2"]], [[None, 1]], [[True, 1]], [[1e300, 1]], "a", {}, [{}], True],
-)
-def test_what_is_no_array_of_numbers_is_400(http: Http, value: Any) -> None:
-    """Ragged, empty, beyond float32, or not a number."""
-    http.predict({"model": "identity_fp32", "ndarray": value}).refusal(400)
-
-
-@pytest.mark.row("GRPS-055")
-@pytest.mark.parametrize("model", ["identity_fp64", "identity_int32", "text", "any_add_sub"])
-def test_an_ndarray_is_for_one_input_of_fp32(http: Http, model: str) -> None:
-    """Whatever the numbers are."""
-    http.predict({"model": model, "ndarray": [1]}).refusal(400)
 
 
 @pytest.mark.row("GRPS-056")
@@ -284,25 +208,6 @@ def test_bytes_of_a_map_are_base64_in_json(http: Http, rpc: Rpc) -> None:
         http.predict({"model": "raw", "gmap": {"s_b": {"data": odd}}}).refusal(400)
 
 
-@pytest.mark.row("GRPS-063")
-@pytest.mark.parametrize(
-    "maps",
-    [
-        {"s_s": {"INPUT0": "a"}},
-        {"s_f": {"INPUT0": 1.0}, "s_d": {"INPUT0": 1.0}},
-        {"s_f": {"nope": 1.0}},
-        {},
-        {"s_f": {"INPUT0": "x"}},
-        {"s_f": [1]},
-        {"s_i32": {"INPUT0": 2**31}},
-        {"s_d": {"INPUT0": 1e300}},
-    ],
-)
-def test_a_map_that_does_not_fit_is_400(http: Http, maps: Any) -> None:
-    """Another type, the same key twice, a key that is no input, none at all."""
-    http.predict({"model": "identity_fp32", "gmap": maps}).refusal(400)
-
-
 @pytest.mark.row("GRPS-064")
 def test_a_map_of_a_model_that_does_not_say_its_inputs_has_the_maps_types(http: Http, rpc: Rpc) -> None:
     """And comes back as it went."""
@@ -312,22 +217,6 @@ def test_a_map_of_a_model_that_does_not_say_its_inputs_has_the_maps_types(http: 
 
 
 # -- which of them ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.row("GRPS-065")
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"gtensors": {}},
-        {"ndarray": [1]},
-        {"gmap": {}},
-        {"bin_data": ""},
-        {"strData": "b"},
-    ],
-)
-def test_two_contents_are_400(http: Http, more: Any) -> None:
-    """Nobody could say which is meant."""
-    http.predict({"model": "text", "str_data": "a", **more}).refusal(400)
 
 
 @pytest.mark.row("GRPS-066")

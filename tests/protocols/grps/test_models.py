@@ -20,16 +20,9 @@ if TYPE_CHECKING:
 ZERO = np.zeros(1, np.int64)
 X = to_json("x", "DT_INT64", ZERO)
 SELECTORS = {
-    "my-model-1": 1,
-    "my-model-2": 2,
-    "my-model-10": 10,
-    "my-model": 10,
-    "twin": 100,
-    "twin-1": 100,
-    "twin-1-3": 200,
-    "dashed-7": 300,
-    "dashed-7-1": 300,
-}
+    "my-model-1": 1, "my-model-2": 2, "my-model-10": 10, "my-model": 10, "twin": 100, "twin-1": 100, "twin-1-3": 200,
+    "dashed-7": 300, "dashed-7-1": 300,
+}  # fmt: skip
 
 
 def asked(selector: Any) -> dict[str, Any]:
@@ -49,13 +42,10 @@ def test_a_selector_is_name_and_version_or_a_name(http: Http, rpc: Rpc, selector
 @pytest.mark.parametrize(
     ("payload", "query", "number"),
     [
-        ("my-model-1", "my-model-2", 1),
-        ("my-model-1", "nope", 1),
-        ("", "my-model-2", 2),
-        (None, "my-model-2", 2),
+        ("my-model-1", "my-model-2", 1), ("my-model-1", "nope", 1), ("", "my-model-2", 2), (None, "my-model-2", 2),
         (None, "my%2Dmodel-1", None),
     ],
-)
+)  # fmt: skip
 def test_the_message_goes_before_the_query(http: Http, payload: Any, query: str, number: int | None) -> None:
     """Whether or not the query names anything that is there."""
     answer = http.predict(asked(payload), model=query)
@@ -63,31 +53,6 @@ def test_the_message_goes_before_the_query(http: Http, payload: Any, query: str,
         answer.refusal(404)
     else:
         assert answer.tensors()["y"].tolist() == [number]
-
-
-@pytest.mark.row("GRPS-033")
-@pytest.mark.parametrize(
-    "selector", ["nope", "nope-1", "my-model-3", "my-model-x", "../text", "text-", "-", "a\0", "ż"]
-)
-def test_what_is_not_there_is_404(http: Http, rpc: Rpc, selector: str) -> None:
-    """Whatever way it is named."""
-    http.predict(asked(selector)).refusal(404)
-    http.predict(b"a", model=selector).refusal(404)
-    refusal(rpc.ask("Predict", model=selector, str_data="a"), 404)
-
-
-@pytest.mark.row("GRPS-034")
-def test_a_model_that_is_no_text_is_400(http: Http) -> None:
-    """As protobuf has it."""
-    for odd in (5, ["text"], {"name": "text"}, True):
-        assert "'model'" in http.predict({**asked(odd)}).refusal(400)
-
-
-@pytest.mark.row("GRPS-035")
-def test_a_model_that_cannot_load_is_503(http: Http, rpc: Rpc) -> None:
-    """With its reason."""
-    assert "broken" in http.predict(asked("broken-1")).refusal(503)
-    assert "broken" in refusal(rpc.ask("Predict", model="broken", str_data="a"), 503)
 
 
 def default(http: Http, rpc: Rpc) -> Iterator[Any]:

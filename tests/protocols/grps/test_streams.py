@@ -122,14 +122,6 @@ def test_nothing_else_asks_for_a_stream(http: Http, said: str) -> None:
     assert http.predict({"model": "stream", "str_data": "1"}, streaming=said).content() == {"str_data": "0"}
 
 
-@pytest.mark.row("GRPS-100")
-def test_a_stream_of_ndarrays_is_400_in_grps_words(http: Http) -> None:
-    """Whatever the model."""
-    query = {"streaming": "true", "return-ndarray": "true"}
-    text = http.predict({"model": "pairs", "ndarray": [[1, 2]]}, **query).refusal(400)
-    assert text == "Bad Request, err: Streaming and ret ndarray are not supported at the same time."
-
-
 @pytest.mark.row("GRPS-101")
 def test_every_message_has_the_form_that_its_outputs_fit(http: Http, rpc: Rpc) -> None:
     """Bytes between documents, as they are."""

@@ -77,13 +77,8 @@ def test_members_may_be_written_in_lower_camel_case() -> None:
 def test_null_in_a_member_means_that_it_is_absent() -> None:
     """At every level; what is not known is not looked at."""
     given_tensor = {
-        "name": None,
-        "dtype": "DT_FLOAT32",
-        "shape": None,
-        "flat_float32": [1],
-        "flat_int8": "?",
-        "other": 1,
-    }
+        "name": None, "dtype": "DT_FLOAT32", "shape": None, "flat_float32": [1], "flat_int8": "?", "other": 1,
+    }  # fmt: skip
     body = {"model": None, "str_data": None, "gtensors": {"tensors": [given_tensor]}, "other": 1}
     assert ask(serving(), f"{PREDICT}?model={HALF}", body).status_code == 200
 

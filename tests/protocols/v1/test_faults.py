@@ -11,14 +11,9 @@ from core.errors import Fault, ServingError
 
 (V1,) = (dialect for dialect in DIALECTS if dialect.prefix == "/v1")
 STATUSES = {
-    Fault.INVALID_ARGUMENT: {400},
-    Fault.NOT_FOUND: {404},
-    Fault.FAILED_PRECONDITION: {503},
-    Fault.RESOURCE_EXHAUSTED: {413, 429},
-    Fault.UNAVAILABLE: {503},
-    Fault.UNIMPLEMENTED: {501},
-    Fault.INTERNAL: {500},
-}
+    Fault.INVALID_ARGUMENT: {400}, Fault.NOT_FOUND: {404}, Fault.FAILED_PRECONDITION: {503},
+    Fault.RESOURCE_EXHAUSTED: {413, 429}, Fault.UNAVAILABLE: {503}, Fault.UNIMPLEMENTED: {501}, Fault.INTERNAL: {500},
+}  # fmt: skip
 
 
 @pytest.mark.row("V1-086", "V1-087")

@@ -91,22 +91,13 @@ def test_an_error_reads_the_same_whatever_the_length_of_the_body(local: Local, t
 MANY = 5000
 PLACE = re.compile(r"(?<=item )\d+|(?<=element: )\d+|\d+(?= of 'instances')")
 ODD_ONES = [
-    ("half_plus_two", "1.5", '"a"'),
-    ("half_plus_two", "1.5", "null"),
-    ("half_plus_two", "1.5", "[1.5]"),
-    ("half_plus_two", "[1.5, 2.5]", "[1.5]"),
-    ("half_plus_two", "[1.5, 2.5]", "[1.5, true]"),
-    ("half_plus_two", "[1.5, 2.5]", "1.5"),
-    ("half_plus_two", '{"x": 1.5}', '{"x": [1.5]}'),
-    ("half_plus_two", '{"x": 1.5}', "1.5"),
-    ("identity_int64", "1", "1.5"),
-    ("identity_int64", "1", "9223372036854775808"),
-    ("identity_int64", "[1]", "[true]"),
-    ("identity_uint8", "1", "256"),
-    ("identity_bytes", '"a"', "1"),
-    ("identity_bytes", '"a"', '["a"]'),
-    ("identity_bool", "true", "0"),
-]
+    ("half_plus_two", "1.5", '"a"'), ("half_plus_two", "1.5", "null"), ("half_plus_two", "1.5", "[1.5]"),
+    ("half_plus_two", "[1.5, 2.5]", "[1.5]"), ("half_plus_two", "[1.5, 2.5]", "[1.5, true]"),
+    ("half_plus_two", "[1.5, 2.5]", "1.5"), ("half_plus_two", '{"x": 1.5}', '{"x": [1.5]}'),
+    ("half_plus_two", '{"x": 1.5}', "1.5"), ("identity_int64", "1", "1.5"),
+    ("identity_int64", "1", "9223372036854775808"), ("identity_int64", "[1]", "[true]"), ("identity_uint8", "1", "256"),
+    ("identity_bytes", '"a"', "1"), ("identity_bytes", '"a"', '["a"]'), ("identity_bool", "true", "0"),
+]  # fmt: skip
 
 
 @pytest.mark.row("V1-047", "V1-048", "V1-051", "V1-067", "V1-068")

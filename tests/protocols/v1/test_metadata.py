@@ -68,21 +68,10 @@ def test_without_settings_the_graphs_own_names_are_the_default_signature(wire: W
 
 
 DTYPES = {
-    "BOOL": "DT_BOOL",
-    "UINT8": "DT_UINT8",
-    "UINT16": "DT_UINT16",
-    "UINT32": "DT_UINT32",
-    "UINT64": "DT_UINT64",
-    "INT8": "DT_INT8",
-    "INT16": "DT_INT16",
-    "INT32": "DT_INT32",
-    "INT64": "DT_INT64",
-    "FP16": "DT_HALF",
-    "FP32": "DT_FLOAT",
-    "FP64": "DT_DOUBLE",
-    "BYTES": "DT_STRING",
-    "BF16": "DT_BFLOAT16",
-}
+    "BOOL": "DT_BOOL", "UINT8": "DT_UINT8", "UINT16": "DT_UINT16", "UINT32": "DT_UINT32", "UINT64": "DT_UINT64",
+    "INT8": "DT_INT8", "INT16": "DT_INT16", "INT32": "DT_INT32", "INT64": "DT_INT64", "FP16": "DT_HALF",
+    "FP32": "DT_FLOAT", "FP64": "DT_DOUBLE", "BYTES": "DT_STRING", "BF16": "DT_BFLOAT16",
+}  # fmt: skip
 
 
 @pytest.mark.row("V1-135")
@@ -101,14 +90,10 @@ def test_every_datatype_has_tensorflows_name(wire: Wire, datatype: str, dtype: s
 @pytest.mark.parametrize(
     ("model", "sizes"),
     [
-        ("vector_fp32", ["-1"]),
-        ("matrix", ["-1", "-1"]),
-        ("fixed", ["2", "3"]),
-        ("named_dims", ["-1", "3"]),
-        ("scalar", []),
-        ("scalar_by_settings", []),
+        ("vector_fp32", ["-1"]), ("matrix", ["-1", "-1"]), ("fixed", ["2", "3"]), ("named_dims", ["-1", "3"]),
+        ("scalar", []), ("scalar_by_settings", []),
     ],
-)
+)  # fmt: skip
 def test_a_shape_is_a_list_of_sizes_as_text(wire: Wire, model: str, sizes: list[str]) -> None:
     """-1 is any size; a scalar has no dimension and a known rank."""
     (tensor,) = signatures(wire, model)["serving_default"]["inputs"].values()

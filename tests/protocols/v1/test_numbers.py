@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.protocols.v1.strategies import decimals
+from tests.protocols.v1.fuzz import decimals
 from tests.support.checks import refusal
 from tests.support.strategies import blanks
 from tests.support.v1_client import columns, numbers, predict, read, rows

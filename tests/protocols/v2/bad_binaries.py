@@ -59,37 +59,15 @@ def json_only(name: str, length: int) -> Any:
 
 RIGHT_LENGTH = len(json.dumps({"inputs": [head("INPUT0"), head("INPUT1")]}))
 HEADERS = {
-    "negative": "-1",
-    "word": "many",
-    "fraction": "10.5",
-    "exponent": "1e3",
-    "hexadecimal": "0x10",
-    "underscore": "1_0",
-    "plus": f"+{RIGHT_LENGTH}",
-    "two_numbers": "10 20",
-    "list": "10,20",
-    "beyond_the_body": str(RIGHT_LENGTH + 129),
-    "int64": str(2**63),
-    "beyond_uint64": str(10**30),
-    "digits_5000": "9" * 5000,
-    "one_less": str(RIGHT_LENGTH - 1),
-    "one_more": str(RIGHT_LENGTH + 1),
-    "whole_body": str(RIGHT_LENGTH + 128),
-    "other_digits": "\u00b2",
-}
+    "negative": "-1", "word": "many", "fraction": "10.5", "exponent": "1e3", "hexadecimal": "0x10", "underscore": "1_0",
+    "plus": f"+{RIGHT_LENGTH}", "two_numbers": "10 20", "list": "10,20", "beyond_the_body": str(RIGHT_LENGTH + 129),
+    "int64": str(2**63), "beyond_uint64": str(10**30), "digits_5000": "9" * 5000, "one_less": str(RIGHT_LENGTH - 1),
+    "one_more": str(RIGHT_LENGTH + 1), "whole_body": str(RIGHT_LENGTH + 128), "other_digits": "\u00b2",
+}  # fmt: skip
 SIZES: dict[str, Any] = {
-    "negative": -64,
-    "text": "64",
-    "fraction": 64.5,
-    "true": True,
-    "list": [64],
-    "less": 60,
-    "more": 68,
-    "beyond_the_body": 1_000_000,
-    "beyond_int64": 2**64,
-    "thirty_digits": 10**30,
-    "zero": 0,
-}
+    "negative": -64, "text": "64", "fraction": 64.5, "true": True, "list": [64], "less": 60, "more": 68,
+    "beyond_the_body": 1_000_000, "beyond_int64": 2**64, "thirty_digits": 10**30, "zero": 0,
+}  # fmt: skip
 
 BAD_BINARIES: Final = [
     *(measured(name, length) for name, length in HEADERS.items()),

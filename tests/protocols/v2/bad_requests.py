@@ -169,22 +169,14 @@ MEMBERS_OF_AN_INPUT = [
 ]
 
 HUGE_SHAPES = {
-    "of_the_issue": "[1, 1099511627776]",
-    "one_great_dimension": "[1099511627776]",
-    "product_64": "[4294967296, 4294967296]",
-    "product_64_and_one": "[4294967296, 4294967296, 1]",
-    "product_wraps_to_two": "[9223372036854775809, 2]",
-    "int64": "[9223372036854775807]",
-    "beyond_int64": "[9223372036854775808]",
-    "uint64": "[18446744073709551615]",
-    "beyond_uint64": "[18446744073709551616]",
-    "thirty_digits": "[1000000000000000000000000000000]",
-    "five_thousand_digits": f"[{'9' * 5000}]",
-    "float": "[1e300]",
-    "infinite": "[1e999]",
-    "nan": "[NaN]",
+    "of_the_issue": "[1, 1099511627776]", "one_great_dimension": "[1099511627776]",
+    "product_64": "[4294967296, 4294967296]", "product_64_and_one": "[4294967296, 4294967296, 1]",
+    "product_wraps_to_two": "[9223372036854775809, 2]", "int64": "[9223372036854775807]",
+    "beyond_int64": "[9223372036854775808]", "uint64": "[18446744073709551615]",
+    "beyond_uint64": "[18446744073709551616]", "thirty_digits": "[1000000000000000000000000000000]",
+    "five_thousand_digits": f"[{'9' * 5000}]", "float": "[1e300]", "infinite": "[1e999]", "nan": "[NaN]",
     "many": str([2] * 200),
-}
+}  # fmt: skip
 SHAPES = [
     values(f"shape_{name}", datatype, data, "INPUT0|shape", shape)
     for name, shape in HUGE_SHAPES.items()
@@ -253,11 +245,5 @@ ELEMENTS = [
 ]
 
 BAD_REQUESTS: Final = [
-    *BYTES_OF_NO_DOCUMENT,
-    *MEMBERS_OF_THE_REQUEST,
-    *MEMBERS_OF_AN_INPUT,
-    *SHAPES,
-    *OUTPUTS,
-    *RANGES,
-    *ELEMENTS,
-]
+    *BYTES_OF_NO_DOCUMENT, *MEMBERS_OF_THE_REQUEST, *MEMBERS_OF_AN_INPUT, *SHAPES, *OUTPUTS, *RANGES, *ELEMENTS,
+]  # fmt: skip

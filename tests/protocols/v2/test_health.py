@@ -160,17 +160,12 @@ def test_a_trailing_slash_changes_nothing(wire: Wire, path: str) -> None:
 
 
 METHODS = [
-    ("POST", "/v2/health/live", "GET"),
-    ("DELETE", "/v2/health/ready", "GET"),
-    ("POST", "/v2", "GET"),
-    ("PUT", "/v2/models/add_sub", "GET"),
-    ("POST", "/v2/models/add_sub/ready", "GET"),
-    ("GET", "/v2/models/add_sub/infer", "POST"),
-    ("DELETE", "/v2/models/versions/versions/2/infer", "POST"),
-    ("GET", "/v2/repository/index", "POST"),
-    ("GET", "/v2/repository/models/add_sub/load", "POST"),
+    ("POST", "/v2/health/live", "GET"), ("DELETE", "/v2/health/ready", "GET"), ("POST", "/v2", "GET"),
+    ("PUT", "/v2/models/add_sub", "GET"), ("POST", "/v2/models/add_sub/ready", "GET"),
+    ("GET", "/v2/models/add_sub/infer", "POST"), ("DELETE", "/v2/models/versions/versions/2/infer", "POST"),
+    ("GET", "/v2/repository/index", "POST"), ("GET", "/v2/repository/models/add_sub/load", "POST"),
     ("PATCH", "/v2/models/add_sub/stats", "GET"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.row("R-034", "R-035", "R-208")

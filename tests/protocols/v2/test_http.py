@@ -28,15 +28,9 @@ VALUES = np.array([1, 2, 3], np.int32)
 BODY = json.dumps({"inputs": [json_input("INPUT0", "INT32", VALUES)]}).encode()
 
 CONTENT_TYPES = [
-    None,
-    "application/json",
-    "application/json; charset=utf-8",
-    "application/x-www-form-urlencoded",
-    "text/plain",
-    "application/octet-stream",
-    "multipart/form-data; boundary=x",
-    "nonsense;;",
-]
+    None, "application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded", "text/plain",
+    "application/octet-stream", "multipart/form-data; boundary=x", "nonsense;;",
+]  # fmt: skip
 
 
 @pytest.mark.row("R-150")
@@ -90,20 +84,9 @@ def test_the_limit_of_a_body_is_a_setting(zoo: Path, launch: Callable[..., Serve
 LARGE = json_input("n", "INT64", np.array([1000]))
 NOT_COMPRESSED = ["", "identity", "gzip;q=0", "gzip;q=0, deflate;q=0", "br", "gzip;q=0.0, identity"]
 NEGOTIATED = [
-    *NOT_COMPRESSED,
-    "gzip",
-    "deflate",
-    "gzip, deflate, br",
-    "gzip;q=0.5, deflate;q=1.0",
-    "*",
-    "*;q=0",
-    "identity;q=0",
-    "GZIP",
-    ";;q=,,",
-    "gzip;q=nonsense",
-    "gzip;q=-1",
-    "x" * 5000,
-]
+    *NOT_COMPRESSED, "gzip", "deflate", "gzip, deflate, br", "gzip;q=0.5, deflate;q=1.0", "*", "*;q=0", "identity;q=0",
+    "GZIP", ";;q=,,", "gzip;q=nonsense", "gzip;q=-1", "x" * 5000,
+]  # fmt: skip
 
 
 @pytest.mark.row("R-155")
@@ -120,14 +103,10 @@ def test_any_accept_encoding_gives_a_right_answer(wire: Wire, accepted: str) -> 
 @pytest.mark.parametrize(
     ("accepted", "encoding"),
     [
-        ("gzip", "gzip"),
-        ("deflate", "deflate"),
-        ("gzip;q=0.5, deflate;q=1.0", "deflate"),
-        ("deflate;q=0.1, gzip;q=0.9", "gzip"),
-        ("br, gzip;q=0.1", "gzip"),
-        ("gzip;q=0, deflate", "deflate"),
+        ("gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0.5, deflate;q=1.0", "deflate"),
+        ("deflate;q=0.1, gzip;q=0.9", "gzip"), ("br, gzip;q=0.1", "gzip"), ("gzip;q=0, deflate", "deflate"),
     ],
-)
+)  # fmt: skip
 def test_a_large_answer_is_compressed_when_asked(wire: Wire, accepted: str, encoding: str) -> None:
     """With the coding that the client likes best."""
     answer = wire.infer("counts", LARGE, headers={"Accept-Encoding": accepted})

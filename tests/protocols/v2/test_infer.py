@@ -32,13 +32,9 @@ def test_an_answer_has_the_members_of_the_specification(wire: Wire) -> None:
 
 
 IDS = {
-    "plain": "42",
-    "non_ascii": "номер-✓-日本-🦜",
-    "long": "i" * 300,
-    "quotes": "\"'\\</script>",
-    "control": "a\nb\tc\u0000d\u2028",
-    "empty_looking": " ",
-}
+    "plain": "42", "non_ascii": "номер-✓-日本-🦜", "long": "i" * 300, "quotes": "\"'\\</script>",
+    "control": "a\nb\tc\u0000d\u2028", "empty_looking": " ",
+}  # fmt: skip
 
 
 @pytest.mark.row("R-102")
@@ -103,12 +99,9 @@ def test_flat_data_is_read(wire: Wire) -> None:
 
 
 OTHER_NESTING = {
-    "transposed": [[1, 2], [3, 4], [5, 6]],
-    "column": [[1], [2], [3], [4], [5], [6]],
-    "deeper": [[[1, 2, 3], [4, 5, 6]]],
-    "ragged": [[1, 2], [3, 4, 5, 6]],
-    "half_flat": [1, 2, 3, [4, 5, 6]],
-}
+    "transposed": [[1, 2], [3, 4], [5, 6]], "column": [[1], [2], [3], [4], [5], [6]],
+    "deeper": [[[1, 2, 3], [4, 5, 6]]], "ragged": [[1, 2], [3, 4, 5, 6]], "half_flat": [1, 2, 3, [4, 5, 6]],
+}  # fmt: skip
 
 
 @pytest.mark.row("R-110")

@@ -79,12 +79,9 @@ def test_the_platform_of_onnx_is_the_specifications(wire: Wire) -> None:
 
 
 VERSIONS = {
-    "versions": ["1", "2", "10"],
-    "versions_latest": ["10"],
-    "versions_latest_two": ["2", "10"],
-    "versions_specific": ["1", "2"],
-    "versions_padded": ["7"],
-}
+    "versions": ["1", "2", "10"], "versions_latest": ["10"], "versions_latest_two": ["2", "10"],
+    "versions_specific": ["1", "2"], "versions_padded": ["7"],
+}  # fmt: skip
 
 
 @pytest.mark.row("R-013", "R-014")

@@ -64,13 +64,9 @@ def compressed(form: Callable[[str, NDArray[Any]], Form], coding: str) -> Callab
 
 
 FORMS = {
-    "json": as_json,
-    "nested": as_nested_json,
-    "long": as_long_json,
-    "binary": as_binary,
-    "gzip_json": compressed(as_json, "gzip"),
-    "deflate_binary": compressed(as_binary, "deflate"),
-}
+    "json": as_json, "nested": as_nested_json, "long": as_long_json, "binary": as_binary,
+    "gzip_json": compressed(as_json, "gzip"), "deflate_binary": compressed(as_binary, "deflate"),
+}  # fmt: skip
 
 
 def arrays(datatype: str, shape: Any) -> st.SearchStrategy[NDArray[Any]]:

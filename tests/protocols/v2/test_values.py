@@ -213,24 +213,13 @@ def test_strings_and_null_are_read_as_non_finite_numbers(wire: Wire, datatype: s
 
 
 NEIGHBOURS: list[tuple[str, Any, list[Any]]] = [
-    ("BOOL", [0, 1], [False, True]),
-    ("BOOL", [0.0, 1.0], [False, True]),
-    ("BOOL", ["true", "false"], [True, False]),
-    ("FP32", ["1.5"], [1.5]),
-    ("FP32", [True, False], [1.0, 0.0]),
-    ("FP64", ["-1e3", " 1 "], [-1000.0, 1.0]),
-    ("INT32", ["7"], [7]),
-    ("INT64", [True, False], [1, 0]),
-    ("UINT8", [True, 0], [1, 0]),
-    ("INT64", [1, 1e3], [1, 1000]),
-    ("INT64", [True, 5], [1, 5]),
-    ("FP32", [True, 1.5], [1.0, 1.5]),
-    ("BYTES", [1, 2.5], [b"1", b"2.5"]),
-    ("BYTES", [True], [b"true"]),
-    ("FP32", [1e39], [float("inf")]),
-    ("FP16", [70000], [float("inf")]),
-    ("FP64", [10**400], [float("inf")]),
-]
+    ("BOOL", [0, 1], [False, True]), ("BOOL", [0.0, 1.0], [False, True]), ("BOOL", ["true", "false"], [True, False]),
+    ("FP32", ["1.5"], [1.5]), ("FP32", [True, False], [1.0, 0.0]), ("FP64", ["-1e3", " 1 "], [-1000.0, 1.0]),
+    ("INT32", ["7"], [7]), ("INT64", [True, False], [1, 0]), ("UINT8", [True, 0], [1, 0]),
+    ("INT64", [1, 1e3], [1, 1000]), ("INT64", [True, 5], [1, 5]), ("FP32", [True, 1.5], [1.0, 1.5]),
+    ("BYTES", [1, 2.5], [b"1", b"2.5"]), ("BYTES", [True], [b"true"]), ("FP32", [1e39], [float("inf")]),
+    ("FP16", [70000], [float("inf")]), ("FP64", [10**400], [float("inf")]),
+]  # fmt: skip
 
 
 @pytest.mark.row("R-207")

@@ -104,14 +104,9 @@ def predict(inputs, parameters):
 '''
 
 _PYTHON: Final = {
-    "untold": _UNTOLD,
-    "raw": _RAW,
-    "singles": _SINGLES,
-    "stream": _COUNTS,
-    "gated": _GATED,
-    "changes": _CHANGES,
+    "untold": _UNTOLD, "raw": _RAW, "singles": _SINGLES, "stream": _COUNTS, "gated": _GATED, "changes": _CHANGES,
     "raises": _RAISES,
-}
+}  # fmt: skip
 
 
 def _onnx() -> dict[str, Any]:

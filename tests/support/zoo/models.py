@@ -36,20 +36,14 @@ class Datatype(NamedTuple):
 
 _BF16 = Datatype("BF16", TensorProto.BFLOAT16, ml_dtypes.bfloat16)
 _JSON_DATATYPES = (
-    Datatype("BOOL", TensorProto.BOOL, np.bool_),
-    Datatype("UINT8", TensorProto.UINT8, np.uint8),
-    Datatype("UINT16", TensorProto.UINT16, np.uint16),
-    Datatype("UINT32", TensorProto.UINT32, np.uint32),
-    Datatype("UINT64", TensorProto.UINT64, np.uint64),
-    Datatype("INT8", TensorProto.INT8, np.int8),
-    Datatype("INT16", TensorProto.INT16, np.int16),
-    Datatype("INT32", TensorProto.INT32, np.int32),
-    Datatype("INT64", TensorProto.INT64, np.int64),
-    Datatype("FP16", TensorProto.FLOAT16, np.float16),
-    Datatype("FP32", TensorProto.FLOAT, np.float32),
-    Datatype("FP64", TensorProto.DOUBLE, np.float64),
+    Datatype("BOOL", TensorProto.BOOL, np.bool_), Datatype("UINT8", TensorProto.UINT8, np.uint8),
+    Datatype("UINT16", TensorProto.UINT16, np.uint16), Datatype("UINT32", TensorProto.UINT32, np.uint32),
+    Datatype("UINT64", TensorProto.UINT64, np.uint64), Datatype("INT8", TensorProto.INT8, np.int8),
+    Datatype("INT16", TensorProto.INT16, np.int16), Datatype("INT32", TensorProto.INT32, np.int32),
+    Datatype("INT64", TensorProto.INT64, np.int64), Datatype("FP16", TensorProto.FLOAT16, np.float16),
+    Datatype("FP32", TensorProto.FLOAT, np.float32), Datatype("FP64", TensorProto.DOUBLE, np.float64),
     Datatype("BYTES", TensorProto.STRING, np.object_),
-)
+)  # fmt: skip
 DATATYPES: Final = {datatype.name: datatype for datatype in (*_JSON_DATATYPES, _BF16)}
 JSON_DATATYPES: Final = tuple(datatype.name for datatype in _JSON_DATATYPES)
 """BF16 has no form in JSON; all others have one."""

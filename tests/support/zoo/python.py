@@ -223,18 +223,8 @@ def predict(inputs, parameters):
 '''
 
 PYTHON_MODELS: Final = {
-    "yields": _YIELDS,
-    "py_echo_parameters": _ECHO_PARAMETERS,
-    "py_raw_bytes": _RAW_BYTES,
-    "py_bf16": _BF16,
-    "py_raises": _RAISES,
-    "py_returns": _RETURNS,
-    "py_waits": _WAITS,
-    "py_no_metadata": _NO_METADATA,
-    "py_in_place": _IN_PLACE,
-    "py_broken_no_predict": _NO_PREDICT,
-    "py_broken_import": _BAD_IMPORT,
-    "py_broken_exit": _EXIT,
-    "py_broken_interrupt": _INTERRUPT,
-    "py_broken_syntax": _SYNTAX,
-}
+    "yields": _YIELDS, "py_echo_parameters": _ECHO_PARAMETERS, "py_raw_bytes": _RAW_BYTES, "py_bf16": _BF16,
+    "py_raises": _RAISES, "py_returns": _RETURNS, "py_waits": _WAITS, "py_no_metadata": _NO_METADATA,
+    "py_in_place": _IN_PLACE, "py_broken_no_predict": _NO_PREDICT, "py_broken_import": _BAD_IMPORT,
+    "py_broken_exit": _EXIT, "py_broken_interrupt": _INTERRUPT, "py_broken_syntax": _SYNTAX,
+}  # fmt: skip

@@ -1,14 +1,11 @@
-"""Anything as any message of any method: the answer is one of the protocol, and the next call is answered right."""
+"""The attacks on gRPC: anything as any message of any method."""
 
 from __future__ import annotations
 
-import socket
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message_factory import GetMessageClass
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.dialects.grpc.health import health
@@ -19,13 +16,8 @@ from core.schema.pool import POOL
 from tests.protocols.grpc.bad_messages import BAD_MESSAGES, both, both_typed, identity
 from tests.support.checks import INTERNALS
 from tests.support.remote import FIELD, SECONDS, Remote, alive, wanted
-from tests.support.server import HOST
-from tests.support.strategies import BROKEN, MODELS
+from tests.support.strategies import BROKEN, MODELS, Attack, byte_mutants
 
-if TYPE_CHECKING:
-    from tests.support.server import Server
-
-fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 UNARY = [method for method in (*V2_RPC, *health([])) if method.form is Form.UNARY]
 CLIENTS_FAULTS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -92,15 +84,7 @@ VALID = [
 ]
 
 
-@st.composite
-def mutants(draw: st.DrawFn) -> bytes:
-    """The bytes of a message of which some are others, gone, or doubled."""
-    body = bytearray(draw(st.sampled_from(VALID)).SerializeToString())
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(body)))
-        length = draw(st.integers(0, 4))
-        body[at : at + length] = draw(st.one_of(st.binary(max_size=4), st.just(bytes(body[at : at + 12]))))
-    return bytes(body)
+BYTES = [message.SerializeToString() for message in VALID]
 
 
 def judged(remote: Remote, method: RpcMethod, body: bytes) -> None:
@@ -117,70 +101,33 @@ def judged(remote: Remote, method: RpcMethod, body: bytes) -> None:
         GetMessageClass(descriptor.output_type).FromString(answer)
 
 
-@fuzzed
-@given(st.sampled_from(UNARY), st.binary(max_size=100))
-def test_any_bytes_to_any_method(server: Server, method: RpcMethod, body: bytes) -> None:
-    """What never was a message."""
-    with_remote(server, lambda remote: judged(remote, method, body))
-
-
-@fuzzed
-@given(requests)
-def test_any_request_to_infer(server: Server, message: oip.ModelInferRequest) -> None:
-    """A message whose parts do not fit together."""
-    with_remote(server, lambda remote: judged(remote, INFER, message.SerializeToString()))
-
-
-@fuzzed
-@given(mutants())
-def test_mutated_requests(server: Server, body: bytes) -> None:
-    """Nearly right."""
-    with_remote(server, lambda remote: judged(remote, INFER, body))
-
-
-@fuzzed
-@given(st.sampled_from(UNARY), texts, texts)
-def test_any_names_to_any_method(server: Server, method: RpcMethod, name: str, version: str) -> None:
-    """Most requests begin with them, whatever they are called."""
-    body = oip.ModelReadyRequest(name=name, version=version).SerializeToString()
-    with_remote(server, lambda remote: judged(remote, method, body))
-
-
-@fuzzed
-@given(st.lists(st.one_of(mutants(), st.binary(max_size=40), st.sampled_from(VALID)), max_size=6), st.integers(0, 6))
-def test_any_messages_in_a_stream_that_may_be_cut(server: Server, messages: list[Any], read: int) -> None:
-    """One answer for each as long as the client listens; then it goes, and nobody minds."""
-
-    def exchange(remote: Remote) -> None:
-        answers = remote.stream(iter(messages))
-        found = [answer for answer, _ in zip(answers, range(read), strict=False)]
-        assert len(found) == min(read, len(messages))
-        for answer in found:
-            assert bool(answer.error_message) != bool(answer.infer_response.outputs)
-            assert not INTERNALS.search(answer.error_message)
-
-    with_remote(server, exchange)
-
-
 INFER = next(method for method in V2_RPC if method.rpc.name == "ModelInfer")
-CHANNELS: dict[str, Remote] = {}
 
 
-def with_remote(server: Server, work: Any) -> None:
-    """Over one connection for all examples, which calculates afterwards."""
-    remote = CHANNELS.get(server.rpc_netloc) or CHANNELS.setdefault(server.rpc_netloc, Remote(server.rpc_netloc))
-    work(remote)
+def call(remote: Remote, method: RpcMethod, body: bytes) -> None:
+    """Calls a method, judges its answer, and calculates afterwards."""
+    judged(remote, method, body)
     alive(remote)
 
 
-def test_a_connection_that_is_no_grpc_ends_and_hurts_nobody(server: Server, remote: Remote) -> None:
-    """HTTP/1.1, noise, and a preface that is cut."""
-    for noise in (b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40, b"PRI * HTTP/2.0\r\n\r\nSM\r\n"):
-        with socket.create_connection((HOST, server.rpc_port), 10) as plain:
-            plain.sendall(noise)
-            with suppress(OSError):  # the server may have ended it already
-                plain.shutdown(socket.SHUT_WR)
-            with suppress(ConnectionError):
-                while plain.recv(4096):
-                    pass
+def exchange(remote: Remote, messages: list[Any], read: int) -> None:
+    """Reads one answer for each message as long as the client listens; then it leaves, and the server lives."""
+    answers = remote.stream(iter(messages))
+    found = [answer for answer, _ in zip(answers, range(read), strict=False)]
+    assert len(found) == min(read, len(messages))
+    for answer in found:
+        assert bool(answer.error_message) != bool(answer.infer_response.outputs)
+        assert not INTERNALS.search(answer.error_message)
     alive(remote)
+
+
+named = st.builds(lambda name, version: oip.ModelReadyRequest(name=name, version=version), texts, texts)
+mutated = byte_mutants(BYTES, 1)
+one_message = st.one_of(mutated, st.binary(max_size=40), st.sampled_from(BYTES))
+ATTACKS: Final = {
+    "any_bytes": Attack(st.tuples(st.sampled_from(UNARY), st.binary(max_size=100)), call),
+    "any_request": Attack(st.tuples(st.just(INFER), requests.map(lambda each: each.SerializeToString())), call),
+    "mutated_requests": Attack(st.tuples(st.just(INFER), mutated), call),
+    "any_names": Attack(st.tuples(st.sampled_from(UNARY), named.map(lambda each: each.SerializeToString())), call),
+    "a_stream_that_may_be_cut": Attack(st.tuples(st.lists(one_message, max_size=6), st.integers(0, 6)), exchange),
+}
