@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 def test_a_canary_gets_its_share_and_the_newest_of_the_others_gets_the_rest(
     root: Path, launch: Callable[..., Server]
 ) -> None:
-    """Of both protocols; who names a version gets that. Shares change with the settings."""
+    """Both protocols share it, a named version is not shared, and the shares follow the settings."""
     server = launch(REPOSITORY=str(root), REPOSITORY_POLL="0")
     with server.wire() as wire:
 

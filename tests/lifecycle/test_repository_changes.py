@@ -80,7 +80,7 @@ def test_a_broken_model_that_is_repaired_is_served_after_load(root: Path, own: W
 
 
 def test_a_broken_model_that_is_repaired_is_served_in_the_end(root: Path, own: Wire) -> None:
-    """Without any call but inference."""
+    """No call but inference is needed."""
     with own as wire:
         publish(root, "second", 2, b"")
         refusal(wire.infer("second", X), 503)

@@ -85,7 +85,7 @@ def test_half_plus_three_takes_any_rank(wire: Wire, shape: tuple[int, ...]) -> N
 
 
 def test_iris_tells_irises_apart(wire: Wire) -> None:
-    """As scikit-learn does, up to the rounding of the weights."""
+    """It agrees with scikit-learn up to the rounding of the weights."""
     features, classes = load_iris(return_X_y=True)
     regression = LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=1000).fit(features, classes)
     tensors = wire.infer("iris", json_input("x", "FP32", features.astype(np.float32))).tensors()

@@ -66,7 +66,7 @@ def ask(client: ConnectClientSync, name: str, message: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_every_datatype_goes_there_and_back_raw(client: ConnectClientSync, datatype: str) -> None:
-    """To the bit."""
+    """They come back to the bit."""
     values = np.array([1.0, -2.5], DATATYPES[datatype].numpy) if datatype == "BF16" else extremes(datatype)
     answer = ask(client, "ModelInfer", question(DATATYPES[datatype].model, raw("INPUT0", datatype, values)))
     assert same(tensors(answer)["OUTPUT0"], values)
@@ -74,7 +74,7 @@ def test_every_datatype_goes_there_and_back_raw(client: ConnectClientSync, datat
 
 @pytest.mark.parametrize("datatype", TYPED)
 def test_every_datatype_goes_there_and_back_typed(client: ConnectClientSync, datatype: str) -> None:
-    """To the bit, as far as protobuf's own JSON can print and read it."""
+    """They come back to the bit, as far as protobuf's own JSON can print and read them."""
     values = extremes(datatype)
     if datatype == "FP32":  # its largest is printed with the fewest digits, and then refused by the same library
         values = values[np.abs(values) < 3.4e38]
@@ -83,14 +83,14 @@ def test_every_datatype_goes_there_and_back_typed(client: ConnectClientSync, dat
 
 
 def test_an_error_is_raised_with_its_code(client: ConnectClientSync) -> None:
-    """And its text."""
+    """The exception has the text, too."""
     with pytest.raises(ConnectError, match="unheard_of") as refused:
         ask(client, "ModelInfer", question("unheard_of", raw("x", "FP32", np.ones(1, np.float32))))
     assert refused.value.code == Code.NOT_FOUND
 
 
 def test_a_large_answer_comes_compressed(client: ConnectClientSync) -> None:
-    """As the client asks for it."""
+    """The client asks for it."""
     message = question("vector_fp32", raw("INPUT0", "FP32", np.zeros(50_000, np.float32)))
     assert not tensors(ask(client, "ModelInfer", message))["OUTPUT0"].any()
 
@@ -113,7 +113,7 @@ def test_a_stream_is_read_to_its_end(client: ConnectClientSync) -> None:
 
 
 def test_who_watches_is_told_at_once(client: ConnectClientSync) -> None:
-    """And may go when it likes."""
+    """The client may end the call at any time."""
     answers = client.execute_server_stream(request=health.HealthCheckRequest(), method=info("Watch"))
     assert next(iter(answers)).status == 1
     answers.close()  # type: ignore[attr-defined] # a generator

@@ -24,7 +24,7 @@ PATH = f"/{OIP}/ModelInfer"
 
 @pytest.mark.parametrize("kind", ["image/jpeg", "", "application/connect+proto", "application/foo"])
 def test_an_unexpected_content_type_is_415(caller: Caller, kind: str) -> None:
-    """With a list of those that would do."""
+    """The answer lists the types that are accepted."""
     outcome = caller.post("ModelInfer", kind, b"12345678")
     assert (outcome.status, outcome.code) == (415, "unknown")
     assert PROTO in outcome.metadata["accept-post"]
@@ -38,7 +38,7 @@ def test_grpc_web_has_no_json(caller: Caller) -> None:
 @pytest.mark.parametrize("kind", [PROTO, STREAM, WEB])
 @pytest.mark.parametrize("verb", ["DELETE", "PUT", "PATCH", "OPTIONS"])
 def test_an_unexpected_verb_is_405(caller: Caller, verb: str, kind: str) -> None:
-    """With those that would do."""
+    """The answer lists the verbs that are accepted."""
     outcome = caller.ask(verb, PATH, BODY, {"content-type": kind})
     assert (outcome.status, outcome.code, outcome.metadata["allow"]) == (405, "unknown", "GET, POST")
 
@@ -73,7 +73,7 @@ def test_an_unexpected_compression_is_unimplemented(
 def test_a_compressed_message_that_no_header_announces_is_internal(
     caller: Caller, method: str, service: str, kind: str
 ) -> None:
-    """Also where the header says identity."""
+    """A header that says identity does not announce it either."""
     body = envelope(gzip.compress(BODY), flags=1)
     for headers in ({}, {"grpc-encoding": "identity", "connect-content-encoding": "identity"}):
         assert caller.post(method, kind, body, service, **headers).code == "internal"
@@ -82,7 +82,7 @@ def test_a_compressed_message_that_no_header_announces_is_internal(
 @pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize(("method", "service", "kind"), [("ModelInfer", OIP, WEB), ("PredictStreaming", GRPS, STREAM)])
 def test_one_message_is_neither_none_nor_two(caller: Caller, method: str, service: str, kind: str, count: int) -> None:
-    """Of a method with one answer and of one with many."""
+    """A method with one answer and a method with many take exactly one."""
     assert caller.post(method, kind, envelope(*[BODY] * count), service).code == "unimplemented"
 
 
@@ -124,7 +124,7 @@ def test_a_get_needs_no_header(caller: Caller, kind: str) -> None:
 
 
 def test_text_comes_back_as_text(caller: Caller) -> None:
-    """In pieces that a browser may decode one by one."""
+    """It comes in pieces that a browser may decode one by one."""
     given = {"content-type": TEXT, "accept": TEXT}
     body = base64.b64encode(envelope(BODY)) + base64.b64encode(envelope(BODY))
     answer = caller.client.post(f"/{OIP}/ModelStreamInfer", content=body, headers=given)
@@ -138,7 +138,7 @@ def test_text_comes_back_as_text(caller: Caller) -> None:
 
 
 def test_native_grpc_is_told_where_to_go(caller: Caller) -> None:
-    """In headers alone, as gRPC has it where nothing else follows."""
+    """The headers alone say it, as gRPC has it where nothing else follows."""
     headers = {"content-type": "application/grpc", "te": "trailers"}
     answer = caller.client.post(PATH, content=envelope(BODY), headers=headers)
     assert (answer.status_code, answer.headers["grpc-status"], answer.content) == (200, "12", b"")

@@ -37,13 +37,13 @@ def checked(remote: Remote, name: str) -> int:
 @pytest.mark.row("G-300")
 @pytest.mark.parametrize("name", ["", SERVICE])
 def test_the_server_is_serving(remote: Remote, name: str) -> None:
-    """As Kubernetes' probes ask."""
+    """Kubernetes' probes ask for it."""
     assert checked(remote, name) == SERVING
 
 
 @pytest.mark.row("G-300")
 def test_a_model_is_serving_while_it_is_loaded(remote: Remote) -> None:
-    """By its name."""
+    """Its name is the name of a service."""
     remote.infer("versions_latest", X)
     assert checked(remote, "versions_latest") == SERVING
     remote.ask("RepositoryModelUnload", oip.RepositoryModelUnloadRequest(model_name="versions_latest"))
@@ -52,7 +52,7 @@ def test_a_model_is_serving_while_it_is_loaded(remote: Remote) -> None:
 
 @pytest.mark.row("G-300")
 def test_health_of_what_is_not_there_is_not_found(remote: Remote) -> None:
-    """As the protocol has it."""
+    """The protocol says so."""
     with pytest.raises(grpc.RpcError) as refused:
         checked(remote, "unheard_of")
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -61,7 +61,7 @@ def test_health_of_what_is_not_there_is_not_found(remote: Remote) -> None:
 @pytest.mark.row("G-300")
 @pytest.mark.parametrize(("name", "status"), [("", SERVING), ("unheard_of", SERVICE_UNKNOWN)])
 def test_who_watches_is_told_at_once(remote: Remote, name: str, status: int) -> None:
-    """And the call goes on until the client ends it."""
+    """The call goes on until the client ends it."""
     watch: Any = remote.channel.unary_stream(f"/{HEALTH}/Watch")
     call = watch(health.HealthCheckRequest(service=name).SerializeToString())
     assert health.HealthCheckResponse.FromString(next(call)).status == status
@@ -84,7 +84,7 @@ def test_a_client_of_reflection_learns_the_services_and_their_messages(remote: R
 @pytest.mark.row("G-301")
 @pytest.mark.parametrize("package", ["grpc.reflection.v1", "grpc.reflection.v1alpha"])
 def test_reflection_answers_each_request_of_its_stream(remote: Remote, package: str) -> None:
-    """In either version; what it does not have is no end."""
+    """Either version answers, and an unknown symbol does not end the stream."""
     exchange: Any = remote.channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo")
     requests = [
         reflection.ServerReflectionRequest(file_containing_symbol="nope"),
@@ -97,7 +97,7 @@ def test_reflection_answers_each_request_of_its_stream(remote: Remote, package: 
 
 
 def test_reflection_refuses_bytes_that_ask_nothing(remote: Remote) -> None:
-    """With the stream."""
+    """The stream ends with the refusal."""
     exchange: Any = remote.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
     with pytest.raises(grpc.RpcError) as refused:
         next(exchange(iter([b"\x1a\xff"])))
@@ -106,7 +106,7 @@ def test_reflection_refuses_bytes_that_ask_nothing(remote: Remote) -> None:
 
 @pytest.mark.row("G-302")
 def test_the_index_has_every_version_with_its_state(remote: Remote) -> None:
-    """Or what is ready alone."""
+    """A request for ready models gets them alone."""
     remote.infer("versions", X)
     entries = {(entry.name, entry.version): entry for entry in remote.ask("RepositoryIndex", b"").models}
     assert entries["versions", "10"].state == "READY"
@@ -117,7 +117,7 @@ def test_the_index_has_every_version_with_its_state(remote: Remote) -> None:
 
 @pytest.mark.row("G-303")
 def test_a_model_is_loaded_and_unloaded(remote: Remote) -> None:
-    """And can be asked again afterwards."""
+    """It can be asked again afterwards."""
     remote.ask("RepositoryModelLoad", oip.RepositoryModelLoadRequest(model_name="spare_rpc_load"))
     ready = oip.ModelReadyRequest(name="spare_rpc_load")
     assert remote.ask("ModelReady", ready).ready
@@ -152,7 +152,7 @@ def test_a_model_of_the_clients_own_is_not_loaded(remote: Remote, name: str) -> 
 
 @pytest.mark.row("G-305")
 def test_the_configuration_of_a_model(remote: Remote) -> None:
-    """In Triton's words."""
+    """The words are Triton's."""
     config = remote.ask("ModelConfig", oip.ModelConfigRequest(name="fixed")).config
     assert (config.name, config.platform, config.backend) == ("fixed", "onnx_onnxv1", "onnx")
     assert [(tensor.data_type, list(tensor.dims)) for tensor in config.input] == [(11, [2, 3])]
@@ -197,7 +197,7 @@ def test_a_stream_has_one_answer_per_request_in_their_order(remote: Remote) -> N
 
 @pytest.mark.row("G-308")
 def test_what_goes_wrong_in_a_stream_is_told_in_an_answer_and_the_stream_goes_on(remote: Remote) -> None:
-    """With the id of the request, if it could be read."""
+    """The answer has the id of the request, if it could be read."""
     messages = [
         asked("unheard_of", X, id="1"),
         b"\x0a",
@@ -236,7 +236,7 @@ def test_a_model_that_yields_answers_many_times(remote: Remote) -> None:
 
 @pytest.mark.row("G-310")
 def test_one_answer_of_a_model_that_gives_many_is_refused(remote: Remote) -> None:
-    """With the way to have all of them."""
+    """The text names the way to get all of them."""
     with pytest.raises(grpc.RpcError, match="ask it for a stream"):
         remote.infer("yields", raw("n", "INT64", np.array([2])))
     assert tensors(remote.infer("yields", raw("n", "INT64", np.array([1]))))["y"].tolist() == [0]

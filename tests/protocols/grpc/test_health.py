@@ -58,13 +58,13 @@ def test_a_version_is_ready_once_it_is_loaded(remote: Remote, version: int) -> N
     ("name", "version"), [("unheard_of", ""), ("versions", "3"), ("versions", "x"), ("", ""), ("a/b", "")]
 )
 def test_what_is_not_there_is_not_ready(remote: Remote, name: str, version: str) -> None:
-    """And no error: clients ask until it is there."""
+    """It is not an error: clients ask until it is there."""
     assert not remote.ask("ModelReady", oip.ModelReadyRequest(name=name, version=version)).ready
 
 
 @pytest.mark.row("G-010")
 def test_the_server_names_itself_and_its_extensions(remote: Remote) -> None:
-    """As over REST."""
+    """The metadata are those of REST."""
     told = remote.ask("ServerMetadata", oip.ServerMetadataRequest())
     assert told.name == "dragoman"
     assert told.version
@@ -96,7 +96,7 @@ def test_a_model_is_described(
 
 @pytest.mark.row("G-013")
 def test_versions_are_those_that_may_be_asked_for(remote: Remote) -> None:
-    """In numeric order, and each can be described."""
+    """They are in numeric order, and each can be described."""
     told = remote.ask("ModelMetadata", oip.ModelMetadataRequest(name="versions", version="2"))
     assert list(told.versions) == ["1", "2", "10"]
 
@@ -105,7 +105,7 @@ def test_versions_are_those_that_may_be_asked_for(remote: Remote) -> None:
 @pytest.mark.parametrize("method", ["ModelMetadata", "ModelConfig", "ModelStatistics"])
 @pytest.mark.parametrize(("name", "version"), [("unheard_of", ""), ("versions", "3")])
 def test_what_is_not_there_is_not_found(remote: Remote, method: str, name: str, version: str) -> None:
-    """And the text names it."""
+    """The text names it."""
     request = getattr(oip, f"{method}Request")(name=name, version=version)
     with pytest.raises(grpc.RpcError, match=version or name) as refused:
         remote.ask(method, request)

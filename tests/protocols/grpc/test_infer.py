@@ -50,7 +50,7 @@ def test_an_inference_is_answered_in_its_own_form(remote: Remote, form: Callable
 @pytest.mark.row("G-101", "G-105")
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_every_datatype_raw(remote: Remote, datatype: str) -> None:
-    """To the bit, and raw again."""
+    """They come back to the bit, and raw again."""
     values = values_of(datatype)
     response = remote.infer(DATATYPES[datatype].model, raw("INPUT0", datatype, values))
     assert response.outputs[0].datatype == datatype
@@ -62,7 +62,7 @@ def test_every_datatype_raw(remote: Remote, datatype: str) -> None:
 @pytest.mark.row("G-102")
 @pytest.mark.parametrize("datatype", FIELD)
 def test_every_datatype_typed(remote: Remote, datatype: str) -> None:
-    """To the bit, and typed again."""
+    """They come back to the bit, and typed again."""
     values = extremes(datatype)
     response = remote.infer(DATATYPES[datatype].model, typed("INPUT0", datatype, values))
     assert not response.raw_output_contents
@@ -71,7 +71,7 @@ def test_every_datatype_typed(remote: Remote, datatype: str) -> None:
 
 @pytest.mark.row("G-415")
 def test_a_typed_request_that_asks_for_it_has_a_raw_answer(remote: Remote) -> None:
-    """With the parameter that asks for it over REST."""
+    """The parameter is the one of REST."""
     parameters = {"binary_data_output": oip.InferParameter(bool_param=True)}
     inputs = typed("INPUT0", "INT32", RAMP), typed("INPUT1", "INT32", RAMP)
     response = remote.infer("add_sub", *inputs, parameters=parameters)
@@ -81,14 +81,14 @@ def test_a_typed_request_that_asks_for_it_has_a_raw_answer(remote: Remote) -> No
 @pytest.mark.row("G-106")
 @pytest.mark.parametrize("text", ["1", "", "номер 1", "a" * 300, '"\\ {}', "line\nnul\0"])
 def test_the_id_comes_back(remote: Remote, text: str) -> None:
-    """Any string."""
+    """It may be any string."""
     assert remote.infer("versions", raw("x", "INT64", X), id=text).id == text
 
 
 @pytest.mark.row("G-107")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_version_asked_for_runs(remote: Remote, version: int) -> None:
-    """And is named."""
+    """The answer names it."""
     response = remote.infer("versions", raw("x", "INT64", X), model_version=str(version))
     assert tensors(response)["y"].tolist() == [version]
     assert response.model_version == str(version)
@@ -114,7 +114,7 @@ def test_only_the_outputs_that_were_asked_for_come_back(remote: Remote, form: Ca
 @pytest.mark.row("G-110")
 @FORMS
 def test_outputs_come_in_the_order_asked(remote: Remote, form: Callable[..., Any]) -> None:
-    """And raw contents in the same."""
+    """Raw contents have the same order."""
     inputs = form("INPUT0", "INT32", RAMP), form("INPUT1", "INT32", RAMP)
     response = remote.infer("add_sub", *inputs, outputs=wanted("OUTPUT1", "OUTPUT0"))
     assert [output.name for output in response.outputs] == ["OUTPUT1", "OUTPUT0"]
@@ -125,7 +125,7 @@ def test_outputs_come_in_the_order_asked(remote: Remote, form: Callable[..., Any
 @FORMS
 @pytest.mark.parametrize("backwards", [False, True])
 def test_tensors_of_three_types_in_any_order(remote: Remote, form: Callable[..., Any], *, backwards: bool) -> None:
-    """By name, not by place."""
+    """They are matched by name."""
     given = [
         form("integers", "INT32", np.array([1, -2], np.int32)),
         form("text", "BYTES", np.array([b"a", "日".encode()], object)),
@@ -172,7 +172,7 @@ def test_scalars(remote: Remote, form: Callable[..., Any]) -> None:
 @FORMS
 @pytest.mark.parametrize("datatype", ["FP32", "FP64"])
 def test_nan_and_infinities(remote: Remote, form: Callable[..., Any], datatype: str) -> None:
-    """As numbers, which they are here."""
+    """They are numbers here."""
     values = special(datatype)
     assert same(tensors(remote.infer(DATATYPES[datatype].model, form("INPUT0", datatype, values)))["OUTPUT0"], values)
 
@@ -187,7 +187,7 @@ def test_bytes_that_are_no_text_are_never_altered(remote: Remote, form: Callable
 @pytest.mark.row("G-127")
 @FORMS
 def test_bytes_that_are_no_text_are_refused_for_a_runtime_of_texts(remote: Remote, form: Callable[..., Any]) -> None:
-    """By the input's name."""
+    """The text names the input."""
     with pytest.raises(grpc.RpcError, match="INPUT0") as refused:
         remote.infer("identity_bytes", form("INPUT0", "BYTES", NOT_TEXT))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -209,7 +209,7 @@ def test_parameters_of_the_specification_reach_the_model(remote: Remote) -> None
 
 @pytest.mark.row("G-117")
 def test_doubles_and_unsigned_integers_are_parameters_too(remote: Remote) -> None:
-    """As newer clients send them."""
+    """Newer clients send them."""
     found = echoed(remote, d={"double_param": 0.5}, u={"uint64_param": 2**64 - 1})
     assert found == '{"d": 0.5, "u": 18446744073709551615}'
 
@@ -231,7 +231,7 @@ def test_parameters_that_triton_reserves_change_nothing_here(remote: Remote) -> 
 
 @pytest.mark.row("G-119")
 def test_a_name_may_have_dots_dashes_and_underscores(remote: Remote) -> None:
-    """As it is."""
+    """The name is taken as it is."""
     response = remote.infer("mo-del.v1_beta.2", raw("INPUT0", "INT32", RAMP))
     assert response.model_name == "mo-del.v1_beta.2"
 
@@ -264,7 +264,7 @@ def test_a_large_typed_message_goes_there_and_back(remote: Remote) -> None:
 @pytest.mark.row("G-123")
 @pytest.mark.parametrize("coding", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_messages_may_be_compressed(remote: Remote, coding: grpc.Compression) -> None:
-    """By the channel."""
+    """The channel compresses them."""
     values = np.zeros(100_000, np.float32)
     message = question("vector_fp32", raw("INPUT0", "FP32", values))
     assert same(tensors(remote.ask("ModelInfer", message, compression=coding))["OUTPUT0"], values)

@@ -36,7 +36,7 @@ def test_tensors_go_through_in_lower_camel_case(local: Local) -> None:
 
 @pytest.mark.row("GRPS-121")
 def test_a_refusal_is_an_answer_with_its_status(local: Local) -> None:
-    """As over gRPC."""
+    """The status is the one of gRPC."""
     for document, code in (({"model": "nope", "strData": "a"}, 404), ({}, 400), ({"strData": 5}, 400)):
         status = asked(local, "Predict", document)["status"]
         assert (status["code"], status["status"]) == (code, "FAILURE")
@@ -46,7 +46,7 @@ def test_a_refusal_is_an_answer_with_its_status(local: Local) -> None:
 
 @pytest.mark.row("GRPS-122")
 def test_a_stream_has_a_frame_for_each_message(local: Local) -> None:
-    """And one that ends it."""
+    """The last frame ends it."""
     body = json.dumps({"model": "stream", "strData": "3"}).encode()
     framed = struct.pack(">BI", 0, len(body)) + body
     headers = {"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1"}

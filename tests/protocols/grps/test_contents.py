@@ -31,7 +31,7 @@ def gtensors(*tensors: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("text", ["hello grps", "", "żółw \U0001f422\0\n", "x" * 100_000, "[1, 2]"])
 @pytest.mark.parametrize("model", TEXT_MODELS)
 def test_a_text_goes_through_a_model_of_one_string(http: Http, rpc: Rpc, model: str, text: str) -> None:
-    """Of any rank."""
+    """The string may be of any rank."""
     assert http.predict({"model": model, "str_data": text}).content() == {"str_data": text}
     assert http.predict({"model": model, "strData": text}).content() == {"str_data": text}
     answer = ok(rpc.ask("Predict", model=model, str_data=text))
@@ -42,7 +42,7 @@ def test_a_text_goes_through_a_model_of_one_string(http: Http, rpc: Rpc, model: 
 @pytest.mark.parametrize("data", [b"\0\xff{}", b"{}", bytes(range(256)) * 1000])
 @pytest.mark.parametrize("model", OCTET_MODELS)
 def test_bytes_go_through_a_model_of_bytes(http: Http, rpc: Rpc, model: str, data: bytes) -> None:
-    """As they are, one string or a vector of UINT8."""
+    """They are one string or a vector of UINT8."""
     assert http.predict(data, model=model).bytes() == data
     answer = ok(rpc.ask("Predict", model=model, bin_data=data))
     assert (answer.WhichOneof("data_oneof"), answer.bin_data) == ("bin_data", data)
@@ -128,7 +128,7 @@ def test_nested_lists_are_the_only_input(http: Http, value: Any) -> None:
 
 @pytest.mark.row("GRPS-053")
 def test_a_bare_number_is_a_scalar(http: Http) -> None:
-    """And comes back as one; 0 is data."""
+    """It comes back as one, and 0 is data."""
     for number in (0, 1.5):
         answer = http.predict({"model": "identity_fp32", "ndarray": number}, **{"return-ndarray": "true"})
         assert answer.content() == {"ndarray": number}
@@ -144,7 +144,7 @@ def test_an_ndarray_can_be_asked_for_whatever_was_sent(http: Http) -> None:
 
 @pytest.mark.row("GRPS-057")
 def test_outputs_that_are_no_ndarray_are_400_in_grps_words(http: Http) -> None:
-    """Of another type, or several."""
+    """Outputs of another type and several outputs are refused."""
     asked = {"return-ndarray": "true"}
     text = http.predict({"model": "text", "str_data": "a"}, **asked).refusal(400)
     assert text == "No float32 tensors in output. Cannot convert to ndarray."
@@ -171,14 +171,14 @@ BACK = {field: {f"{name}_out": value for name, value in values.items()} for fiel
 
 
 def strings(maps: Any) -> Any:
-    """As JSON has them: integers of 64 bits are strings."""
+    """Returns maps as JSON has them: integers of 64 bits are strings."""
     return {**maps, "s_i64": {name: str(value) for name, value in maps["s_i64"].items()}}
 
 
 @pytest.mark.row("GRPS-059", "GRPS-060")
 @pytest.mark.parametrize("told", [lambda maps: maps, strings], ids=["numbers", "strings"])
 def test_a_map_is_an_element_for_each_input(http: Http, rpc: Rpc, told: Callable[[Any], Any]) -> None:
-    """And comes back as one, in the maps that the outputs' types have."""
+    """It comes back as one, in the maps that the outputs' types have."""
     assert http.predict({"model": "singles", "gmap": told(MAPS)}).content() == {"gmap": strings(BACK)}
     answer = ok(rpc.ask("Predict", model="singles", gmap=MAPS))
     assert {field: dict(getattr(answer.gmap, field)) for field in BACK} == BACK
@@ -210,7 +210,7 @@ def test_bytes_of_a_map_are_base64_in_json(http: Http, rpc: Rpc) -> None:
 
 @pytest.mark.row("GRPS-064")
 def test_a_map_of_a_model_that_does_not_say_its_inputs_has_the_maps_types(http: Http, rpc: Rpc) -> None:
-    """And comes back as it went."""
+    """It comes back as it was sent."""
     assert http.predict({"model": "untold", "gmap": MAPS}).content() == {"gmap": strings(MAPS)}
     answer = rpc.ask("Predict", model="untold", gmap=MAPS)
     assert {field: dict(getattr(answer.gmap, field)) for field in MAPS} == MAPS
@@ -221,7 +221,7 @@ def test_a_map_of_a_model_that_does_not_say_its_inputs_has_the_maps_types(http: 
 
 @pytest.mark.row("GRPS-066")
 def test_no_content_is_400(http: Http, rpc: Rpc) -> None:
-    """In GRPS's words."""
+    """The text is GRPS's."""
     for document in ({"model": "text"}, {"model": "text", "str_data": None}, {"model": "text", "s_t": {}}):
         assert http.predict(document).refusal(400) == "No legal field in json."
     refusal(rpc.ask("Predict", model="text"), 400)
@@ -237,7 +237,7 @@ def test_what_nobody_knows_is_ignored_at_every_level(http: Http) -> None:
 
 @pytest.mark.row("GRPS-068")
 def test_lower_camel_case_is_read_everywhere_and_never_written(http: Http) -> None:
-    """As protobuf reads it."""
+    """Protobuf reads both."""
     tensor = {"name": "INPUT0", "dtype": "DT_FLOAT32", "shape": [1, 2], "flatFloat32": [0.5, 1.5]}
     answer = http.predict({"model": "pairs", **gtensors(tensor)})
     assert b"flat_float32" in answer.body
@@ -251,7 +251,7 @@ def test_lower_camel_case_is_read_everywhere_and_never_written(http: Http) -> No
 
 @pytest.mark.row("GRPS-069")
 def test_a_model_that_fails_is_500_in_one_line(http: Http, rpc: Rpc) -> None:
-    """Without a traceback."""
+    """The text has no traceback."""
     for text in (
         http.predict({"model": "raises", "str_data": "a"}).refusal(500),
         refusal(rpc.ask("Predict", model="raises", str_data="a"), 500),

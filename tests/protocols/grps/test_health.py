@@ -41,7 +41,7 @@ def test_health_is_told_without_looking_at_the_body(http: Http, check: str, meth
 @pytest.mark.row("GRPS-001")
 @pytest.mark.parametrize("check", list(CHECKS.values()))
 def test_health_is_told_over_grpc(rpc: Rpc, check: str) -> None:
-    """In the status."""
+    """The status of the message says it."""
     assert ok(rpc.ask(check)).WhichOneof("data_oneof") is None
     ok(rpc.ask(check, str_data="whatever"))
 
@@ -49,7 +49,7 @@ def test_health_is_told_over_grpc(rpc: Rpc, check: str) -> None:
 @pytest.mark.row("GRPS-003")
 @pytest.mark.parametrize("check", list(CHECKS))
 def test_head_answers_as_get_without_a_body(http: Http, check: str) -> None:
-    """For load balancers."""
+    """Load balancers ask so."""
     answer = http.call("HEAD", f"health/{check}")
     assert (answer.status, answer.body) == (200, b"")
     assert int(answer.headers["content-length"]) > 0
@@ -66,7 +66,7 @@ def test_a_server_is_ready_without_being_called_online(own: tuple[Http, Rpc]) ->
 @pytest.mark.row("GRPS-005", "GRPS-006", "GRPS-007")
 @pytest.mark.parametrize("over", ["http get", "http post", "grpc"])
 def test_offline_and_online_are_one_flag_for_both(own: tuple[Http, Rpc], over: str) -> None:
-    """As often as one likes; who is offline lives, and answers predictions."""
+    """Both may be repeated; an offline server lives and answers predictions."""
     http, rpc = own
 
     def say(word: str) -> None:
@@ -107,7 +107,7 @@ def test_where_instances_come_and_go_nobody_sets_them_offline(launch: Callable[.
 
 @pytest.mark.row("GRPS-009")
 def test_a_server_whose_models_do_not_load_is_not_ready(launch: Callable[..., Server], zoo: Path) -> None:
-    """And says which."""
+    """The text names the model."""
     server = launch(rpc=True, REPOSITORY=str(zoo), PRELOAD="broken")
     with Http(HOST, server.port) as http, Rpc(server.rpc_netloc) as rpc:
         for text in (http.call("GET", "health/ready").refusal(503), refusal(rpc.ask("CheckReadiness"), 503)):

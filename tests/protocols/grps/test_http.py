@@ -36,7 +36,7 @@ REFUSED = [
 @pytest.mark.row("GRPS-020")
 @pytest.mark.parametrize(("method", "path"), REFUSED)
 def test_any_other_method_is_405_with_what_is_allowed(http: Http, method: str, path: str) -> None:
-    """In JSON."""
+    """The refusal is JSON."""
     answer = http.call(method, path)
     assert answer.status == 405
     assert answer.headers["allow"] == ", ".join(PATHS[path])
@@ -53,7 +53,7 @@ def test_any_other_method_is_405_with_what_is_allowed(http: Http, method: str, p
     ],
 )  # fmt: skip
 def test_any_other_path_is_404(http: Http, path: str) -> None:
-    """In JSON; GRPS's monitor is not there."""
+    """The refusal is JSON, and GRPS's monitor is not there."""
     http.call("POST" if path.startswith("infer") else "GET", path, b"").refusal(404)
 
 
@@ -69,7 +69,7 @@ def test_json_is_json_whatever_its_case_and_parameters(http: Http, kind: str) ->
 @pytest.mark.row("GRPS-023")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "x"])
 def test_any_other_content_type_is_400(http: Http, kind: str) -> None:
-    """In GRPS's words."""
+    """The text is GRPS's."""
     for path in ("infer/predict", "infer/predict?streaming=true"):
         assert http.call("POST", path, BODY, {"Content-Type": kind}).refusal(400) == "Unsupported content type."
         assert http.call("POST", path, BODY).refusal(400) == "No content type in headers."
@@ -78,7 +78,7 @@ def test_any_other_content_type_is_400(http: Http, kind: str) -> None:
 @pytest.mark.row("GRPS-024")
 @pytest.mark.parametrize("kind", [JSON, OCTETS])
 def test_an_empty_body_is_400(http: Http, kind: str) -> None:
-    """In GRPS's words."""
+    """The text is GRPS's."""
     answer = http.call("POST", "infer/predict?model=text", b"", {"Content-Type": kind})
     assert answer.refusal(400) == "The http body is empty."
 
@@ -95,7 +95,7 @@ def test_what_is_no_message_is_400(http: Http, body: bytes) -> None:
 
 @pytest.mark.row("GRPS-026")
 def test_answers_are_compressed_for_who_asks_and_requests_inflated(http: Http) -> None:
-    """Of inferences; an unknown coding is refused."""
+    """An unknown coding is refused."""
     text = "a" * 5000
     body = gzip.compress(json.dumps({"model": "text", "str_data": text}).encode())
     headers = {"Content-Type": JSON, "Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
@@ -107,7 +107,7 @@ def test_answers_are_compressed_for_who_asks_and_requests_inflated(http: Http) -
 
 @pytest.mark.row("GRPS-027")
 def test_a_body_beyond_the_limit_is_413(launch: Callable[..., Server], zoo: Path) -> None:
-    """As it comes, and as it is inflated."""
+    """The limit holds for the bytes that come and for those that they inflate to."""
     server = launch(rpc=True, REPOSITORY=str(zoo), MAX_BODY_BYTES="1000")
     with Http(HOST, server.port) as http:
         large = json.dumps({"model": "text", "str_data": "a" * 2000}).encode()

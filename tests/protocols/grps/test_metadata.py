@@ -32,7 +32,7 @@ def asked(http: Http, rpc: Rpc, name: str) -> list[Any]:
 @pytest.mark.row("GRPS-010")
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_the_server_tells_its_models_in_one_document(http: Http, rpc: Rpc, method: str, zoo: Path) -> None:
-    """With the names of its interface and of every version, and no path."""
+    """It has the names of its interface and of every version, and no path."""
     for text in (http.call(method, "metadata/server").content()["str_data"], ok(rpc.ask("ServerMetadata")).str_data):
         found = yaml.safe_load(text)
         assert {"name", "version", "platform", "interface", "models"} <= set(found)
@@ -49,7 +49,7 @@ def test_the_server_tells_its_models_in_one_document(http: Http, rpc: Rpc, metho
     [("my-model", "10"), ("my-model-2", "2"), ("my-model-10", "10"), ("text", "1"), ("text-1", "1")],
 )
 def test_a_model_is_named_with_its_version_or_without(http: Http, rpc: Rpc, name: str, version: str) -> None:
-    """Without is the version that would answer."""
+    """A name without a version means the version that would answer."""
     for found in asked(http, rpc, name):
         assert found["name"] == name.removesuffix(f"-{version}")
         assert found["version"] == version
@@ -71,7 +71,7 @@ def test_a_model_tells_its_tensors_in_the_protocols_types_and_its_own(http: Http
 
 @pytest.mark.row("GRPS-013")
 def test_a_model_that_does_not_say_its_tensors_has_null_for_them(http: Http, rpc: Rpc) -> None:
-    """And one that does says its shapes."""
+    """A model that declares its tensors has their shapes."""
     for found in asked(http, rpc, "untold"):
         assert (found["inputs"], found["outputs"]) == (None, None)
     for found in asked(http, rpc, "pairs"):
@@ -81,14 +81,14 @@ def test_a_model_that_does_not_say_its_tensors_has_null_for_them(http: Http, rpc
 @pytest.mark.row("GRPS-014")
 @pytest.mark.parametrize("name", ["nope", "nope-1", "my-model-3", "../text", "-1", "text-1-1", "a\0b", "ż"])
 def test_a_model_that_is_not_there_is_404(http: Http, rpc: Rpc, name: str) -> None:
-    """With the text in the status."""
+    """The text is in the status."""
     http.model_metadata({"str_data": name}).refusal(404)
     refusal(rpc.ask("ModelMetadata", str_data=name), 404)
 
 
 @pytest.mark.row("GRPS-015")
 def test_a_request_without_a_name_is_400(http: Http, rpc: Rpc) -> None:
-    """In GRPS's words."""
+    """The text is GRPS's."""
     for document in ({}, {"model": "text"}, {"str_data": None}):
         assert http.model_metadata(document).refusal(400) == "No model name."
     assert refusal(rpc.ask("ModelMetadata", model="text"), 400) == "No model name."
@@ -114,6 +114,6 @@ def test_what_is_no_request_for_metadata_is_400_in_json(http: Http, body: bytes,
 
 @pytest.mark.row("GRPS-017")
 def test_metadata_of_a_model_that_cannot_load_is_503(http: Http, rpc: Rpc) -> None:
-    """With its reason."""
+    """The text has the reason."""
     assert "broken" in http.model_metadata({"str_data": "broken"}).refusal(503)
     assert "broken" in refusal(rpc.ask("ModelMetadata", str_data="broken-1"), 503)

@@ -64,7 +64,7 @@ def default(http: Http, rpc: Rpc) -> Iterator[Any]:
 
 @pytest.mark.row("GRPS-036")
 def test_the_only_model_is_the_default(launch: Callable[..., Server], tmp_path: Path) -> None:
-    """For texts and for bytes."""
+    """It is the default for texts and for bytes."""
     server = launch(rpc=True, REPOSITORY=str(models.only(tmp_path / "only")))
     with Http(HOST, server.port) as http, Rpc(server.rpc_netloc) as rpc:
         one, two, three = default(http, rpc)
@@ -87,7 +87,7 @@ def test_the_default_is_a_setting(launch: Callable[..., Server], zoo: Path, sett
 
 @pytest.mark.row("GRPS-038")
 def test_without_a_default_the_models_are_named(http: Http, rpc: Rpc) -> None:
-    """And the setting that would choose one."""
+    """The text names the setting that would choose one, too."""
     one, two, three = default(http, rpc)
     for text in (one.refusal(400), two.refusal(400), refusal(three, 400)):
         assert "any_add_sub" in text

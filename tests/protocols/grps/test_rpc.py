@@ -23,7 +23,7 @@ def test_bytes_that_are_no_message_are_refused_in_the_status(rpc: Rpc, method: s
 @pytest.mark.row("GRPS-110")
 @pytest.mark.parametrize("body", [b"\xff", b"\x22\x05a"])
 def test_a_stream_for_bytes_that_are_no_message_is_one_refusal(rpc: Rpc, body: bytes) -> None:
-    """And ends."""
+    """The stream ends after it."""
     (message,) = rpc.stream(body)
     refusal(message, 400)
 
@@ -38,7 +38,7 @@ def test_a_method_that_is_not_there_is_unimplemented(rpc: Rpc) -> None:
 
 @pytest.mark.row("GRPS-112")
 def test_the_last_content_of_a_message_counts(rpc: Rpc) -> None:
-    """As protobuf has it for one of several fields."""
+    """Protobuf counts the last of several exclusive fields."""
     body = Message(model="text", bin_data=b"b").SerializeToString() + Message(str_data="a").SerializeToString()
     assert ok(rpc.ask("Predict", body)).str_data == "a"
 
@@ -52,7 +52,7 @@ def test_large_messages_go_both_ways(rpc: Rpc) -> None:
 
 @pytest.mark.row("GRPS-114")
 def test_unknown_fields_are_ignored(rpc: Rpc) -> None:
-    """Of every kind."""
+    """They may be of every kind."""
     more = b"\xa8\x06\x05" + b"\xa2\x06\1x" + b"\xad\x06" + bytes(4) + b"\xa1\x06" + bytes(8)
     message: Any = Message(model="text", str_data="a").SerializeToString() + more
     assert ok(rpc.ask("Predict", message)).str_data == "a"

@@ -48,7 +48,7 @@ def test_a_model_that_does_not_stream_gives_one_message(http: Http, rpc: Rpc) ->
 
 @pytest.mark.row("GRPS-093")
 def test_a_model_that_yields_nothing_gives_no_message(http: Http, rpc: Rpc) -> None:
-    """And no failure."""
+    """It is not a failure."""
     assert list(http.stream({"model": "stream", "str_data": "0"})) == []
     assert list(rpc.stream(model="stream", str_data="0")) == []
 

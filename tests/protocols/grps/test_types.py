@@ -54,7 +54,7 @@ def test_every_type_comes_back_in_every_shape(http: Http, rpc: Rpc, model: str, 
 @pytest.mark.row("GRPS-081")
 @pytest.mark.parametrize("model", list(SAMPLES))
 def test_a_type_is_named_or_numbered(http: Http, model: str) -> None:
-    """And named in the answer."""
+    """The answer names it."""
     dtype, values = SAMPLES[model]
     array = array_of(dtype, values, (3,))
     tensor = {**to_json("INPUT0", dtype, array), "dtype": NUMBERS[dtype]}
@@ -81,7 +81,7 @@ def test_bfloat16_is_rounded_to_the_nearest() -> None:
 
 @pytest.mark.row("GRPS-084")
 def test_floats_that_bfloat16_does_not_hold_are_rounded(http: Http) -> None:
-    """As every float is to the width of its type."""
+    """Every float is rounded to the width of its type."""
     values = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     found = http.infer("identity_bf16", to_json("INPUT0", "DT_FLOAT32", values)).tensors()["OUTPUT0"]
     assert np.array_equal(found, values.astype(ml_dtypes.bfloat16).astype(np.float32))

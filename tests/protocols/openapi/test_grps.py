@@ -103,7 +103,7 @@ def of_strings(elements: Any) -> Any:
 @given(asked=numbers(), data=st.data())
 @bounded
 def test_every_proper_number_is_calculated_with(asked: tuple[list[int], list[Any]], data: st.DataObject) -> None:
-    """Of any shape, as ndarray and as a tensor, with and without a name, for gtensors and for ndarray."""
+    """The shape may be any, the form ndarray or tensor, with a name or without."""
     shape, flat = asked
     spread = nested(flat, shape) if shape else flat[0]
     dtype = data.draw(st.sampled_from(["DT_FLOAT32", 7]))
@@ -167,7 +167,7 @@ ANSWERED: Final = examples(DOCUMENT["paths"][PREDICT]["post"]["responses"]["200"
 
 @pytest.mark.parametrize("name", ASKED)
 def test_the_answer_shown_for_every_inference_is_what_comes(name: str) -> None:
-    """With its media type; the bytes of a stream, too."""
+    """The media type is the one that is shown, of a stream's bytes as well."""
     media, example = ASKED[name]
     body = example["value"] if media == JSON else example["value"].encode()
     answer = predicted(body, example.get("x-query"), media)
@@ -180,7 +180,7 @@ def test_the_answer_shown_for_every_inference_is_what_comes(name: str) -> None:
 
 
 def test_no_answer_is_shown_without_its_question() -> None:
-    """And no question without its answer."""
+    """No question is shown without its answer."""
     assert ASKED.keys() == ANSWERED.keys()
 
 
@@ -196,7 +196,7 @@ def example(response: dict[str, Any]) -> Any:
 def test_the_answer_shown_for_every_other_route_is_what_comes(
     path: str, method: str, operation: dict[str, Any]
 ) -> None:
-    """Of a server that has told of one model, and so loaded it."""
+    """The server has described one model, and so loaded it."""
     app = serving()
     told = DOCUMENT["paths"][MODEL]["post"]
     answer = ask(app, MODEL, told["requestBody"]["content"][JSON]["example"])
@@ -209,7 +209,7 @@ def test_the_answer_shown_for_every_other_route_is_what_comes(
 def test_every_refusal_is_described_in_the_form_of_the_protocol(
     path: str, method: str, operation: dict[str, Any]
 ) -> None:
-    """By reference, with the status that the text tells again."""
+    """Each is a reference, and its text repeats the status."""
     for status, response in operation["responses"].items():
         if status != "200":
             name = response["$ref"].rpartition("/")[2]
@@ -247,7 +247,7 @@ def of_a_broken_model(folder: Path) -> httpx.Response:
 
 
 def of_a_server_set_offline(_: Path) -> httpx.Response:
-    """Not ready."""
+    """Returns the answer of a server that is not ready."""
     app = serving()
     ask(app, f"{PREFIX}/health/offline")
     return ask(app, f"{PREFIX}/health/ready")

@@ -38,7 +38,7 @@ BODILESS: Final = [
     ],
 )
 def test_a_path_or_method_that_there_is_not_is_refused_in_the_same_form(method: str, path: str, status: int) -> None:
-    """As the tag says."""
+    """The tag of the description says so."""
     answer = ask(serving(), path, method=method)
     assert answer.status_code == answer.json()["status"]["code"] == status
     validate(SCHEMAS["GrpsRefusal"], answer.json())
@@ -60,7 +60,7 @@ def test_a_message_without_one_of_the_media_types_is_refused(path: str, media: s
 
 
 def test_members_may_be_written_in_lower_camel_case() -> None:
-    """And flat_float64 as flat_double."""
+    """flat_float64 may be written as flat_double."""
     app = serving()
     given_tensor = {"dtype": "DT_FLOAT32", "shape": [1], "flatFloat32": [1]}
     for body in (

@@ -6,6 +6,7 @@ Every document is sent short and long. Numbers are compared by value; how they a
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
 from tests.support.catalogue import row
@@ -176,7 +177,12 @@ UNTYPED = (
     ({"inputs": {"mixed": [1, 2.5]}}, ["mixed <f8 [2]"]),
     ({"inputs": {"coded": [{"b64": "/w=="}]}}, ["coded |O [1]"]),
 )
+CONTENTS = (bytes(range(256)), b"\xff\0", b"text", b"\0" * 10_000)
+"""Files, each of which `encoding: bytes` feeds to a tensor of bytes."""
 VALUES: Final = [
+    *(case for content in CONTENTS for value in [{"b64": b64encode(content).decode()}] for case in answered(
+        "V1-072 V1-078", "photo:predict", rows([value, value]), columns({"image_bytes": [value]}, [value]),
+        rows([value], [list(content)], signature_name="numbers"))),
     *(case for kind in FULL for case in answered("V1-068", f"identity_{kind}:predict", rows([1, 2]))),
     *(case for texts in (ASCII, UTF8) for case in answered(
         "V1-072 V1-075 V1-120", BYTES, (b'{"instances": %s}' % texts, {"predictions": TEXTS}),

@@ -72,20 +72,23 @@ LONG = (
 DOCUMENT: Final = [
     *refused("V1-022", HALF, b"", b" ", b"\n\t ", text="JSON Parse error: The document is empty"),
     *refused("V1-023", HALF, *NO_JSON, text="JSON Parse error: ..."),
+    *refused("V1-023", HALF, '{"instances": [1.0', text="JSON Parse error: ... at offset: ..."),
     *refused("V1-024", HALF, "[]", "1", "null", '"x"', "true", '[{"instances": [1.0]}]', "1.5e3", "[1.0]",
              text="...Is not object"),
     *refused("V1-026", "identity_fp32:predict", *wrapped('{"instances": [1.0, %s]}', *TOKENS)),
     *refused("V1-027", "identity_fp64:predict", *wrapped('{"instances": [1.0, %s]}', "1e400", "-1e999", "1" * 400)),
     *refused("V1-028", HALF, *LOOSE),
     *refused("V1-029", HALF, *wrapped('{"instances": [1.0, 2.0, 5.0]}%s', "x", "}", "{}", ' {"instances": [1.0]}', "\0",
-                                      ",", "[]", "\n1", " " * 20_000 + "x")),
+                                      ",", "[]", "\n1")),
+    *refused("V1-029", HALF, *wrapped('{"instances": [1.0, 2.0, 5.0]}' + " " * 20_000 + "%s", "x", "}", "{}", "\0", ",",
+                                      ' {"instances": [1.0]}', "[]", "\n1")),
     *refused("V1-030", BYTES, *wrapped('{"instances": [%s]}', '"\\ud800"', '"\\udc00 x"', '"\\ud800\\u0041"')),
     *refused("V1-035", HALF, *({"signature_name": name, "instances": [1.0]}
                                for name in (None, 1, 1.5, True, [], {}, ["serving_default"])),
              '{"signature_name": 5}', text="'signature_name' key must be a string value."),
     *(case for name in ("X", "regress", "serving_default ", "é", "__init__")
       for case in refused("V1-036", HALF, {"signature_name": name, "instances": [1.0]},
-                          text=f'...Serving signature name: "{name}" not found in signature def...')),
+                          text=f'Serving signature name: "{name}" not found in signature def...')),
     *refused("V1-037", "constant:predict", *instances([1.0], [{"x": 1.0}])),
     *refused("V1-038 V1-116", HALF, {"instances": [1.0], "inputs": [1.0]},
              text="Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist..."),
@@ -143,6 +146,8 @@ ROWS: Final = [
     *refused("V1-051", HALF, {"instances": [1.0, {"x": 2.0}]}, text="...but got object at item 1..."),
     *refused("V1-051", HALF, {"instances": [[1.0], [1.0], {"x": [2.0]}]},
              text="...Expecting value/list but got object at item 2..."),
+    *refused("V1-052", "shapes:predict", {"signature_name": "uneven", "instances": [1.0, 2.0, 3.0]},
+             text="...has inconsistent batch size: 2 expecting: 3"),
     *refused("V1-053", "shapes:predict", {"signature_name": "total", "instances": [1.0, 2.0]},
              text="Tensor name: total has no shape information"),
     *(case for model in ("scalar", "scalar_by_settings")
@@ -213,7 +218,7 @@ EXAMPLES: Final = [
           text=f"No {word} inputs found in SignatureDef...")),
     *(case for verb in VERBS for case in (
         *refused("V1-094", f"person:{verb}", examples("nope", *TWO),
-                 text="No signature was found with the name: nope..."),
+                 text="No signature was found with the name: nope"),
         *refused("V1-035", f"person:{verb}", *(examples(name, *TWO) for name in (None, 1, [], {})),
                  text="'signature_name' key must be a string value."),
         *refused("V1-104 V1-115", f"person:{verb}", *({"signature_name": verb, **more} for more in NO_EXAMPLES)),

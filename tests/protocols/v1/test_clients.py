@@ -68,7 +68,7 @@ def test_kserve_sees_that_a_model_is_not_ready(server: Server, model: str) -> No
 
 @pytest.mark.row("V1-114", "V1-128")
 def test_kserve_raises_for_an_unknown_model(server: Server) -> None:
-    """With the text of the error, which it shows only if the content-type is exactly application/json."""
+    """It shows the text only if the content type is exactly application/json."""
     with pytest.raises(httpx.HTTPStatusError, match="Could not find any versions of model half"):
         run(server, lambda client, url: client.is_model_ready(url, "half"))
 
@@ -99,7 +99,7 @@ def test_kserve_explains(server: Server) -> None:
     [("half", 404, "Latest"), ("half_plus_two", 400, "is not of expected type: float"), ("py_raises", 500, "bird")],
 )
 def test_kserve_shows_the_text_of_an_error(server: Server, model: str, status: int, text: str) -> None:
-    """From the member `error`."""
+    """It is the text of the member `error`."""
     with pytest.raises(httpx.HTTPStatusError, match=text) as raised:
         predicted(server, model, {"instances": ["exception"]})
     assert raised.value.response.status_code == status
@@ -146,7 +146,7 @@ def test_ovmsclient_chooses_a_version(ovms: Any, version: int, answer: int) -> N
 
 @pytest.mark.row("V1-014", "V1-130")
 def test_ovmsclient_reads_the_status(ovms: Any) -> None:
-    """By version."""
+    """It has a state for each version."""
     ovms.predict({"x": [0]}, "labelled")
     assert ovms.get_model_status("labelled") == {10: {"state": "AVAILABLE", "error_code": 0, "error_message": ""}}
 
@@ -161,7 +161,7 @@ def test_ovmsclient_hands_on_the_metadata(ovms: Any) -> None:
 
 @pytest.mark.row("V1-016", "V1-017", "V1-115", "V1-131")
 def test_ovmsclient_knows_the_errors(ovms: Any) -> None:
-    """By status, with the text."""
+    """The status chooses the error, and the text is in it."""
     with pytest.raises(ovmsclient.ModelNotFoundError, match="half"):
         ovms.predict({"x": [1.0]}, "half")
     with pytest.raises(ovmsclient.ModelNotFoundError, match="labelled, 99"):
@@ -194,7 +194,7 @@ PREDICT = "/v1/models/half_plus_two:predict"
 @pytest.mark.row("V1-025", "V1-077")
 @pytest.mark.parametrize("kind", [[], ["-H", "Content-Type:"], ["-H", "Content-Type: text/plain"]])
 def test_curl_predicts(server: Server, kind: list[str]) -> None:
-    """With the type of a form, without any, as text."""
+    """The type may be a form's, text or absent."""
     status, headers, rest = curl(server, PREDICT, "-d", '{"instances": [1.0,2.0,5.0]}', *kind)
     assert (status, headers["content-type"]) == (200, "application/json")
     assert json.loads(rest) == {"predictions": [2.5, 3.0, 4.5]}

@@ -68,7 +68,7 @@ def test_a_structured_event_is_answered_by_a_structured_event(wire: Wire) -> Non
 @pytest.mark.row("V1-126")
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", None])
 def test_a_binary_event_may_have_any_type_of_content(wire: Wire, kind: str | None) -> None:
-    """As every request."""
+    """Every request may have any type."""
     headers = BINARY if kind is None else {**BINARY, "Content-Type": kind}
     assert check(predict(wire, "half_plus_two", DATA, headers)).data == ANSWER
 
@@ -76,7 +76,7 @@ def test_a_binary_event_may_have_any_type_of_content(wire: Wire, kind: str | Non
 @pytest.mark.row("V1-126")
 @pytest.mark.parametrize("kind", ["application/cloudevents+json; charset=utf-8", "application/CloudEvents+json"])
 def test_the_structured_type_is_read_as_a_media_type(wire: Wire, kind: str) -> None:
-    """In any case, with parameters."""
+    """It may be in any case and have parameters."""
     document = {**ATTRIBUTES, "specversion": "1.0", "data": DATA}
     answer = predict(wire, "half_plus_two", document, {"Content-Type": kind})
     assert check(answer).data == ANSWER

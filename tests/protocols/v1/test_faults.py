@@ -19,7 +19,7 @@ STATUSES = {
 @pytest.mark.row("V1-086", "V1-087")
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
 def test_every_fault_is_an_error_object_with_its_status(fault: Fault) -> None:
-    """And a text that needs no escape stays as it is."""
+    """A text that needs no escape stays as it is."""
     kind = type("Odd", (ServingError,), {"fault": fault})
     response = V1.refuse(kind('a "text" of é, \ud800 and \n'), "POST", "/v1/models/m:predict")
     assert response.status in STATUSES[fault]

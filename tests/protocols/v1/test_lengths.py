@@ -104,7 +104,7 @@ ODD_ONES = [
 @pytest.mark.parametrize(("model", "right", "odd"), ODD_ONES)
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
 def test_one_odd_element_is_refused_as_among_few(local: Local, model: str, right: str, odd: str, place: str) -> None:
-    """Of thousands and of four; the text may count its place."""
+    """The refusal is the same among four and among thousands, except for the place that it counts."""
     texts = []
     for count in (4, MANY):
         elements = [right] * count

@@ -44,7 +44,7 @@ def test_the_form_is_tf_servings(wire: Wire) -> None:
 
 @pytest.mark.row("V1-134")
 def test_metadata_loads_the_model_if_need_be(wire: Wire) -> None:
-    """As V2's does."""
+    """V2's metadata do so, too."""
     assert statuses(read(get(wire, "idle_for_metadata/versions/1"))) == {"1": "START"}
     assert "serving_default" in signatures(wire, "idle_for_metadata")
     assert statuses(read(get(wire, "idle_for_metadata/versions/1"))) == {"1": "AVAILABLE"}
@@ -77,7 +77,7 @@ DTYPES = {
 @pytest.mark.row("V1-135")
 @pytest.mark.parametrize(("datatype", "dtype"), list(DTYPES.items()))
 def test_every_datatype_has_tensorflows_name(wire: Wire, datatype: str, dtype: str) -> None:
-    """In and out; a graph that says no shape is of unknown rank."""
+    """Inputs and outputs have it, and a graph without a shape is of unknown rank."""
     default = signatures(wire, f"identity_{datatype.lower()}")["serving_default"]
     tensors = {**default["inputs"], **default["outputs"]}
     assert {tensor["dtype"] for tensor in tensors.values()} == {dtype}
@@ -135,7 +135,7 @@ def test_classify_and_regress_take_one_string(wire: Wire, method: str) -> None:
 @pytest.mark.row("V1-137")
 @pytest.mark.parametrize("model", ["half_plus_two", "person", "constant", "py_raw_bytes"])
 def test_no_hidden_signature_is_shown(wire: Wire, model: str) -> None:
-    """Nor a tensor of no type."""
+    """A tensor without a type is not shown either."""
     found = signatures(wire, model)
     assert not [name for name in found if name.startswith("__")]
     assert b"DT_INVALID" not in get(wire, f"{model}/metadata").content

@@ -110,7 +110,7 @@ def significant(text: str) -> int:
 def test_floats_are_written_in_the_fewest_digits_of_their_width(
     local: Local, datatype: str, width: int, data: st.DataObject
 ) -> None:
-    """As NumPy writes them, and with a point or an exponent; a half that is an integer with all of its digits."""
+    """They are NumPy's digits with a point or an exponent; a half that is an integer has all of its digits."""
     floats = st.floats(width=width, allow_nan=False, allow_infinity=False)
     values = [WIDTHS[datatype](value) for value in data.draw(st.lists(floats, min_size=1, max_size=8))]
     texts = numbers(asked(local, datatype, "instances", [repr(float(value)) for value in values]))
@@ -125,7 +125,7 @@ def test_floats_are_written_in_the_fewest_digits_of_their_width(
 @fuzzed
 @given(bits=st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=8))
 def test_every_bfloat16_comes_back(local: Local, bits: list[int]) -> None:
-    """To the bit; any NaN is NaN."""
+    """It comes back to the bit, and any NaN is NaN."""
     with np.errstate(invalid="ignore"):  # of signalling NaNs
         values = np.array(bits, np.uint16).view(ml_dtypes.bfloat16).astype(np.float64)
     texts = ["NaN" if np.isnan(v) else repr(float(v)).replace("inf", "Infinity") for v in values]

@@ -68,7 +68,7 @@ def shell(server: Server, command: str) -> str:
 
 
 def packed(text: str) -> str:
-    """Without white space."""
+    """Returns the text without white space."""
     return "".join(text.split())
 
 
@@ -105,7 +105,7 @@ def test_the_wrong_address(sample: tuple[Server, str]) -> None:
 
 @pytest.mark.row("V1-093")
 def test_regress_needs_its_signature_named(sample: tuple[Server, str]) -> None:
-    """As the page says."""
+    """The page says so."""
     with sample[0].wire() as wire:
         answer = wire.post("/v1/models/half_plus_three:regress", {"examples": [{"x": 1.0}]})
         assert read(answer, 400)["error"].startswith("No regression inputs found in SignatureDef")

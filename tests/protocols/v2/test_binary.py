@@ -87,7 +87,7 @@ def test_binary_data_wins_over_binary_data_output(wire: Wire) -> None:
 @pytest.mark.row("R-306")
 @pytest.mark.parametrize("first_binary", [False, True])
 def test_binary_and_json_inputs_mix(wire: Wire, *, first_binary: bool) -> None:
-    """In either order."""
+    """Either order is right."""
     inputs: list[Any] = [BINARY_INPUTS[0], JSON_INPUTS[1]] if first_binary else [JSON_INPUTS[0], BINARY_INPUTS[1]]
     assert wire.infer_binary("add_sub", *inputs).tensors()["OUTPUT1"].tolist() == (LEFT - RIGHT).tolist()
 
@@ -166,7 +166,7 @@ def test_null_data_with_a_size_of_zero_is_empty(wire: Wire, datatype: str, *, wi
 
 @pytest.mark.row("R-312")
 def test_bytes_that_are_no_text_come_back_from_python_models(wire: Wire) -> None:
-    """Any bytes, binary both ways."""
+    """Any bytes survive, binary both ways."""
     every = np.array([bytes(range(256)), b"", b"\0", b"b'x'", *NOT_UTF8.tolist()], object)
     answer = wire.infer_binary("py_raw_bytes", binary_input("data", "BYTES", every), parameters=ALL_BINARY)
     assert same(answer.tensor(), every)

@@ -108,7 +108,7 @@ def test_any_accept_encoding_gives_a_right_answer(wire: Wire, accepted: str) -> 
     ],
 )  # fmt: skip
 def test_a_large_answer_is_compressed_when_asked(wire: Wire, accepted: str, encoding: str) -> None:
-    """With the coding that the client likes best."""
+    """The coding is the one that the client likes best."""
     answer = wire.infer("counts", LARGE, headers={"Accept-Encoding": accepted})
     assert answer.headers["content-encoding"] == encoding
     assert len(answer.body) < len(answer.content)

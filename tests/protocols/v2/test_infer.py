@@ -46,7 +46,7 @@ def test_the_id_comes_back(wire: Wire, own: str) -> None:
 
 @pytest.mark.row("R-102")
 def test_the_id_comes_back_with_binary_data(wire: Wire) -> None:
-    """In the JSON part of the answer."""
+    """It stands in the JSON part of the answer."""
     answer = wire.infer("add_sub", *INPUTS, id="номер", parameters={"binary_data_output": True})
     assert answer.split()[0]["id"] == "номер"
 
@@ -170,7 +170,7 @@ def test_a_content_type_parameter_is_tolerated(wire: Wire, place: str, kind: str
 
 @pytest.mark.row("R-124")
 def test_tritons_parameters_are_tolerated(wire: Wire) -> None:
-    """By a server without sequences and priorities."""
+    """The server has neither sequences nor priorities."""
     parameters = {"sequence_id": 7, "sequence_start": True, "sequence_end": False, "priority": 1, "timeout": 10_000_000}
     assert wire.infer("add_sub", *INPUTS, parameters=parameters).status == 200
     assert wire.infer("add_sub", *INPUTS, parameters={**parameters, "sequence_id": "seven"}).status == 200
@@ -178,7 +178,7 @@ def test_tritons_parameters_are_tolerated(wire: Wire) -> None:
 
 @pytest.mark.row("R-122")
 def test_parameters_reach_a_python_model(wire: Wire) -> None:
-    """As they were sent."""
+    """They reach it as they were sent."""
     x = json_input("x", "FP32", np.zeros(1, np.float32))
     answer = wire.infer("py_echo_parameters", x, parameters=PARAMETERS)
     assert json.loads(answer.tensors()["parameters"][0]) == PARAMETERS

@@ -81,7 +81,7 @@ def test_many_outputs_are_refused_in_time(wire: Wire, *, twice: bool) -> None:
 )
 @pytest.mark.parametrize("datatype", ["INT64", "FP64"])
 def test_a_number_of_millions_of_digits_is_read_in_time(wire: Wire, datatype: str, number: str) -> None:
-    """As what it rounds to, or 400."""
+    """It is what it rounds to, or 400."""
     answer = timed(wire, f"vector_{datatype.lower()}", tensor(datatype, f"[{number}]", 1))
     assert answer.status == 200 or refusal(answer, 400)
     alive(wire)

@@ -36,7 +36,7 @@ def test_any_layout_of_an_array_is_answered_right(
 
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_python_model_may_write_into_its_inputs(wire: Wire, *, binary: bool) -> None:
-    """In whatever form they came, and also if there are 10,000 of them."""
+    """The form of the inputs does not matter, nor their number."""
     for count in (3, 10_000):
         values = np.arange(count, dtype=np.int32)
         own = binary_input("x", "INT32", values) if binary else json_input("x", "INT32", values)

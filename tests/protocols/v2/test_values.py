@@ -83,7 +83,7 @@ def test_a_64_bit_integer_is_written_out(wire: Wire, datatype: str, text: str) -
 
 @pytest.mark.row("R-114")
 def test_a_boolean_is_true_or_false(wire: Wire) -> None:
-    """Not 1 and 0."""
+    """It is not 1 or 0."""
     answer = wire.infer("vector_bool", json_input("INPUT0", "BOOL", np.array([True, False])))
     data = answer.json()["outputs"][0]["data"]
     assert data[0] is True
@@ -192,7 +192,7 @@ def test_non_finite_numbers_are_answered_as_strings(wire: Wire, datatype: str) -
 
 @pytest.mark.row("R-142")
 def test_non_finite_numbers_can_be_set_to_null(zoo: Path, launch: Callable[..., Server]) -> None:
-    """For clients that know null only."""
+    """Some clients know null only."""
     with launch(REPOSITORY=str(zoo), NON_FINITE="null").wire() as wire:
         answer = wire.infer("vector_fp32", json_input("INPUT0", "FP32", special("FP32")))
         assert answer.json()["outputs"][0]["data"] == [None, None, None, 1.5]

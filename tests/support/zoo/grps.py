@@ -17,10 +17,8 @@ def predict(inputs, parameters):
 
 _RAW = '''
 """data -> data, strings of any bytes."""
-metadata = {
-    "inputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
-    "outputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
+            "outputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     return {"data": inputs["data"]}
@@ -42,10 +40,8 @@ _COUNTS = '''
 """n -> n texts, "0" to n-1, one answer each."""
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "n", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "text", "datatype": "BYTES", "shape": [1]}],
-}
+metadata = {"inputs": [{"name": "n", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "text", "datatype": "BYTES", "shape": [1]}]}
 
 def predict(inputs, parameters):
     for number in range(int(inputs["n"][0])):
@@ -58,10 +54,8 @@ import os
 import time
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "gate", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "text", "datatype": "BYTES", "shape": [1]}],
-}
+metadata = {"inputs": [{"name": "gate", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "text", "datatype": "BYTES", "shape": [1]}]}
 
 def predict(inputs, parameters):
     gate = inputs["gate"][0].decode()
@@ -78,10 +72,8 @@ _CHANGES = '''
 """One answer in each form: a text, bytes that are none, two texts."""
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "x", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "BYTES", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "BYTES", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     for texts in ([b"a"], [b"\\xff\\xfe"], [b"a", b"b"]):
@@ -92,10 +84,8 @@ _RAISES = '''
 """Fails with two lines, or with what the protocol cannot carry."""
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "UINT64", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "UINT64", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     if inputs["kind"][0] == b"large":

@@ -24,10 +24,8 @@ def predict(inputs, parameters):
 
 _RAW_BYTES = '''
 """data -> data, BYTES of any content: python models take and give `bytes` objects."""
-metadata = {
-    "inputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
-    "outputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}],
+            "outputs": [{"name": "data", "datatype": "BYTES", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     assert all(type(element) is bytes for element in inputs["data"].ravel())
@@ -36,10 +34,8 @@ def predict(inputs, parameters):
 
 _BF16 = '''
 """x -> x, BF16 as it travels: a uint16 array."""
-metadata = {
-    "inputs": [{"name": "x", "datatype": "BF16", "shape": [-1]}],
-    "outputs": [{"name": "x", "datatype": "BF16", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "x", "datatype": "BF16", "shape": [-1]}],
+            "outputs": [{"name": "x", "datatype": "BF16", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     assert inputs["x"].dtype == "uint16"
@@ -51,10 +47,8 @@ _RAISES = '''
 import asyncio
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}]}
 
 class Silent(Exception):
     def __str__(self):
@@ -98,10 +92,8 @@ _RETURNS = '''
 """Answers in the way that `kind` names, most of them not what its metadata promises."""
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "kind", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}]}
 ANSWERS = {
     "right": lambda: {"y": np.array([1.5], np.float32)},
     "strided": lambda: {"y": np.arange(6, dtype=np.float32)[::2]},
@@ -128,10 +120,8 @@ import os
 import time
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "gate", "datatype": "BYTES", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "INT32", "shape": [1]}],
-}
+metadata = {"inputs": [{"name": "gate", "datatype": "BYTES", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "INT32", "shape": [1]}]}
 
 def predict(inputs, parameters):
     gate = inputs["gate"][0].decode()
@@ -155,10 +145,8 @@ deadline = time.monotonic() + 30
 while not (here / "gate").exists() and time.monotonic() < deadline:
     time.sleep(0.005)
 
-metadata = {
-    "inputs": [{"name": "x", "datatype": "INT32", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "INT32", "shape": [1]}],
-}
+metadata = {"inputs": [{"name": "x", "datatype": "INT32", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "INT32", "shape": [1]}]}
 
 def predict(inputs, parameters):
     return {"y": inputs["x"]}
@@ -172,10 +160,8 @@ def predict(inputs, parameters):
 
 _IN_PLACE = '''
 """x -> x + 1, calculated in the very array that came."""
-metadata = {
-    "inputs": [{"name": "x", "datatype": "INT32", "shape": [-1]}],
-    "outputs": [{"name": "y", "datatype": "INT32", "shape": [-1]}],
-}
+metadata = {"inputs": [{"name": "x", "datatype": "INT32", "shape": [-1]}],
+            "outputs": [{"name": "y", "datatype": "INT32", "shape": [-1]}]}
 
 def predict(inputs, parameters):
     inputs["x"] += 1
@@ -210,10 +196,8 @@ _YIELDS = '''
 """n -> 0 to n-1, one answer each; with the parameter `fail`, it fails after them."""
 import numpy as np
 
-metadata = {
-    "inputs": [{"name": "n", "datatype": "INT64", "shape": [1]}],
-    "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}],
-}
+metadata = {"inputs": [{"name": "n", "datatype": "INT64", "shape": [1]}],
+            "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
 
 def predict(inputs, parameters):
     for number in range(int(inputs["n"][0])):

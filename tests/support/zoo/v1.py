@@ -231,10 +231,8 @@ def predict(inputs, parameters):
 
 _EXPLAINS = '''
 """x -> 2 x, and explains each row by itself."""
-metadata = {
-    "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],
-    "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
-}
+metadata = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}],
+            "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]}
 
 def predict(inputs, parameters):
     return {"y": inputs["x"] * 2}
