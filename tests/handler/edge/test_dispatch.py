@@ -22,9 +22,9 @@ from handler.edge.jobs import Timing
 from handler.lifecycle.single_flight import Load
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
-from tests.conformance.asgi import Local
 from tests.handler.calling import infer
 from tests.handler.lifecycle.samples import PATIENT, ROOT
+from tests.support.asgi import Local
 
 if TYPE_CHECKING:
     from pathlib import Path

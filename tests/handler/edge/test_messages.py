@@ -17,8 +17,8 @@ from handler.edge.jobs import Job, Timing
 from handler.edge.messages import QUICKLY_READ, MessageCodec
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.conformance.grpc.remote import question, raw, typed
 from tests.handler.edge.client import make
+from tests.support.remote import question, raw, typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

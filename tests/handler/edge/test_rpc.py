@@ -26,9 +26,9 @@ from core.schema import open_inference as oip
 from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
-from tests.conformance.grpc.remote import question, raw, tensors, typed
 from tests.handler.edge.client import ROOT, make
-from tests.ports import free_port
+from tests.support.ports import free_port
+from tests.support.remote import question, raw, tensors, typed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -15,8 +15,8 @@ import pytest
 from handler.edge.app import App
 from handler.edge.jobs import COLD, WARM, Clock, Timing
 from handler.settings import Settings
-from tests.conformance.grpc.remote import Remote, question, raw
 from tests.handler.edge.client import BODY, INFER, ask
+from tests.support.remote import Remote, question, raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,7 +171,7 @@ def test_over_connect_it_has_the_steps_of_an_inference(app: App) -> None:
 
 def test_over_grpc_it_is_in_the_trailing_metadata(tmp_path: Path) -> None:
     """An inference and a refusal have it."""
-    from tests.conformance.grpc import remote  # noqa: PLC0415 - a server of its own
+    from tests.support import remote  # noqa: PLC0415 - a server of its own
 
     with remote.serve(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:
         connection = Remote(server.netloc)

@@ -17,10 +17,10 @@ from handler.lifecycle.single_flight import Background
 from handler.stores.progress import Progress
 from handler.stores.s3.answers import Broken
 from handler.stores.s3.http import Bucket
-from tests import s3_stand_in
 from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import ONNX, PATIENT, ROOT, served
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """core.dialects.v1.http by itself: its routes, refusals, status and metadata, and what all requests with a body share.
 
-What clients see of it through a server is in tests/conformance/v1.
+What clients see of it through a server is in tests/protocols/v1.
 """
 
 from __future__ import annotations

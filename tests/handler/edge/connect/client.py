@@ -13,7 +13,7 @@ import numpy as np
 
 from core.schema import open_inference as oip
 from handler.settings import Settings
-from tests.conformance.grpc.remote import question, raw
+from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

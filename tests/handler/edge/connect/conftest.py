@@ -11,7 +11,7 @@ from tests.handler.edge.connect.client import (
     ROOT,
     settings,
 )
-from tests.zoo_python import LOADS_LATE, PYTHON_MODELS
+from tests.support.zoo.python import LOADS_LATE, PYTHON_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,6 @@ from core.schema import open_inference as oip
 from handler.edge import connect
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.conformance.grpc.remote import question, raw, tensors
 from tests.handler.edge.connect.client import (
     BODY,
     GRPS,
@@ -40,6 +39,7 @@ from tests.handler.edge.connect.client import (
     streamed,
     untext,
 )
+from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
     from handler.edge.app import App

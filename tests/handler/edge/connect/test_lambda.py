@@ -12,7 +12,6 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.aws import Function
-from tests.conformance.grpc.remote import question, raw, tensors
 from tests.handler.edge.connect.client import (
     BODY,
     HALVES,
@@ -31,6 +30,7 @@ from tests.handler.edge.connect.client import (
     split,
     untext,
 )
+from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

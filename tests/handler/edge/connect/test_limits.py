@@ -15,7 +15,6 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.edge.app import App
-from tests.conformance.grpc.remote import question, typed
 from tests.handler.edge.connect.client import (
     BODY,
     GRPS,
@@ -32,6 +31,7 @@ from tests.handler.edge.connect.client import (
     untext,
     until,
 )
+from tests.support.remote import question, typed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,6 @@ import pytest
 from core.schema import grps, health
 from core.schema import open_inference as oip
 from handler.edge import connect
-from tests.conformance.grpc.remote import question, raw, tensors
 from tests.handler.edge.connect.client import (
     BODY,
     GRPS,
@@ -29,6 +28,7 @@ from tests.handler.edge.connect.client import (
     streamed,
     until,
 )
+from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
