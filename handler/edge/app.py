@@ -70,7 +70,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         timing, path = Timing(scope.get(SCOPE_KEY, NEVER)), path_of(scope)
         protocol = next((pair for pair in self._routers if pair[0].owns(path)), None)
-        if protocol is None and not self._is_call(path) and await self._custom(path):
+        if protocol is None and not self._is_call(path) and await self._custom(path, timing.deadline):
             protocol = self._routers[0]
         if protocol is None:
             await self._elsewhere(path, scope, receive, self._timed(send, timing), timing)
@@ -131,7 +131,7 @@ class App:
             body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors)
             if body is None:
                 return None
-            route, values = await self._find(router, scope["method"], path)
+            route, values = await self._find(router, scope["method"], path, timing.deadline)
             query = scope.get("query_string", b"")
             request = HttpRequest(scope["method"], path, headers, body, self._options, query)
             timing.came = time.perf_counter_ns()
@@ -144,23 +144,25 @@ class App:
             failure = ModelFailed(INTERNAL)
             return dialect.refuse(failure, scope["method"], path)
 
-    async def _find(self, router: Router, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    async def _find(
+        self, router: Router, method: str, path: str, deadline: Deadline
+    ) -> tuple[Route, Mapping[str, str]]:
         """Raises RouteNotFound, MethodNotAllowed."""
         try:
             return router.find(method, path)
         except RouteNotFound:
-            models = await self._custom(path)
+            models = await self._custom(path, deadline)
             if not models:
                 raise
             from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
 
             return custom.route(method, path, models), {}
 
-    async def _custom(self, path: str) -> Mapping[str, Sequence[str]]:
+    async def _custom(self, path: str, deadline: Deadline) -> Mapping[str, Sequence[str]]:
         """Returns the models that answer whole requests on the path, each with its methods."""
         if not self.settings.allow_code:
             return {}
-        return await self.dispatcher.aside(self.registry.custom, path)
+        return await self.dispatcher.aside(self.registry.custom, path, deadline)
 
     def _timed(self, send: Send, timing: Timing) -> Send:
         """Wraps `send` to add Server-Timing to the responses that the site and Connect send themselves."""
