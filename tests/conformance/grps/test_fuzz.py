@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from core.dialects.grps.rpc import GRPS_RPC
 from core.errors import ServingError
-from handler.edge.rpc_jobs import RpcJob
+from handler.edge.jobs import Job, Timing
+from handler.edge.messages import MessageCodec
 from tests.conformance.checks import INTERNALS
 from tests.conformance.grps.client import JSON, OCTETS, Message, Reply, split
 from tests.conformance.strategies import METHODS, blanks, codings, quoted, texts, values
@@ -155,8 +156,7 @@ def test_any_bytes_are_a_message_or_refused(local: Local, method: Any, body: byt
     """In the status; a field that nobody knows makes it a large one."""
     if method.rpc.name in ("Online", "Offline"):
         return
-    job = RpcJob(local.app.registry, method, heavy + body)
-    for message in _answers(local, job):
+    for message in _answers(local, method, heavy + body):
         found = Message.FromString(message)
         assert found.status.status in (1, 2)
         assert (found.status.code == 200) == (found.status.status == 1)
@@ -164,17 +164,19 @@ def test_any_bytes_are_a_message_or_refused(local: Local, method: Any, body: byt
     canary(local)
 
 
-def _answers(local: Local, job: RpcJob) -> list[bytes]:
+def _answers(local: Local, method: Any, body: bytes) -> list[bytes]:
     """The answer, or answers, or the refusal."""
+    codec = MessageCodec(method, body)
 
     async def answered() -> Any:
-        return await local.app.answer(job, job._method.rpc.waits)
+        job: Job[Any] = Job(codec, local.app.registry, Timing())
+        return await local.app.dispatcher.answer(job, method.rpc.waits)
 
     try:
         answer = local.run(answered())
         return [answer] if isinstance(answer, bytes) else list(answer)
     except ServingError as error:
-        refused = job.instead(error)
+        refused = codec.instead(error)
         assert refused is not None
         return [refused]
 

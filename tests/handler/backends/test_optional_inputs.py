@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from onnx import TensorProto, helper
 
 from handler.edge.app import App
 from handler.settings import Settings
+from tests.handler.edge import client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,17 +41,8 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 def ask(app: App, path: str, body: Any) -> Any:
-    """The answer's members."""
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": json.dumps(body).encode()}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send))
-    return json.loads(sent[1]["body"])
+    """Returns the answer's members."""
+    return json.loads(client.ask(app, "POST", path, json.dumps(body).encode())[2])
 
 
 def tensor(name: str) -> dict[str, Any]:
@@ -60,14 +51,14 @@ def tensor(name: str) -> dict[str, Any]:
 
 
 def test_a_signature_needs_its_own_inputs_alone(app: App) -> None:
-    """Under /v1."""
+    """A prediction under /v1 needs no input of another signature."""
     assert ask(app, "/v1/models/m:predict", {"instances": [1.5]}) == {"predictions": [3.0]}
     other = {"signature_name": "other", "instances": [1.5]}
     assert ask(app, "/v1/models/m:predict", other) == {"predictions": [2.25]}
 
 
 def test_named_outputs_need_the_inputs_that_they_are_made_of(app: App) -> None:
-    """Under /v2."""
+    """An inference under /v2 needs no input of other outputs."""
     wanted = {"inputs": [tensor("x2")], "outputs": [{"name": "y2"}]}
     assert ask(app, "/v2/models/m/infer", wanted)["outputs"][0]["data"] == [2.25]
     both = ask(app, "/v2/models/m/infer", {"inputs": [tensor("x"), tensor("x2")]})
@@ -76,7 +67,7 @@ def test_named_outputs_need_the_inputs_that_they_are_made_of(app: App) -> None:
 
 @pytest.mark.parametrize("outputs", [[], [{"name": "y"}], [{"name": "y"}, {"name": "y2"}]])
 def test_nothing_is_made_of_an_input_that_was_not_sent(app: App, outputs: list[Any]) -> None:
-    """Not even of the zero that the file has for it."""
+    """An input with an initializer in the file is still required."""
     refusal = ask(app, "/v2/models/m/infer", {"inputs": [tensor("x2")], "outputs": outputs})
     assert refusal == {"error": "model 'm' needs input 'x', which is missing"}
     foreign = ask(app, "/v2/models/m/infer", {"inputs": [tensor("x"), tensor("x2"), tensor("z")]})

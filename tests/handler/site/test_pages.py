@@ -26,12 +26,13 @@ import pytest
 from core.dialects import DIALECTS
 from core.dialects.grps.http import GRPS
 from handler.edge.app import App
+from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert(1)<b>"
 
 
@@ -130,7 +131,7 @@ def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
 def test_the_status_page_loads_no_model(app: App) -> None:
     """Looking does not change what is looked at."""
     ask(app, "/")
-    assert {entry.reason for entry in app.registry.index()} == {"not loaded yet"}
+    assert {entry.reason for entry in app.registry.index(Background())} == {"not loaded yet"}
 
 
 def test_the_status_page_shows_how_long_a_model_took_to_load(app: App) -> None:
@@ -326,7 +327,7 @@ def test_the_site_can_be_turned_off() -> None:
 IMPORTS = """
 import sys
 sys.path[:0] = {path!r}
-from test_site import ask, serving, ROOT
+from test_pages import ask, serving, ROOT
 app = serving(ROOT / "models")
 before = "fastapi" in sys.modules, "starlette" in sys.modules
 for method in ("GET", "POST", "DELETE"):

@@ -1,4 +1,4 @@
-"""handler.edge.timing: the Server-Timing header, of every protocol's answers."""
+"""handler.edge.jobs: the header Server-Timing, of every protocol's answers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from handler.edge.app import App
-from handler.edge.timing import COLD, WARM, Clock, Timing
+from handler.edge.jobs import COLD, WARM, Clock, Timing
 from handler.settings import Settings
 from tests.conformance.grpc.remote import Remote, question, raw
-from tests.handler.test_app import BODY, INFER, ask
+from tests.handler.edge.client import BODY, INFER, ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENTRY = re.compile(r"([a-z]+);(?:dur=(\d+\.\d{3})|desc=([a-z]+))")
 INFERRED = ["queue", "decode", "infer", "encode", "start"]
 WAITED = ["queue", "fetch", "load", "decode", "infer", "encode", "start"]
@@ -50,7 +50,7 @@ def timing(app: App, method: str, path: str, body: bytes = b"") -> dict[str, str
 
 
 def test_the_answer_that_waited_for_its_model_says_so_and_no_other(app: App) -> None:
-    """Cold is who was the first, or waited; the steps of an inference never include the load."""
+    """The first answer and those that waited for a load are cold, and no step of an inference includes the load."""
     first = timing(app, "GET", "/v2/health/live")
     assert (list(first), first["start"]) == (["queue", "total", "start"], "cold")
     second = timing(app, "POST", INFER, BODY)
@@ -63,10 +63,10 @@ def test_the_answer_that_waited_for_its_model_says_so_and_no_other(app: App) -> 
 
 
 def test_the_load_is_part_of_no_step_of_the_models_statistics() -> None:
-    """On the spot as in threads it is time in the queue."""
+    """A load in the caller's thread counts as time in the queue."""
     app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models")}), inline=True)
     found = timing(app, "POST", INFER, BODY)
-    (statistics,) = [slot.statistics for slot in app.registry.known()]
+    (statistics,) = [version.statistics() for version in app.registry.known()]
     assert statistics.queue.ns / 1e6 == pytest.approx(
         float(found["queue"]) + float(found["fetch"]) + float(found["load"]), abs=0.01
     )
@@ -91,14 +91,14 @@ def test_the_load_is_part_of_no_step_of_the_models_statistics() -> None:
     ],
 )
 def test_every_answer_says_how_long_it_took(app: App, method: str, path: str, body: bytes, status: int) -> None:
-    """Refusals, too, what came over Connect, and the site's."""
+    """Refusals, answers over Connect and the site's pages have the header."""
     found, headers, _ = ask(app, method, path, body)
     assert found == status
     assert {"total", "start"} <= set(read(headers["server-timing"]))
 
 
-def test_where_there_is_no_site_what_says_so_is_timed() -> None:
-    """As anything else."""
+def test_a_404_without_a_site_is_timed() -> None:
+    """The header has the three entries of an answer that is not an inference."""
     environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SITE": "false"}
     status, headers, _ = ask(App(Settings.from_env(environ), inline=True), "GET", "/nope")
     assert status == 404
@@ -106,7 +106,7 @@ def test_where_there_is_no_site_what_says_so_is_timed() -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    """For those whose clients are not to know."""
+    """No answer has the header with DRAGOMAN_SERVER_TIMING=false."""
     environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SERVER_TIMING": "false"}
     app = App(Settings.from_env(environ), inline=True)
     for path in ("/v2", "/inference.GRPCInferenceService/ServerLive", "/v2/models/half_plus_three", "/", "/docs"):
@@ -114,40 +114,41 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None:
-    """Who comes late to a load has waited for no more than the rest of it."""
+    """A request that joined a load late has waited for the rest of it only."""
     known = Timing()
     known.durations = (7_000_000, 250_000, 1_000_500, 40)
     assert known.text(WARM) == b"queue;dur=7.000, decode;dur=0.250, infer;dur=1.000, encode;dur=0.000, start;desc=warm"
-    flight: Any = SimpleNamespace(load_ns=2_000_000, slot=None)
-    known.wait(5_000_000, flight)
-    known.wait(500_000, flight)
+    load: Any = SimpleNamespace(load_ns=2_000_000, version=None)
+    known.waited(5_000_000, load)
+    known.waited(500_000, load)
     waits = b"queue;dur=1.500, fetch;dur=3.000, load;dur=2.500, decode;dur=0.250, "
     assert known.text(COLD).startswith(waits)
 
 
 def test_a_process_is_cold_once() -> None:
-    """And again for whoever waits for a load, and not for who waited for a look alone."""
+    """Later answers are cold if they waited for a load, and warm if they waited for a look alone."""
     clock, quick, looked, fetched, loaded = Clock(on=True), Timing(), Timing(), Timing(), Timing()
-    look: Any = SimpleNamespace(load_ns=0, slot=None)
-    looked.wait(1, look)
-    fetch: Any = SimpleNamespace(load_ns=0, slot="what is still fetched")
-    ahead: Any = SimpleNamespace(load_ns=1, slot=None)  # loaded by the flight ahead of it
-    for flight in (look, fetch, look):
-        fetched.wait(1, flight)
-    loaded.wait(1, ahead)
-    said = [clock.text(each).rpartition(b"=")[2] for each in (quick, looked, fetched, quick, loaded, quick)]
-    assert said == [b"cold", b"warm", b"cold", b"warm", b"cold", b"warm"]
-    assert Clock(on=False).text(quick) == b""
+    look: Any = SimpleNamespace(load_ns=0, version=None)
+    looked.waited(1, look)
+    fetch: Any = SimpleNamespace(load_ns=0, version="what is still fetched")
+    ahead: Any = SimpleNamespace(load_ns=1, version=None)  # its version was loaded by the load ahead of it
+    for load in (look, fetch, look):
+        fetched.waited(1, load)
+    loaded.waited(1, ahead)
+    answers = [clock.headers(each) for each in (quick, looked, fetched, quick, loaded, quick)]
+    starts = [text.rpartition(b"=")[2] for ((_, text),) in answers]
+    assert starts == [b"cold", b"warm", b"cold", b"warm", b"cold", b"warm"]
+    assert Clock(on=False).headers(quick) == ()
 
 
 def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
-    """Though a request on the spot waits for it; a new version that it finds is waited for as any load."""
+    """A look that finds a new version is waited for as a load."""
     shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
     app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), inline=True)
 
     def found() -> dict[str, str]:
-        for slot in app.registry.known():
-            slot.due = float("-inf")  # a minute has passed
+        for version in app.registry.known():
+            version.look_again(float("-inf"))  # a minute has passed
         return timing(app, "POST", INFER, BODY)
 
     first, second = found(), found()
@@ -160,7 +161,7 @@ def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
 
 
 def test_over_connect_it_has_the_steps_of_an_inference(app: App) -> None:
-    """As any other answer over HTTP."""
+    """The entries are those of an inference over REST."""
     message = question("half_plus_three", raw("x", "FP32", np.array([1], np.float32))).SerializeToString()
     path, kind = "/inference.GRPCInferenceService/ModelInfer", [(b"content-type", b"application/proto")]
     answers = [ask(app, "POST", path, message, headers=kind) for _ in range(2)]
@@ -169,7 +170,7 @@ def test_over_connect_it_has_the_steps_of_an_inference(app: App) -> None:
 
 
 def test_over_grpc_it_is_in_the_trailing_metadata(tmp_path: Path) -> None:
-    """Of an inference as of anything else."""
+    """An inference and a refusal have it."""
     from tests.conformance.grpc import remote  # noqa: PLC0415 - a server of its own
 
     with remote.serve(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from core.deadline import SCOPE_KEY, Deadline, within
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.edge.app import App
-from handler.lifecycle import catalog
 from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.settings.model import CustomPath
@@ -73,8 +73,10 @@ def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
     made.close()
 
 
-def ask(app: App, method: str, path: str, body: Any = None, query: bytes = b"", gone: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
-    """What is sent for a request, whose client may be gone after it."""
+def ask(
+    app: App, method: str, path: str, body: Any = None, query: bytes = b"", *, gone: bool = False, **scope: Any
+) -> list[Any]:
+    """Returns what is sent for a request, whose client may be gone after it. `scope`: more of its members."""
     sent: list[Any] = []
     text = b"" if body is None else json.dumps(body).encode()
 
@@ -93,8 +95,8 @@ def ask(app: App, method: str, path: str, body: Any = None, query: bytes = b"", 
             sent.append(message)
             await asyncio.sleep(0)
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
-        await app(scope, receive, send)
+        head = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
+        await app({**head, **scope}, receive, send)
 
     asyncio.run(main())
     return sent
@@ -106,7 +108,7 @@ def told(sent: list[Any]) -> tuple[int, Any]:
 
 
 def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None:
-    """Below a protocol's prefix as anywhere, first while it is being loaded."""
+    """The model answers its path below a protocol's prefix as anywhere, first while it is being loaded."""
     expected = {"method": "POST", "path": PATH, "query": {"a": "b"}, "type": "t"}
     assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
     assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
@@ -115,7 +117,7 @@ def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None
 
 
 def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
-    """With the type that the model gave it."""
+    """Each piece is a message of its own, with the content type that the model set."""
     start, *bodies = ask(app, "POST", PATH, {"stream": 100})
     headers = dict(start["headers"])
     assert b"start;desc=" in headers.pop(b"server-timing")
@@ -126,19 +128,19 @@ def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
 
 
 def test_a_stream_stops_when_its_client_goes(app: App) -> None:
-    """The model's generator is closed."""
+    """The application sends no more pieces to a client that has left."""
     sent = ask(app, "POST", PATH, {"stream": 10**9}, gone=True)
     assert 0 < len(sent) < 10
 
 
 def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
-    """The server cuts the connection."""
+    """The failure is raised to the server, which cuts the connection."""
     with pytest.raises(Exception, match="no more"):
         ask(app, "POST", PATH, {"stream": 1, "break": True})
 
 
-def test_what_goes_wrong_is_told_as_everywhere(app: App) -> None:
-    """The model's failure, a method that it does not take, a path that is nobody's."""
+def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:
+    """A model's failure is a 500, a wrong method a 405, and an unknown path is refused by the owner of its prefix."""
     status, body = told(ask(app, "POST", PATH, {"fail": True}))
     assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError: no more"})
     sent = ask(app, "PUT", "/own/path")
@@ -148,68 +150,82 @@ def test_what_goes_wrong_is_told_as_everywhere(app: App) -> None:
 
 
 def test_a_model_without_the_function_says_so(folder: Path) -> None:
-    """Its path is there, its answer is not."""
+    """A model without the function http(request) answers its path with a 501."""
     add(folder, "empty", "def predict(inputs, parameters):\n    return inputs", path="/empty")
     app = make(folder, inline=True)
     assert told(ask(app, "POST", "/empty")) == (501, {"error": "model 'empty' has no function http(request)"})
 
 
 def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
-    """Nothing is looked up for it."""
+    """The paths in the models' settings count for nothing without DRAGOMAN_ALLOW_CODE."""
     app = make(folder, inline=True, ALLOW_CODE="false")
     assert ask(app, "POST", PATH)[0]["status"] == 400
     assert ask(app, "GET", "/own/path")[0]["status"] == 404
 
 
-def test_paths_are_looked_up_again_after_a_while(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model whose settings are wrong has none, and hides no other's."""
+def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
+    """A new model's path is found after some seconds, and a model with wrong settings hides no other path."""
     app = make(folder, inline=True)
     assert ask(app, "POST", "/late")[0]["status"] == 404
     add(folder, "late", path="/late")
     add(folder, "wrong", path="")
     assert ask(app, "POST", "/late")[0]["status"] == 404
-    monkeypatch.setattr(catalog, "CUSTOM_SECONDS", -1.0)
-    app.registry._catalog._custom_until = 0.0
+    app.registry._paths._until = 0.0  # the seconds have passed
     assert ask(app, "POST", "/late", {})[0]["status"] == 200
 
 
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is no model's is answered as without any; the store is asked again after a while."""
+    """The last paths stay valid, and the store is asked again after a while."""
     asked: list[None] = []
 
-    def down() -> Any:
+    def down(_: Any) -> Any:
         asked.append(None)
         raise ModelUnavailable("the store does not answer")
 
     with monkeypatch.context() as store:
-        store.setattr(app.registry._catalog._repository, "models", down)
+        store.setattr(app.registry._repository, "models", down)
         assert ask(app, "GET", "/nothing")[0]["status"] == 404
         assert ask(app, "GET", "/")[0]["status"] == 200
         assert len(asked) == 1
-    app.registry._catalog.forget_paths()
+    app.registry._paths.forget()
     assert told(ask(app, "POST", PATH, {}))[0] == 200
-    monkeypatch.setattr(app.registry._catalog._repository, "models", down)
-    app.registry._catalog.forget_paths()
+    monkeypatch.setattr(app.registry._repository, "models", down)
+    app.registry._paths.forget()
     assert told(ask(app, "POST", PATH, {}))[0] == 200
     assert told(ask(app, "GET", "/own/path"))[0] == 200
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("path", [PATH, "/v1/nothing", "/own/path", "/nothing"])
+def test_a_look_for_paths_ends_with_its_request(app: App, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The store gets the deadline that the edge has put into the scope."""
+    deadline, asked = within(60), []
+    models = app.registry._repository.models
+
+    def noted(until: Deadline) -> Any:
+        asked.append(until)
+        return models(until)
+
+    monkeypatch.setattr(app.registry._repository, "models", noted)
+    ask(app, "POST", path, {}, **{SCOPE_KEY: deadline})
+    assert asked == [deadline]
+
+
 def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever one says, and nothing is looked up for them; a path that only looks like theirs may be."""
+    """No model's settings can claim the path of a remote call, but they can claim one that only looks alike."""
     method = "/grpc.health.v1.Health/Check"
     add(folder, "greedy", path=method)
     add(folder, "versioned", path="/v1.0/chat")
     assert told(ask(app, "POST", "/v1.0/chat", {}))[1]["path"] == "/v1.0/chat"
-    monkeypatch.setattr(app.registry, "custom", lambda _: pytest.fail("looked up"))
+    monkeypatch.setattr(app.registry, "custom", lambda *_: pytest.fail("looked up"))
     assert ask(app, "PUT", method)[0]["status"] == 405
     assert told(ask(app, "PUT", method))[1]["code"] == "unknown"
 
 
 def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> None:
-    """As the status says."""
+    """An answer with status 204 has neither a body nor a Content-Length."""
     code = "def predict(inputs, parameters):\n    return inputs\ndef http(request):\n    return 204, {}, 'no'"
     add(folder, "silent", code, path="/silent")
     app = make(folder, inline=True)
@@ -219,7 +235,7 @@ def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> No
 
 
 def test_the_settings_say_where_a_model_answers() -> None:
-    """POST, unless they say more."""
+    """A model answers POST on its path unless its settings name other methods."""
     assert model_settings.parse("m", b'{"http": {"path": "/a/b"}}').http == CustomPath("/a/b", ("POST",))
     assert model_settings.parse("m", b"{}").http is None
 
@@ -237,6 +253,6 @@ def test_the_settings_say_where_a_model_answers() -> None:
     ],
 )
 def test_settings_that_are_wrong_are_named(http: str, words: str) -> None:
-    """With the key's path."""
+    """The error names the key with its path."""
     with pytest.raises(ModelNotLoadable, match=words):
         model_settings.parse("m", f'{{"http": {http}}}'.encode())

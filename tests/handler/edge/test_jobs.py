@@ -12,18 +12,18 @@ import pytest
 
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
-from core.operations import Infer, InferResult, ModelRef, ModelSpec, Statistics, Stream
+from core.operations import Infer, ModelRef, ModelSpec, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
-from handler.edge.jobs import QUICKLY_READ, Job, compressed
-from handler.lifecycle.registry import Pending
-from handler.lifecycle.repository import Listing, Version
-from handler.lifecycle.versions import Gate, Loaded, Slot
+from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, Timing, compressed
+from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.usage import Gate, Loaded, Pace, Traffic
 from handler.stores import Folder
 from tests.core.v1_samples import model, output, signature, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from core.operations import InferResult
     from core.tensor import Tensor
 
 SPEC = model(serving_default=signature({"x": "x"}, {"y": "y"}))
@@ -50,36 +50,30 @@ class Halves:
         return [{"place": place} for place in range(len(inputs["x"].array))]
 
 
-class Counting(Slot):
-    """A version whose inferences are counted by their durations' number, the size and whether they succeeded."""
-
-    recorded: list[tuple[int, int, bool]]
+class Counting(Loaded):
+    """A model whose inferences are counted by their durations' number, the size and their success."""
 
     def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
-        """One more."""
+        """Counts one more."""
         assert all(ns >= 0 for ns in durations)
         self.recorded.append((len(durations), size, success))
 
 
 class Shelf:
-    """A registry of one model, which is being loaded the first `pending` times that somebody asks for it."""
+    """A registry of one model, which is being loaded the first `pending` times that a job asks for it."""
 
     def __init__(self, pending: int = 0, model: Halves | None = None) -> None:
         self.pending = pending
         self.asked: list[ModelRef] = []
-        self.recorded: list[tuple[int, int, bool]] = []
-        slot = Counting(Listing("m", (), None), Version(3, "3", ()), Statistics("m", "3"))
-        slot.recorded = self.recorded
-        self.loaded = Loaded(slot, model or Halves(), Folder(Path()), Gate())
+        self.loaded = Counting(model or Halves(), Folder(Path()), Gate(), Traffic(), Pace())
+        self.recorded = self.loaded.recorded = []
 
-    flown = None
-
-    def use(self, ref: ModelRef) -> Loaded:
+    def use(self, ref: ModelRef, _: Timing) -> Loaded:
         """The model."""
         self.asked.append(ref)
         if self.pending:
             self.pending -= 1
-            raise Pending(None, final=False)  # type: ignore[arg-type] # nobody waits
+            raise Pending(None, final=False)  # type: ignore[arg-type] # no job waits for it
         return self.loaded.again()
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
@@ -94,13 +88,18 @@ def job(
     least: int = 10**6,
     options: Options = Options(),  # noqa: B008 - frozen
     **headers: bytes,
-) -> Job:
+) -> Any:
     """A request in whichever protocol the path is of."""
     dialect = next(dialect for dialect in DIALECTS if dialect.owns(path))
     route, values = Router(dialect).find("POST", path)
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     call = Call(HttpRequest("POST", path, named, body, options), values)
-    return Job(shelf or Shelf(), route, call, least)  # type: ignore[arg-type] # stands for the registry
+    return working(shelf or Shelf(), route, call, least)
+
+
+def working(shelf: Any, route: Route, call: Call, least: int = 0) -> Job[Any]:
+    """Returns the job of a call."""
+    return Job(HttpCodec(route, call, least), shelf, Timing())
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def job(
     ],
 )
 def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes) -> None:
-    """Whatever protocol it came in; its answer says which version gave it, and then nobody uses that any more."""
+    """An inference of any protocol is counted once, names its version, and leaves its model unused."""
     shelf = Shelf()
     answer: Any = job(path, body, shelf).run()
     assert b"[0.5,1.0]" in b"".join(answer.parts)
@@ -122,7 +121,7 @@ def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes)
 
 
 def test_an_inference_that_fails_is_counted_as_one() -> None:
-    """Of the model as of the phrasing; a document that asks for nothing is none."""
+    """A failure of the model or of the phrasing is counted, and a request that asks for nothing is not."""
     shelf = Shelf()
     with pytest.raises(ModelFailed, match="negative"):
         job("/v1/models/m:predict", b'{"instances": [-1]}', shelf).run()
@@ -134,7 +133,7 @@ def test_an_inference_that_fails_is_counted_as_one() -> None:
 
 
 def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
-    """What was decoded stays decoded; who told its spec is asked once, and is the one that answers."""
+    """The request is decoded once and counted once, however often it waits."""
     shelf = Shelf(pending=2)
     waiting = job("/v1/models/m:predict", V1, shelf)
     for _ in range(2):
@@ -143,10 +142,11 @@ def test_a_job_that_had_to_wait_for_its_model_is_run_again() -> None:
     assert told(waiting.run()) == {"predictions": [0.5, 1.0]}
     assert shelf.asked == [ModelRef("m")] * 3
     assert len(shelf.recorded) == 1
+    assert waiting.codec.read() is waiting.codec.read()
 
 
 def test_an_explanation_is_compressed_and_not_counted() -> None:
-    """Statistics are of inferences."""
+    """The statistics are of inferences alone."""
     shelf = Shelf()
     response = job("/v1/models/m:explain", V1, shelf, 1, accept_encoding=b"gzip").run()
     assert dict(response.headers)[b"content-encoding"] == b"gzip"
@@ -167,7 +167,7 @@ class Counts(Halves):
             yield [output("y", "FP32", element.reshape(1))]
 
 
-def of_stream(shelf: Shelf, *elements: float) -> Job:
+def of_stream(shelf: Shelf, *elements: float) -> Job[Any]:
     """A request on a route that answers in a stream, with the first output's elements as text."""
     inputs = (output("x", "FP32", np.array(elements, np.float32)),)
 
@@ -179,11 +179,11 @@ def of_stream(shelf: Shelf, *elements: float) -> Job:
         return Stream(Infer(ModelRef("m"), inputs)), lambda results: HttpStream(200, (), chunks(results))
 
     route = Route("POST", "/stream", decode, "", Waits.MODEL)
-    return Job(shelf, route, Call(HttpRequest("POST", "/stream", body=b"12345"), {}), 0)  # type: ignore[arg-type]
+    return working(shelf, route, Call(HttpRequest("POST", "/stream", body=b"12345"), {}))
 
 
 def test_a_stream_is_one_inference_once_it_has_ended() -> None:
-    """However many answers it had."""
+    """A stream is counted at its end, however many answers it had."""
     shelf = Shelf(model=Counts())
     stream = of_stream(shelf, 1, 2).run()
     assert isinstance(stream, HttpStream)
@@ -193,7 +193,7 @@ def test_a_stream_is_one_inference_once_it_has_ended() -> None:
 
 
 def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
-    """What its client leaves is none."""
+    """A failing stream is counted as a failure, and one that its client leaves is not counted."""
     shelf = Shelf(model=Counts())
     stream: Any = of_stream(shelf, 1, -1).run()
     assert next(stream.chunks) == b"[1.0]"
@@ -207,7 +207,7 @@ def test_a_stream_that_breaks_off_is_a_failed_inference() -> None:
 
 
 def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
-    """And counted; if the model fails, so."""
+    """The only answer is a tuple, and it is counted before it is sent."""
     shelf = Shelf()
     stream: Any = of_stream(shelf, 4).run()
     assert stream.chunks == (b"[2.0]",)
@@ -218,7 +218,7 @@ def test_a_stream_of_a_model_that_does_not_stream_is_there_at_once() -> None:
 
 
 def test_a_stream_uses_its_model_until_it_ends() -> None:
-    """Or fails, or its client leaves it: in the middle, or before its first answer was asked for."""
+    """The use ends with the stream's end or failure, and when its client leaves before or after its first answer."""
     shelf = Shelf(model=Counts())
     stream: Any = of_stream(shelf, 1, 2).run()
     assert dict(stream.headers)[b"model-version"] == b"3"
@@ -241,11 +241,11 @@ def test_a_stream_uses_its_model_until_it_ends() -> None:
 
 
 def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick() -> None:
-    """If it is small; a stream never is."""
+    """Only a small request is read first, and a stream is never quick."""
 
-    def asking(body: bytes, decode: Any) -> Job:
+    def asking(body: bytes, decode: Any) -> Job[Any]:
         request = HttpRequest("POST", "/infer", body=body)
-        return Job(Shelf(), Route("POST", "/infer", decode, "", Waits.MODEL), Call(request, {}), 0)  # type: ignore[arg-type]
+        return working(Shelf(), Route("POST", "/infer", decode, "", Waits.MODEL), Call(request, {}))
 
     fast = Infer(ModelRef("m", None, "fast"), ())
     assert asking(b"", lambda _: (fast, None)).is_quick()
@@ -254,7 +254,7 @@ def test_a_request_whose_path_names_no_model_is_read_to_know_whether_it_is_quick
 
 
 def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:
-    """Of what is compressed nobody knows."""
+    """A compressed request is never quick, because its size does not tell its work."""
     path = "/v1/models/m/labels/fast:predict"
     assert job(path, b"{}").is_quick()
     assert not job(path, b"{}" * 9).is_quick()
@@ -262,10 +262,9 @@ def test_whether_a_request_is_quick_is_asked_by_the_name_it_has() -> None:
     assert not job(path, b"{}", content_encoding=b"gzip").is_quick()
 
 
-def test_there_is_nothing_to_phrase_before_anything_was_asked() -> None:
-    """Only what was run has an answer."""
-    with pytest.raises(AssertionError):
-        job("/v1/models/m:predict").phrase(InferResult("m", "3", ()))
+def test_a_result_that_another_thread_has_brought_is_phrased() -> None:
+    """The job need not have been run in this thread."""
+    assert told(job("/v2/repository/models/m/load").phrase(None)) == {}
 
 
 @pytest.mark.parametrize(
@@ -278,10 +277,10 @@ def test_there_is_nothing_to_phrase_before_anything_was_asked() -> None:
         (None, 0, None),
     ],
 )
-def test_an_answer_is_compressed_from_some_size_on_for_who_accepts_it(
+def test_a_large_answer_is_compressed_for_a_client_that_accepts_it(
     accepted: bytes | None, least: int, coding: bytes | None
 ) -> None:
-    """And says that it depends on who asks."""
+    """A compressed answer names its coding, and says that it varies by Accept-Encoding."""
     headers = {} if accepted is None else {b"accept-encoding": accepted}
     plain = HttpResponse(200, ((b"a", b"b"),), (b"ab", b"cd"))
     response = compressed(plain, HttpRequest("GET", "/", headers), least)

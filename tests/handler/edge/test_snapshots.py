@@ -21,13 +21,14 @@ from core.operations import ModelRef, ModelSpec, State
 from core.tensor import TensorSpec
 from handler.aws import Function
 from handler.edge import snapshots
+from handler.lifecycle.single_flight import Background
 from handler.stores.s3 import store as s3
 from tests.handler.test_aws import http, infer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODEL = "half_plus_three"
 
 
@@ -93,7 +94,7 @@ def served(function: Function) -> str:
 
 
 def test_what_is_loaded_at_the_snapshot_answers_after_the_restore(function: Function, runtime: Runtime) -> None:
-    """At once; the first answer says that it is of a restored process."""
+    """The first answer after the restore says "restored", and the second says "warm"."""
     runtime.call("before")
     runtime.call("after")
     said = [function(infer(), None)["headers"]["server-timing"].partition(", start;desc=")[2] for _ in range(2)]
@@ -101,16 +102,16 @@ def test_what_is_loaded_at_the_snapshot_answers_after_the_restore(function: Func
 
 
 def test_a_warm_up_is_counted_nowhere(function: Function, runtime: Runtime) -> None:
-    """Nobody asked for it."""
+    """The statistics are still 0 after the warm-up."""
     runtime.call("before")
     assert function.app is not None
-    assert [slot.statistics.inference_count for slot in function.app.registry.known()] == [0]
+    assert [version.statistics().inference_count for version in function.app.registry.known()] == [0]
 
 
 def test_a_model_that_zeros_do_not_suit_is_left_as_it_is(
     repository: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says so; a model that does not say its inputs is not tried, nor one that is not loaded."""
+    """The log names it, and models without described inputs or without a load are not tried."""
     monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "true")
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "*")
     described = "metadata = {'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1]}], 'outputs': []}\n"
@@ -128,7 +129,7 @@ def test_a_model_that_zeros_do_not_suit_is_left_as_it_is(
 
 
 def test_an_inference_of_zeros_has_the_least_size_that_a_model_takes() -> None:
-    """Any dimension is one, any rank one element; strings are empty."""
+    """A variable dimension is 1, any rank is one element, and strings are empty."""
     inputs = (
         TensorSpec("a", DATATYPES["FP32"], (-1, 3)),
         TensorSpec("b", BYTES, None),
@@ -148,7 +149,7 @@ def test_an_inference_of_zeros_has_the_least_size_that_a_model_takes() -> None:
 
 
 def test_instances_of_one_snapshot_draw_different_random_numbers(function: Function, runtime: Runtime) -> None:
-    """Python's and numpy's."""
+    """Each restore seeds the generators of Python and of numpy anew."""
     drawn = set()
     for _ in range(2):
         random.seed(1)
@@ -161,12 +162,12 @@ def test_instances_of_one_snapshot_draw_different_random_numbers(function: Funct
 def test_a_version_published_since_the_snapshot_serves_after_the_restore(
     function: Function, runtime: Runtime, repository: Path
 ) -> None:
-    """What has not changed is not loaded again."""
+    """A version that has not changed is not loaded again."""
     assert function.app is not None
     runtime.call("before")
-    (before,) = [slot.loaded for slot in function.app.registry.known()]
+    (before,) = [version.loaded for version in function.app.registry.known()]
     runtime.call("after")
-    assert [slot.loaded for slot in function.app.registry.known()] == [before]
+    assert [version.loaded for version in function.app.registry.known()] == [before]
     publish(repository, "124")
     runtime.call("after")
     assert served(function) == "124"
@@ -175,7 +176,7 @@ def test_a_version_published_since_the_snapshot_serves_after_the_restore(
 def test_a_newer_version_that_cannot_be_loaded_leaves_the_older_one_serving(
     function: Function, runtime: Runtime, repository: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says so."""
+    """The log names the failure."""
     publish(repository, "124")
     (repository / MODEL / "124" / "model.onnx").write_bytes(b"no model")
     runtime.call("after")
@@ -186,32 +187,32 @@ def test_a_newer_version_that_cannot_be_loaded_leaves_the_older_one_serving(
 def test_what_failed_before_the_snapshot_is_tried_again_after_it(
     repository: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pauses after failures were measured on a clock that may be another."""
+    """The restore ends the pauses after failures, whose clock may have changed."""
     model = repository / MODEL / "123" / "model.onnx"
     good = model.read_bytes()
     model.write_bytes(b"no model")
     made = Function()
     assert made.app is not None
-    (slot,) = made.app.registry.known()
-    slot._retry_at = time.monotonic() + 3600
+    (version,) = made.app.registry.known()
+    version.backoff._until = time.monotonic() + 3600
     model.write_bytes(good)
     assert made(infer(), None)["statusCode"] == 503
     runtime.call("before")
     runtime.call("after")
     assert served(made) == "123"
-    (slot,) = made.app.registry.known()
-    assert slot.state is State.READY
+    (version,) = made.app.registry.known()
+    assert version.state is State.READY
     made.close()
 
 
 def test_connections_are_dropped_before_the_snapshot(
     runtime: Runtime, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next request makes new ones, with the credentials of its own time."""
+    """The next request makes a new client with its own credentials."""
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", "s3://bucket/models")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "")
-    monkeypatch.setattr(s3.S3Store, "models", lambda self: ())
+    monkeypatch.setattr(s3.S3Store, "models", lambda *_: ())
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store
@@ -224,7 +225,7 @@ def test_connections_are_dropped_before_the_snapshot(
 
 
 def test_without_the_runtimes_module_the_log_says_it(repository: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The function works all the same."""
+    """The function answers without the module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "snapshot_restore_py", None)
         function = Function()
@@ -236,28 +237,28 @@ def test_without_the_runtimes_module_the_log_says_it(repository: Path, caplog: p
 def test_a_provisioned_instance_is_warm_before_its_first_request(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each loaded model has had one inference."""
+    """Each loaded model has had one inference when the instance is initialised."""
     warmed: list[str] = []
     monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "provisioned-concurrency")
-    monkeypatch.setattr(snapshots, "_infer", lambda app, spec: warmed.append(spec.name))
+    monkeypatch.setattr(snapshots, "_infer", lambda model: warmed.append(model.spec.name))
     function = Function()
     assert warmed == [MODEL]
     assert function.app is not None
-    assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    assert function.app.registry.readiness(ModelRef(MODEL), Background()).ready
     function.close()
 
 
 def test_a_model_that_has_a_warm_up_of_its_own_needs_no_other(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had it when it was loaded."""
+    """A model with a warm-up in its settings gets no inference of zeros."""
     (repository / MODEL / "model-settings.json").write_text('{"warmup": [{"random": true, "shapes": {"x": [1]}}]}')
     warmed: list[str] = []
-    monkeypatch.setattr(snapshots, "_infer", lambda app, spec: warmed.append(spec.name))
+    monkeypatch.setattr(snapshots, "_infer", lambda model: warmed.append(model.spec.name))
     function = Function()
     assert function.app is not None
     snapshots.warm(function.app)
-    assert function.app.registry.readiness(ModelRef(MODEL)).ready
+    assert function.app.registry.readiness(ModelRef(MODEL), Background()).ready
     assert not warmed
     function.close()
 
@@ -265,7 +266,7 @@ def test_a_model_that_has_a_warm_up_of_its_own_needs_no_other(
 def test_a_store_that_does_not_answer_after_the_restore_changes_nothing(
     function: Function, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is loaded serves."""
+    """The loaded version answers."""
     assert function.app is not None
 
     def gone(*_: Any) -> Any:

@@ -26,7 +26,7 @@ def workers() -> Iterator[Workers]:
 
 
 class Source:
-    """Numbers, and whether whoever asked for them has ended the iteration."""
+    """Numbers. `closed`: set when their iteration has ended."""
 
     def __init__(self, count: int = 10**9) -> None:
         self.count = count
@@ -59,14 +59,14 @@ async def taken(items: Any, workers: Workers | None, most: int = 10**9) -> list[
 
 
 def test_every_item_comes_in_order_and_from_the_threads(workers: Workers) -> None:
-    """However many there are."""
+    """A thousand items come in order, and none is made in the caller's thread."""
     source = Source(1000)
     assert asyncio.run(taken(source, workers)) == list(range(1000))
     assert threading.current_thread().name not in source.threads
 
 
 def test_without_threads_items_are_made_on_the_spot() -> None:
-    """As on Lambda; leaving closes them there, too."""
+    """Items are made in the caller's thread, which closes the source when the caller leaves."""
     source = Source()
     assert asyncio.run(taken(source, None, 3)) == [0, 1, 2]
     assert source.threads == {threading.current_thread().name}
@@ -75,14 +75,14 @@ def test_without_threads_items_are_made_on_the_spot() -> None:
 
 
 def test_a_tuple_needs_no_thread() -> None:
-    """It is there already."""
+    """A tuple's items come from a closed pool."""
     pool = Workers(1, 0)
     pool.close()
     assert asyncio.run(taken((1, 2), pool)) == [1, 2]
 
 
 def test_a_stream_goes_on_however_many_wait(workers: Workers) -> None:
-    """Only what has not begun is turned away."""
+    """A full pool turns new work away, and goes on with a stream."""
     hold = threading.Event()
 
     async def main() -> list[int]:
@@ -100,14 +100,14 @@ def test_a_stream_goes_on_however_many_wait(workers: Workers) -> None:
 
 
 def test_leaving_between_two_items_closes_the_source(workers: Workers) -> None:
-    """In a thread, as its end may take its time."""
+    """One of the threads closes it."""
     source = Source()
     assert asyncio.run(taken(source, workers, 3)) == [0, 1, 2]
     assert source.closed.wait(30)
 
 
 def test_leaving_while_an_item_is_made_closes_the_source_after_it(workers: Workers) -> None:
-    """Whoever leaves does not wait for that."""
+    """The caller does not wait for that."""
     source = Source()
     source.hold = threading.Event()
 
@@ -141,7 +141,7 @@ def test_what_an_item_raises_is_raised_where_it_is_awaited(workers: Workers) -> 
 
 
 def test_a_source_that_does_not_end_well_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody is left to be told."""
+    """An error in closing the source reaches the log alone."""
 
     def stubborn() -> Iterator[int]:
         try:
@@ -155,5 +155,5 @@ def test_a_source_that_does_not_end_well_is_logged(caplog: pytest.LogCaptureFixt
 
 
 def test_an_iterator_without_an_end_of_its_own_is_simply_left() -> None:
-    """It need not be a generator."""
+    """The items need not come from a generator."""
     assert asyncio.run(taken(iter(range(10)), None, 2)) == [0, 1]
