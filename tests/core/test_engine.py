@@ -231,11 +231,10 @@ def elements(*values: float) -> Infer:
 
 
 def test_a_question_uses_its_model_until_it_is_answered() -> None:
-    """The request's context gets the use before the answer, and the model is not in use after it."""
+    """The model is asked for with the request's context, and is not in use after the answer."""
     shelf, request = Shelf(Counts()), Request()
     put(elements(1), shelf, request)
     assert shelf.asked == [(REF, request)]
-    assert request.used == [shelf.held]
     assert shelf.held.uses == 0
 
 

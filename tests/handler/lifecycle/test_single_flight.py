@@ -189,7 +189,6 @@ def test_work_that_no_request_waits_for_counts_nothing() -> None:
     context = Background(within(60))
     before = dict(vars(context))
     context.waited(1, None)
-    context.found(None)
     context.answered(None, 1, 2)
     context.streamed(None, 1, 2, success=True)
     context.failed(None)

@@ -237,7 +237,7 @@ def test_a_model_that_yields_answers_many_times(remote: Remote) -> None:
 @pytest.mark.row("G-310")
 def test_one_answer_of_a_model_that_gives_many_is_refused(remote: Remote) -> None:
     """The text names the way to get all of them."""
-    with pytest.raises(grpc.RpcError, match="ask it for a stream"):
+    with pytest.raises(grpc.RpcError, match="request a stream"):
         remote.infer("yields", raw("n", "INT64", np.array([2])))
     assert tensors(remote.infer("yields", raw("n", "INT64", np.array([1]))))["y"].tolist() == [0]
 

@@ -195,7 +195,7 @@ def test_a_compressed_message_has_no_answer_before_it_was_read() -> None:
         gzipped=True,
         deflates=False,
     )
-    codec = connect.EnvelopeCodec(asked, Frame(gzip.compress(BODY), compressed=True), 10**6, 1024)
+    codec = connect.EnvelopeCodec(asked, Frame(gzip.compress(BODY), compressed=True), connect.CallOptions(10**6, 1024))
     with pytest.raises(AssertionError):
         codec.finish(None, ServerLive(), None, lazy=False)
     assert codec.instead(ModelFailed("early")) is None
