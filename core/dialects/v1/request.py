@@ -14,7 +14,7 @@ from core.signature import DEFAULT, Signature
 from core.wire import Call, HttpResponse, Reply
 
 
-class Question(NamedTuple):
+class V1Question(NamedTuple):
     """A request's document, and what decides the form of its answer. `pinned`: its path names a version or a label."""
 
     document: dict[str, Any]
@@ -23,7 +23,7 @@ class Question(NamedTuple):
     pinned: bool
 
 
-Bind = Callable[[Question, ModelSpec], tuple[Infer | Explain, Reply]]
+Bind = Callable[[V1Question, ModelSpec], tuple[Infer | Explain, Reply]]
 Finish = Callable[[HttpResponse], HttpResponse]
 
 
@@ -39,7 +39,7 @@ def ask(call: Call, body: bytes | memoryview, bind: Bind, finish: Finish, *, sha
     pinned = reference.version is not None or reference.label is not None
 
     def decode(spec: ModelSpec) -> tuple[Infer | Explain, Reply]:
-        question = Question(document, options.tokens(NonFinite.BARE), spec.v1_dialect or options.v1_dialect, pinned)
+        question = V1Question(document, options.tokens(NonFinite.BARE), spec.v1_dialect or options.v1_dialect, pinned)
         try:
             operation, reply = bind(question, spec)
         except InvalidInput:
@@ -83,7 +83,7 @@ def _document(loads: Callable[[bytes | memoryview], Any], body: bytes | memoryvi
     return document
 
 
-def find_signature(question: Question, spec: ModelSpec, unknown: str) -> Signature | None:
+def find_signature(question: V1Question, spec: ModelSpec, unknown: str) -> Signature | None:
     """Returns the signature that the document names, None if the model does not declare its inputs.
 
     Raises InvalidInput with the text `unknown`, in which {name} is replaced.
