@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from core.dialects import DIALECTS
-from tests.conformance.grpc import remote
-from tests.conformance.server import serve
+from tests.support import remote
+from tests.support.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -65,6 +65,8 @@ def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any
         flat = flatten(data)
         check_count(len(flat), shape, name)
         array = _from_list(flat, datatype, name)
+        if len(flat):
+            return Tensor(name, datatype, array.reshape(shape))
     elif isinstance(data, np.ndarray):
         array = _cast(data, datatype, name)
     else:

@@ -7,23 +7,27 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from core.errors import ModelNotLoadable
+from core.operations import ModelSpec
 from core.ports import Model
+from core.signature import NONE, Signatures, plain
+from core.tensor import TensorSpec
 from handler import plugins
 from handler.settings import Settings
-from handler.settings.model import ModelSettings
+from handler.settings.checked import Wrong
+from handler.settings.model import FILE, ModelSettings
 
 
 class Backend(NamedTuple):
     """`marker`: the file in a version's folder that marks a model of this kind. `runtime`: the module that runs it."""
 
     marker: str
-    loader: str
+    module: str
     runtime: str = ""
 
 
 BACKENDS: Final = {
-    "onnx": Backend("model.onnx", "handler.backends.onnx:load", "onnxruntime"),
-    "python": Backend("model.py", "handler.backends.python:load"),
+    "onnx": Backend("model.onnx", "handler.backends.onnx", "onnxruntime"),
+    "python": Backend("model.py", "handler.backends.python"),
 }
 
 
@@ -59,7 +63,7 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
     """
     for backend in BACKENDS.values():
         if backend.marker in files:
-            loader: Loader = plugins.resolve(backend.loader)
+            loader: Loader = import_module(backend.module).load
             return loader
     if settings.implementation:
         third_party = plugins.find(settings.implementation, {}, "dragoman.backends")
@@ -77,3 +81,34 @@ def prepare(files: Collection[str]) -> None:
             with suppress(ImportError):
                 import_module(backend.runtime or __name__)
             return
+
+
+def model_spec(
+    source: Source, platform: str, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
+) -> ModelSpec:
+    """Builds the spec of a loaded version from its model's declaration and from its settings, which come first.
+
+    Raises ModelNotLoadable with the path of the key that does not fit the model.
+    """
+    said = source.settings
+    platform = said.platform or platform
+    spec = ModelSpec(source.name, source.version, platform, inputs, outputs, said.max_batch_size)
+    try:
+        spec = spec._replace(signatures=_signatures(source, inputs, outputs), v1_dialect=said.v1_dialect)
+        if said.explainer is not None:
+            from handler.settings import explainer  # noqa: PLC0415 - 2 ms of cold start for models without one
+
+            spec = spec._replace(explainer=explainer.build(said.explainer, source.folder, spec))
+    except Wrong as wrong:
+        raise ModelNotLoadable(f"{FILE} of model {source.name!r}: {wrong}") from None
+    return spec
+
+
+def _signatures(
+    source: Source, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None
+) -> Signatures:
+    if source.settings.signatures is not None:
+        from handler.settings import signatures  # noqa: PLC0415 - 2 ms of cold start for models without any
+
+        return signatures.bind(source.settings.signatures, inputs, outputs)
+    return NONE if inputs is None else plain(inputs, outputs or ())

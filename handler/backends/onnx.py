@@ -13,9 +13,8 @@ from core.dtype import BF16, BY_ONNX, BYTES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import Source
+from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, signature
-from handler.backends.spec import model_spec
 from handler.settings import Settings
 
 log = logging.getLogger(__name__)

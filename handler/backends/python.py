@@ -38,8 +38,7 @@ from core.dtype import BF16, BYTES, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
-from handler.backends import Source
-from handler.backends.spec import model_spec
+from handler.backends import Source, model_spec
 from handler.settings import Settings
 from handler.settings import model as model_settings
 

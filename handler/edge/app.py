@@ -72,22 +72,24 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         timing, path = Timing(scope.get(SCOPE_KEY, NEVER)), path_of(scope)
         protocol = next((pair for pair in self._routers if pair[0].owns(path)), None)
-        if protocol is None and not self._is_call(path) and await self._custom(path):
-            protocol = self._routers[0]
         if protocol is None:
-            await self._elsewhere(path, scope, receive, self._timed(send, timing), timing)
-            return
+            calls = self._calls() if is_rpc(path) else None
+            if (calls is None or path not in calls.methods) and await self._custom(path, timing.deadline):
+                protocol = self._routers[0]
+            elif calls is not None:
+                await calls.serve(scope, receive, send, timing)
+                return
+            else:
+                await self._elsewhere(path, scope, receive, self._timed(send, timing))
+                return
         response = await self._protocol(protocol, path, scope, receive, timing)
         if isinstance(response, HttpStream):
             await self._send_stream(response, receive, send, timing)
         elif response is not None:
             await exchange.answer(response, scope["method"], send, self.clock.headers(timing))
 
-    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send, timing: Timing) -> None:
-        """Answers what no dialect owns: remote calls and the site, which are imported with their first request."""
-        if is_rpc(path):
-            await self._calls().serve(scope, receive, send, timing)
-            return
+    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers what no protocol owns: the site, which is imported with its first request."""
         root = _root(scope) if path == "/" else None
         if root is not None:
             await exchange.answer(root, scope["method"], send)
@@ -98,14 +100,11 @@ class App:
 
     def _calls(self) -> Any:
         if self._connect is None:
-            from handler.edge.connect import Calls  # noqa: PLC0415 - protobuf, which servers of REST alone do without
+            from handler.edge.connect import CallOptions, Calls  # noqa: PLC0415 - protobuf, which servers of REST alone do without
 
-            self._connect = Calls(self.registry, self.dispatcher, self.settings.max_body_bytes, self.compress_from)
+            options = CallOptions(self.settings.max_body_bytes, self.compress_from)
+            self._connect = Calls(self.registry, self.dispatcher, self.clock, options)
         return self._connect
-
-    def _is_call(self, path: str) -> bool:
-        """Decides whether a remote call owns the path, so that a model's settings cannot claim it."""
-        return is_rpc(path) and path in self._calls().methods
 
     def _site_app(self) -> Any:
         if self._site is None:
@@ -133,7 +132,7 @@ class App:
             body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors)
             if body is None:
                 return None
-            route, values = await self._find(router, scope["method"], path)
+            route, values = await self._find(router, scope["method"], path, timing.deadline)
             query = scope.get("query_string", b"")
             request = HttpRequest(scope["method"], path, headers, body, self._options, query)
             timing.came = time.perf_counter_ns()
@@ -146,26 +145,28 @@ class App:
             failure = ModelFailed(INTERNAL)
             return dialect.refuse(failure, scope["method"], path)
 
-    async def _find(self, router: Router, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    async def _find(
+        self, router: Router, method: str, path: str, deadline: Deadline
+    ) -> tuple[Route, Mapping[str, str]]:
         """Raises RouteNotFound, MethodNotAllowed."""
         try:
             return router.find(method, path)
         except RouteNotFound:
-            models = await self._custom(path)
+            models = await self._custom(path, deadline)
             if not models:
                 raise
             from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
 
             return custom.route(method, path, models), {}
 
-    async def _custom(self, path: str) -> Mapping[str, Sequence[str]]:
+    async def _custom(self, path: str, deadline: Deadline) -> Mapping[str, Sequence[str]]:
         """Returns the models that answer whole requests on the path, each with its methods."""
         if not self.settings.allow_code:
             return {}
-        return await self.dispatcher.aside(self.registry.custom, path)
+        return await self.dispatcher.aside(self.registry.custom, path, deadline)
 
     def _timed(self, send: Send, timing: Timing) -> Send:
-        """Wraps `send` to add Server-Timing to the responses that the site and Connect send themselves."""
+        """Wraps `send` to add Server-Timing to the responses that the site sends itself."""
 
         async def timed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from core.deadline import NEVER, Deadline, within
 from core.dialects.connect import protocol
@@ -23,7 +23,7 @@ from core.rpc import Form
 from core.wire import HttpResponse, Part
 from handler.edge import exchange
 from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.jobs import QUICKLY_READ, Decoded, Inline, Job, Timing
+from handler.edge.jobs import QUICKLY_READ, Clock, Decoded, Inline, Job, Timing
 from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
 from handler.lifecycle.registry import Registry
 
@@ -33,16 +33,23 @@ if TYPE_CHECKING:
 Tell = Callable[[bytes], Awaitable[None]]
 
 
+class CallOptions(NamedTuple):
+    """`limit`: bytes of a body, and of an inflated message. `least`: bytes of an answer that are worth compressing."""
+
+    limit: int
+    least: int
+
+
 class Calls:
-    """All remote calls of an application. `limit`: bytes of a body. `compress_from`: of an answer worth compressing."""
+    """All remote calls of an application."""
 
     methods: Final = {method.path: method for method in RPCS}
 
-    def __init__(self, registry: Registry, dispatcher: "Inline | Threads", limit: int, compress_from: int) -> None:
+    def __init__(self, registry: Registry, dispatcher: "Inline | Threads", clock: Clock, options: CallOptions) -> None:
         self.registry = registry
         self.dispatcher = dispatcher
-        self.limit = limit
-        self.compress_from = compress_from
+        self.clock = clock
+        self.options = options
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, timing: Timing) -> None:
         """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
@@ -55,7 +62,7 @@ class Calls:
             call = _Call(self, question, timing, deadline)
             # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
             end = exchange.length_in(headers, b"content-length")
-            body = await exchange.gather(headers, receive, self.limit, end)
+            body = await exchange.gather(headers, receive, self.options.limit, end)
             if body is None:
                 return
             timing.came = time.perf_counter_ns()
@@ -64,10 +71,11 @@ class Calls:
         except ServingError as error:
             native = protocol.is_native(headers)
             refusal = protocol.NATIVE if native else protocol.kind_of(headers).refuse(error)
-            await exchange.answer(refusal, "POST", send)
+            await exchange.answer(refusal, "POST", send, self.clock.headers(timing))
             return
         if question.method.form is Form.UNARY:
-            await exchange.answer(await call.whole(body), "POST", send)
+            response = await call.whole(body)
+            await exchange.answer(response, "POST", send, self.clock.headers(timing))
         else:
             await call.stream(body, receive, send)
 
@@ -102,12 +110,14 @@ class _Call:
             return self._question.kind.refuse(error)
 
     async def _only(self, body: Part) -> HttpResponse:
-        answer: HttpResponse = await self._answer(self._codec(only(self._frames(body))), self._timing)
+        frame = self._question.whole(body) or only(self._frames(body))
+        answer: HttpResponse = await self._answer(self._codec(frame), self._timing)
         return answer
 
     async def stream(self, body: Part, receive: Receive, send: Send) -> None:
         """Answers until every message is answered, or the client has left."""
-        await send({"type": "http.response.start", "status": 200, "headers": [*self._question.head()]})
+        headers = [*self._question.head(), *self._calls.clock.headers(self._timing)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
         if self._answers_once:
             await self._tell_all(body, send)
             return
@@ -171,28 +181,24 @@ class _Call:
         return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._deadline), codec, rpc.name)
 
     def _frames(self, body: Part) -> Iterator[Frame]:
-        return self._question.frames(body, self._calls.limit)
+        return self._question.frames(body, self._calls.options.limit)
 
     def _codec(self, frame: Frame) -> "EnvelopeCodec":
-        return EnvelopeCodec(self._question, frame, self._calls.limit, self._calls.compress_from)
+        return EnvelopeCodec(self._question, frame, self._calls.options)
 
     def _late(self) -> DeadlineExceeded:
         return DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
 
 
 class EnvelopeCodec:
-    """One message with its compression and framing both ways, which belong in the same thread.
+    """One message with its compression and framing both ways, which belong in the same thread."""
 
-    `limit`: bytes of the inflated message. `least`: bytes of an answer that are worth compressing.
-    """
+    __slots__ = ("_codec", "_frame", "_options", "_question", "size")
 
-    __slots__ = ("_codec", "_frame", "_least", "_limit", "_question", "size")
-
-    def __init__(self, question: Question, frame: Frame, limit: int, least: int) -> None:
+    def __init__(self, question: Question, frame: Frame, options: CallOptions) -> None:
         self._question = question
         self._frame = frame
-        self._limit = limit
-        self._least = least
+        self._options = options
         self._codec = None if frame.compressed else self._opened()
         self.size = len(frame.content)
 
@@ -221,12 +227,13 @@ class EnvelopeCodec:
         """Raises InvalidInput, TooLarge."""
         kind, method = self._question.kind, self._question.method
         # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
-        message: Any = self._frame.message(self._limit)
+        frame = self._frame
+        message: Any = frame.message(self._options.limit) if frame.compressed else frame.content
         return MessageCodec(method, bytes(message) if kind.json else message, json=kind.json)
 
     def _sent(self, answer: Any) -> HttpResponse | bytes | Iterable[bytes]:
         if self._question.method.form is Form.UNARY:
-            return self._question.answer(answer, self._least)
+            return self._question.answer(answer, self._options.least)
         if isinstance(answer, bytes):
             return self._part(answer)
         return tuple(map(self._part, answer)) if isinstance(answer, tuple) else self._parts(answer)
@@ -238,4 +245,4 @@ class EnvelopeCodec:
             answers.close()
 
     def _part(self, message: bytes) -> bytes:
-        return self._question.part(message, self._least)
+        return self._question.part(message, self._options.least)

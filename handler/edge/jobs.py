@@ -132,7 +132,6 @@ class Job(Generic[T]):
         self.codec = codec
         self.registry = registry
         self.timing = timing
-        timing.size = codec.size
 
     def is_quick(self) -> bool:
         """Decides whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of it."""
@@ -143,6 +142,7 @@ class Job(Generic[T]):
         """Raises ServingError, Pending."""
         self.timing.begun = time.perf_counter_ns()
         operation, reply = self.codec.read()
+        self.timing.size = self.codec.size  # reading may inflate the body
         answer: T = engine.answer(operation, reply, self.codec.finish, self.registry, self.timing)
         return answer
 

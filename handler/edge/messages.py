@@ -105,7 +105,8 @@ class MessageCodec:
 
     def _message(self) -> Any:
         if self._request is None:
-            self._request = self._method.read_json(self._body) if self._json else self._method.read(self._body)
+            read_json = self._method.rpc.read_json or self._method.read_json
+            self._request = read_json(self._body) if self._json else self._method.read(self._body)
         return self._request
 
     def _written(self, answer: Any) -> bytes:

@@ -17,13 +17,15 @@ class Backoff:
     __slots__ = ("_count", "_until", "failure")
 
     def __init__(self) -> None:
-        self.forgive()
-
-    def forgive(self) -> None:
-        """Lets the next request try at once."""
         self.failure: ServingError | None = None
         self._count = 0
         self._until = 0.0
+
+    def check(self) -> None:
+        """Raises the last failure again within the pause after it. A lack of memory causes no pause."""
+        failure, wait = self.failure, self.left
+        if failure is not None and wait > 0 and not isinstance(failure, ServerBusy):
+            raise type(failure)(failure.message, retry_after=wait)
 
     def fail(self, error: ServingError) -> float:
         """Returns the seconds until the next try. A lack of memory is not the model's fault and counts for nothing."""

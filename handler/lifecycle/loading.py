@@ -1,10 +1,13 @@
 """A load, from top to bottom: settings, runtime, files, room in memory, the runtime's own load, warm-up."""
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from core.deadline import NEVER
 from core.ports import Model
 from handler import backends
 from handler.backends import Loader, Source
@@ -46,7 +49,7 @@ class Loading:
         folder = self._repository.fetch(listing, files, progress)
         # A push may have replaced all of it since it was listed.
         said = self._repository.settings(listing, files, progress.deadline, folder)
-        names = {path.name for path in folder.path.iterdir()}
+        names = set(os.listdir(folder.path))  # noqa: PTH208 - names, and no paths to take them from
         if MARKERS & names != MARKERS & files.paths:
             loader = backends.choose(version.name, names, said)
         source = Source(version.name, str(files.number), folder.path, said)
@@ -58,9 +61,12 @@ class Loading:
 
     def _made(self, version: ServedVersion, start: Callable[[], Model], folder: Folder, progress: Progress) -> Loaded:
         """The runtime's part of a load: measured, and traced for a process that dies in the middle of it."""
-        files = version.version
-        size = sum(file.size or 0 for file in files.files)
-        with attempt(self._settings.cache, version.name, files, size, progress.deadline), progress.in_runtime():
+        with ExitStack() as stack:
+            if progress.deadline is not NEVER:
+                files = version.version
+                size = sum(file.size or 0 for file in files.files)
+                stack.enter_context(attempt(self._settings.cache, version.name, files, size, progress.deadline))
+            stack.enter_context(progress.in_runtime())
             return Loaded(start(), folder, self._gate, version.traffic, version.pace)
 
     def _start(self, loader: Loader, source: Source) -> Model:

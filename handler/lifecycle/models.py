@@ -162,7 +162,7 @@ class ListedModel(NamedTuple):
         coming = self.coming.versions if self.coming is not None else {}
         for number, slot in self.versions.items():
             entry, after = slot.entry, coming.get(number)
-            if after is not None and after is not slot and after.backoff.failure is not None:
+            if after is not None and after is not slot and after.failure is not None:
                 entry = entry._replace(reason=after.reason)
             elif entry.state is State.READY:
                 entry = entry._replace(reason=self.trouble)

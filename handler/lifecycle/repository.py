@@ -61,11 +61,11 @@ class Repository:
 
     def check(self, deadline: Deadline) -> None:
         """Raises ServingError if the store does not answer."""
-        self._store.check(Progress(deadline))
+        self._store.check(_progress(deadline))
 
     def models(self, deadline: Deadline) -> Sequence[str]:
         """Returns the names of the models' folders, sorted."""
-        return [name for name in self._store.models(Progress(deadline)) if NAME.fullmatch(name)]
+        return [name for name in self._store.models(_progress(deadline)) if NAME.fullmatch(name)]
 
     def look(self, name: str, wanted: int | None, deadline: Deadline = NEVER) -> Listing:
         """What the store has of a model. `wanted`: a version to try where the store may not be listed.
@@ -75,7 +75,7 @@ class Repository:
         if not NAME.fullmatch(name):
             raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
         try:
-            files = self._store.files(name, Progress(deadline))
+            files = self._store.files(name, _progress(deadline))
         except Forbidden:
             return self._look_blind(name, wanted, deadline)
         if not files:
@@ -95,7 +95,7 @@ class Repository:
 
     def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Without permission to list: versions that the settings or the request name, as ONNX models."""
-        text = self._store.read(name, model_settings.FILE, Progress(deadline))
+        text = self._store.read(name, model_settings.FILE, _progress(deadline))
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
@@ -168,8 +168,12 @@ class Repository:
     def _read_settings(self, name: str, prefix: str, files: Iterable[File], deadline: Deadline) -> bytes | None:
         path = prefix + model_settings.FILE
         if any(file.path == path for file in files):
-            return self._store.read(name, path, Progress(deadline))
+            return self._store.read(name, path, _progress(deadline))
         return None
+
+
+def _progress(deadline: Deadline) -> Progress | None:
+    return None if deadline is NEVER else Progress(deadline)
 
 
 def folders_of(files: Iterable[File]) -> list[Version]:

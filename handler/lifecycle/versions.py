@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelFailed, ModelUnavailable, ServerBusy, ServingError, StillLoading
+from core.errors import ModelFailed, ModelUnavailable, ServingError, StillLoading
 from core.operations import IndexEntry, State, Statistics
 from handler.lifecycle.backoff import Backoff
 from handler.lifecycle.repository import Listing, Version
@@ -62,6 +62,8 @@ TRANSITIONS: Final[dict[Event, tuple[tuple[Status, ...], Status]]] = {
     Event.REPLACE: (_ANY, Status.REPLACED),
 }
 """By event: the statuses in which it may come, and the status after it."""
+SERVES: Final = {Event.LOAD: True, Event.UNLOAD: False, Event.REPLACE: False}
+"""By event: whether the version serves after it; every other event leaves that as it is."""
 STATES: Final = {Status.LOADING: State.LOADING, Status.READY: State.READY}
 """In the words of the model repository extension; every other status is UNAVAILABLE."""
 REASONS: Final = {
@@ -94,12 +96,13 @@ class ServedVersion:
 
     `loaded`: the model, None while it is not in memory. `serves`: it was loaded, and nobody has asked to unload it; it
     may be out of memory for another model's sake. `due`: when, on time.monotonic(), the repository may be looked at
-    again. `progress`: how far its latest load is.
+    again. `progress`: how far its latest load is. `_changing` is held while `loaded` and the status change together,
+    and never during a load.
     """
 
     __slots__ = (
-        *("__weakref__", "_lock", "_standing", "backoff", "due", "listing", "load_seconds", "loaded", "name", "pace"),
-        *("progress", "serves", "traffic", "version"),
+        *("__weakref__", "_backoff", "_changing", "_lock", "_standing", "due", "listing", "load_seconds", "loaded"),
+        *("name", "pace", "progress", "serves", "traffic", "version"),
     )
 
     def __init__(self, listing: Listing, version: Version, traffic: Traffic, due: float = float("inf")) -> None:
@@ -112,10 +115,11 @@ class ServedVersion:
         self.serves = False
         self.load_seconds = 0.0
         self.progress: Progress | None = None
-        self.backoff = Backoff()
+        self._backoff: Backoff | None = None  # until its first failure
         self.pace = Pace()
         self._standing = _Standing(Status.NEW, REASONS[Status.NEW])
         self._lock = threading.Lock()
+        self._changing = threading.Lock()
 
     @property
     def status(self) -> Status:
@@ -136,7 +140,13 @@ class ServedVersion:
     @property
     def is_failing(self) -> bool:
         """Whether its last load failed, and its next one is not due yet."""
-        return self.loaded is None and self.backoff.left > 0
+        backoff = self._backoff
+        return self.loaded is None and backoff is not None and backoff.left > 0
+
+    @property
+    def failure(self) -> ServingError | None:
+        """Why its last load failed; None after a success."""
+        return None if self._backoff is None else self._backoff.failure
 
     @property
     def entry(self) -> IndexEntry:
@@ -168,8 +178,6 @@ class ServedVersion:
         loaded.last_use = next(TURNS)
         return loaded
 
-    # -- events -------------------------------------------------------------------------------------------------------
-
     def obtain(
         self,
         load: LoadVersion,
@@ -186,18 +194,17 @@ class ServedVersion:
         with self._lock:
             if self.loaded is not None:
                 return
-            failure, wait = self.backoff.failure, self.backoff.left
-            if failure is not None and wait > 0 and not (at_once or isinstance(failure, ServerBusy)):
-                raise type(failure)(failure.message, retry_after=wait)
+            if self._backoff is not None and not at_once:
+                self._backoff.check()
             self._load(load, deadline, spared)
 
     def _load(self, load: LoadVersion, deadline: Deadline, spared: Sequence["ServedVersion"]) -> None:
         started = time.monotonic()
-        progress = self.progress = Progress(deadline)
         self._move(Event.BEGIN)
+        progress = self.progress = Progress(deadline)
         log.info("model %s version %s is being loaded", self.name, self.version.number)
         try:
-            self.loaded = load(self, progress, spared)
+            loaded = load(self, progress, spared)
         except StillLoading as unfinished:  # the next request goes on with the load, without a pause
             self._move(Event.PAUSE, unfinished.message)
             raise
@@ -213,32 +220,49 @@ class ServedVersion:
             failure = ModelFailed(f"model {self.name!r} version {self.version.number} cannot be loaded: {kind}")
             self._fail(failure)
             raise failure from error
-        self.serves = True
-        self.backoff.forgive()
+        self._backoff = None
         self.load_seconds = time.monotonic() - started
-        self._move(Event.LOAD)
+        self._move(Event.LOAD, loaded=loaded)
         log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
 
     def _fail(self, error: ServingError) -> None:
         log.warning("model %s version %s cannot be loaded: %s", self.name, self.version.number, error.message)
-        error.retry_after = self.backoff.fail(error)
-        self._move(Event.FAIL, error.message, self.backoff.failure)
+        self._backoff = self._backoff or Backoff()
+        error.retry_after = self._backoff.fail(error)
+        self._move(Event.FAIL, error.message, self._backoff.failure)
 
-    def _move(self, event: Event, reason: str | None = None, failure: ServingError | None = None) -> None:
+    def _move(
+        self,
+        event: Event,
+        reason: str | None = None,
+        failure: ServingError | None = None,
+        loaded: Loaded | None = None,
+    ) -> None:
+        with self._changing:
+            self._set(event, reason, failure, loaded)
+
+    def _set(
+        self,
+        event: Event,
+        reason: str | None = None,
+        failure: ServingError | None = None,
+        loaded: Loaded | None = None,
+    ) -> None:
+        """Applies an event, while this thread holds `_changing`."""
         allowed, after = TRANSITIONS[event]
         if self._standing.status not in allowed:
             raise AssertionError((event, self._standing))
+        self.loaded = loaded
+        self.serves = SERVES.get(event, self.serves)
         self._standing = _Standing(after, REASONS[after] if reason is None else reason, failure)
 
     def unload(self) -> None:
         """Takes the model out of memory, after a load that is under way. Requests that use it go on to their end."""
         with self._lock:
-            self.loaded, self.serves = None, False
             self._move(Event.UNLOAD)
 
     def replace(self) -> None:
         """Takes the model out of memory because a newer version serves. Does not wait for a load."""
-        self.loaded, self.serves = None, False
         self._move(Event.REPLACE)
 
     def evict(self) -> bool:
@@ -247,16 +271,20 @@ class ServedVersion:
         if loaded is None or loaded.in_use() or not self._lock.acquire(blocking=False):
             return False
         try:
-            self.loaded = None
-            if loaded.in_use():  # since the line above no use can begin
-                self.loaded = loaded
-                return False
-            self._move(Event.EVICT)
-            return True
+            with self._changing:
+                return self._evict(loaded)
         finally:
             self._lock.release()
 
-    # -- what the catalog finds out -----------------------------------------------------------------------------------
+    def _evict(self, loaded: Loaded) -> bool:
+        if self.loaded is not loaded:  # another thread has unloaded or replaced it meanwhile
+            return False
+        self.loaded = None
+        if loaded.in_use():  # since the line above no use can begin
+            self.loaded = loaded
+            return False
+        self._set(Event.EVICT)
+        return True
 
     def relist(self, listing: Listing) -> None:
         """Notes that the repository still has these files, under settings that load them alike."""
@@ -268,5 +296,5 @@ class ServedVersion:
 
     def forgive(self) -> None:
         """Lets a failed load be tried at once, and the repository be listed: the clock may be another one now."""
-        self.backoff.forgive()
+        self._backoff = None
         self.due = float("-inf")

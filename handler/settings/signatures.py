@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from core.dialects.v1.values import elements, to_tensor
 from core.errors import InvalidInput
 from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
@@ -161,11 +160,15 @@ def _check_feature(binding: Binding, path: str) -> None:
 
 
 def _flat(spec: TensorSpec, value: Any) -> Tensor:
+    from core.dialects.v1.values import elements  # noqa: PLC0415 - for signatures with default values
+
     values = value if isinstance(value, list) else [value]
     return Tensor(spec.name, spec.datatype, elements(values, spec.datatype))
 
 
 def _whole(spec: TensorSpec, value: Any) -> Tensor:
+    from core.dialects.v1.values import to_tensor  # noqa: PLC0415 - as above
+
     return to_tensor(spec.name, spec.datatype, value)
 
 

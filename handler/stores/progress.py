@@ -24,7 +24,7 @@ class Progress:
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         self.deadline = deadline
-        self._slice = deadline.slice()
+        self._slice = deadline if deadline is NEVER else deadline.slice()
         self.total = 0
         self.done = 0
         self.waits_for = ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from core.dialects import DIALECTS
 from core.dialects.v1.http import V1
 from core.dialects.v2.http import V2
+from core.dialects.v2.infer import HEADER_LENGTH
 from core.errors import Fault, InvalidInput, ModelNotFound, ModelUnavailable, ServingError, TooLarge
 from core.wire import (
     STATUS,
@@ -27,8 +28,6 @@ from core.wire import (
     Router,
     UnsupportedEncoding,
     headers_of,
-    integer_header,
-    padding,
     status_of,
 )
 
@@ -62,13 +61,13 @@ ROUTER = Router(V2._replace(routes=ROUTES))
     ],
 )
 def test_a_path_finds_its_route(method: str, path: str, pattern: str, values: dict[str, str]) -> None:
-    """With or without a slash at its end; HEAD as GET."""
+    """A slash at the end changes nothing, and HEAD finds the route of GET."""
     found, path_values = ROUTER.find(method, path)
     assert (found.pattern, path_values) == (pattern, values)
 
 
 def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What clients make up must not fill the memory."""
+    """Paths that clients make up cannot fill the memory."""
     router = Router(V2._replace(routes=(route("GET", "/a/{x}"),)))
     monkeypatch.setattr("core.wire.REMEMBERED_PATHS", 2)
     for name in ("1", "2", "3", "x" * 300):
@@ -78,14 +77,14 @@ def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest
 
 @pytest.mark.parametrize("path", ["/", "/b", "/a//", "//a", "/a/b/c", "/a/1/d/2"])
 def test_an_unknown_path_is_not_found(path: str) -> None:
-    """Empty segments are no segments."""
+    """An empty segment matches no placeholder."""
     with pytest.raises(RouteNotFound) as refusal:
         ROUTER.find("GET", path)
     assert status_of(refusal.value) == 404
 
 
-def test_a_wrong_method_is_told_which_are_right() -> None:
-    """Each once."""
+def test_a_wrong_method_is_refused_with_the_right_ones() -> None:
+    """The header Allow names each method once."""
     with pytest.raises(MethodNotAllowed) as refusal:
         ROUTER.find("DELETE", "/a/b")
     assert status_of(refusal.value) == 405
@@ -105,20 +104,20 @@ VERBS = Router(V1._replace(routes=(route("GET", "/a/{x}"), route("POST", "/a/{x}
     ],
 )
 def test_a_verb_stands_behind_a_colon(method: str, path: str, pattern: str, values: dict[str, str]) -> None:
-    """In its own case, while fixed segments match in any; names keep theirs."""
+    """Fixed segments match in any case, verbs in their own, and names keep theirs."""
     found, path_values = VERBS.find(method, path)
     assert (found.pattern, path_values) == (pattern, values)
 
 
 @pytest.mark.parametrize("path", ["/a/m:do/", "/a/m:DO", "/a/:do", "/a/m:n:do", "/a/m:", "/a/:", "/a/do"])
 def test_a_colon_belongs_to_no_name(path: str) -> None:
-    """Nor does a slash follow a verb."""
+    """A path with a stray colon or with a slash after its verb is not found."""
     with pytest.raises((RouteNotFound, MethodNotAllowed)):
         VERBS.find("POST", path)
 
 
 def test_without_verbs_a_colon_is_part_of_a_name() -> None:
-    """Whoever wants one in a name may have it."""
+    """A dialect without verbs takes a colon in a placeholder."""
     assert ROUTER.find("POST", "/a/m:do")[1] == {"x": "m:do"}
 
 
@@ -135,18 +134,8 @@ def test_without_verbs_a_colon_is_part_of_a_name() -> None:
     ],
 )
 def test_a_dialect_owns_what_is_below_its_prefix(dialect: Dialect, path: str, *, owned: bool) -> None:
-    """In any case where it says so."""
+    """The prefix matches in any case where the dialect's segments do."""
     assert dialect.owns(path) is owned
-
-
-@pytest.mark.parametrize(
-    ("length", "pad"),
-    [(b"0", 0), (b"1", 15), (b"16", 0), (b"17", 15), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 1)],
-)
-def test_what_follows_the_json_is_aligned(length: bytes, pad: int) -> None:
-    """By bytes in front of the body; nothing is believed of a header that makes no sense."""
-    assert padding({b"inference-header-content-length": length}) == pad
-    assert padding({}) == 0
 
 
 def request(body: bytes = b"", *headers: Header, limit: int = 1000) -> HttpRequest:
@@ -166,12 +155,12 @@ def request(body: bytes = b"", *headers: Header, limit: int = 1000) -> HttpReque
     ],
 )
 def test_the_content_is_decoded(coding: bytes, body: bytes) -> None:
-    """In the reverse order of what was applied."""
+    """The codings are undone in the reverse order of their application."""
     assert request(body, (b"content-encoding", coding)).content() == b"body"
 
 
 def test_an_unknown_coding_is_refused_with_the_known_ones() -> None:
-    """415 with Accept-Encoding (RFC 9110 15.5.16)."""
+    """The refusal is a 415 with Accept-Encoding (RFC 9110 15.5.16)."""
     with pytest.raises(UnsupportedEncoding, match="'br'") as refusal:
         request(b"x", (b"content-encoding", b"br")).content()
     assert status_of(refusal.value) == 415
@@ -179,33 +168,40 @@ def test_an_unknown_coding_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_body_over_the_limit_is_refused_before_and_after_inflating() -> None:
-    """A gateway may have read it already."""
+    """The limit counts for the body as it came and for its content."""
     with pytest.raises(TooLarge):
         request(b"x" * 11, limit=10).content()
     with pytest.raises(TooLarge):
         request(gzip.compress(b"x" * 1000), (b"content-encoding", b"gzip"), limit=999).content()
 
 
+def raw_request(*headers: Header) -> Any:
+    """The operation of a V2 inference whose body is one empty object."""
+    path = "/v2/models/m/infer"
+    found, values = Router(V2).find("POST", path)
+    return found.decode(Call(request(b'{"inputs": []}', *headers), values))[0]
+
+
 @pytest.mark.parametrize("value", [b"-1", b"+1", b"1.0", b"", b" 1", b"0x1", b"9" * 19, b"\xb2"])
 def test_a_number_in_a_header_is_decimal(value: bytes) -> None:
-    """Nothing that int() would also read."""
-    with pytest.raises(InvalidInput, match="x-n"):
-        integer_header(request(b"", (b"x-n", value)), b"x-n")
+    """Texts that only int() would read are refused with the header's name."""
+    with pytest.raises(InvalidInput, match="header inference-header-content-length is .*; expected a decimal number"):
+        raw_request((HEADER_LENGTH, value))
 
 
 def test_a_number_in_a_header_may_be_absent() -> None:
-    """None, which is not 0."""
-    assert integer_header(request(), b"x-n") is None
-    assert integer_header(request(b"", (b"x-n", b"0")), b"x-n") == 0
+    """A header of 0 has another meaning than no header."""
+    assert raw_request().raw is None
+    assert raw_request((HEADER_LENGTH, b"0")).raw == b'{"inputs": []}'
 
 
 def test_a_response_knows_its_length() -> None:
-    """Of all its parts."""
+    """The length is that of all parts."""
     assert HttpResponse(200, (), (b"ab", memoryview(b"cde"))).length == 5
 
 
 def test_a_passing_fault_says_when_to_come_back() -> None:
-    """Whole seconds, at least one."""
+    """Retry-After is a whole number of seconds, at least one."""
     assert headers_of(ModelUnavailable("x", retry_after=0.2)) == [(b"retry-after", b"1")]
     assert headers_of(ModelUnavailable("x", retry_after=29.6)) == [(b"retry-after", b"30")]
     assert headers_of(ModelNotFound("x")) == []
@@ -213,7 +209,7 @@ def test_a_passing_fault_says_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 def test_every_fault_has_an_answer_in_every_dialect(dialect: Dialect) -> None:
-    """With the status of the table and a body that says it; TF Serving has words of its own for what is not there."""
+    """The answer has the table's status and the text, or TF Serving's own words for a missing model."""
     for kind in _leaves():
         path = f"{dialect.prefix}/models/m"
         response = dialect.refuse(kind("what went wrong"), "GET", path)

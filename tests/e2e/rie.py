@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.tools import HOME, RUNTIME, daemon, emulator, environment, listens
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 HANDLER = "handler.aws.lambda_handler"
 PATH = "/2015-03-31/functions/function/invocations"

@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.e2e.tools import HOME, ROOT, daemon, environment
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 BUCKET = "example-models"  # the one of events/s3-object-created.json
 PREFIX = "models"

@@ -11,7 +11,7 @@ from typing import Any
 from tests.e2e.engine import Engine
 from tests.e2e.s3 import Store
 from tests.e2e.tools import ARCHITECTURE, HOME, ROOT, daemon, environment, listens, run
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 TEMPLATE = ROOT / "template.yaml"
 BUILD = HOME / "build"

@@ -28,7 +28,7 @@ from core.schema import open_inference as oip
 from tests.e2e import rpc_gateway
 from tests.e2e.expected import HALF_PLUS_THREE
 from tests.e2e.tools import HOME, ROOT, daemon, listens, run
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 HERE = ROOT / "tests" / "e2e" / "rpc"
 CLIENTS = HOME / "rpc"

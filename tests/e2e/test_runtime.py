@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e import rie, s3
 from tests.e2e.expected import ANSWERS, EVENTS, HALF_PLUS_THREE, floats, gist
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 MODEL = "/v2/models/half_plus_three"
 REQUEST = json.dumps({"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}]})

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.zoo_v1 import SETTINGS, onnx_models
+from tests.support.zoo.v1 import SETTINGS, onnx_models
 
 MODELS: Final = ("binary_names", "labelled", "photo")
 NO_TEXT: Final = bytes((0, 255, 254, 128))

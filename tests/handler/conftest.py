@@ -10,7 +10,7 @@ from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3 import download as fetching
 from handler.stores.s3 import ranges as regions
 from handler.stores.s3 import retries
-from tests import s3_stand_in
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ def install(patch: pytest.MonkeyPatch, total: int, each: int) -> list[Any]:
         done = asked[-1].done if asked else 0
         asked.append(progress)
         progress.total, progress.done = total * MB, done
-        if progress.deadline is None:
+        if progress.deadline.is_never:
             progress.done = progress.total
         progress.add(min(each * MB, progress.total - progress.done))
         if progress.done < progress.total:

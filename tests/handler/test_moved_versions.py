@@ -10,7 +10,8 @@ from core.errors import ModelNotLoadable, ModelUnavailable
 from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
-from tests import s3_stand_in, zoo
+from tests.support import s3_stand_in
+from tests.support.zoo import models
 from tests.support.registries import get
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Place(NamedTuple):
         """A version that adds the number, in a folder."""
         for content in settings.values():
             self.bucket.put(f"p/m/{folder}/model-settings.json", content)
-        self.bucket.put(f"p/m/{folder}/model.onnx", zoo.adds(number).SerializeToString())
+        self.bucket.put(f"p/m/{folder}/model.onnx", models.adds(number).SerializeToString())
 
     def remove(self, folder: str) -> None:
         """Its marker, and all the rest."""
@@ -79,7 +80,7 @@ def test_a_version_that_moves_before_its_fetch_is_loaded_from_where_it_is(
         place.remove(old)
 
     place.meanwhile(move, monkeypatch)
-    assert fetched(place) == zoo.adds(2).SerializeToString()
+    assert fetched(place) == models.adds(2).SerializeToString()
 
 
 def test_a_folder_that_loses_its_marker_before_its_fetch_is_no_version(
@@ -94,7 +95,7 @@ def test_a_folder_that_loses_its_marker_before_its_fetch_is_no_version(
         place.bucket.put("p/m/1/model-settings.json", b'{"platform": "other"}')
 
     place.meanwhile(replace, monkeypatch)
-    assert fetched(place) == zoo.adds(2).SerializeToString()
+    assert fetched(place) == models.adds(2).SerializeToString()
 
 
 def test_a_version_that_is_gone_is_said_to_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def test_a_versions_own_settings_are_those_of_the_files_that_came(
     """They are read once before the fetch; by its end they may be another version's."""
     place.put("1", 1, own=b'{"platform": "old"}')
     place.meanwhile(lambda: place.put("1", 2, own=b'{"platform": "new"}'), monkeypatch)
-    assert fetched(place) == zoo.adds(2).SerializeToString()
+    assert fetched(place) == models.adds(2).SerializeToString()
     assert get(place.models, ModelRef("m")).spec.platform == "new"
 
 

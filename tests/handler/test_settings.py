@@ -116,3 +116,16 @@ def test_the_readme_has_every_setting_with_its_default() -> None:
     for setting in SETTINGS:
         default = f"`{setting.default}`" if setting.default else ""
         assert f"| `{setting.variable}` | {default} | {setting.about} |" in readme
+
+
+def test_patience_is_seconds_above_zero() -> None:
+    """A fraction is as good as a whole number; without the setting there is no limit."""
+    assert Settings.from_env({"DRAGOMAN_PATIENCE": "2.5"}).patience == 2.5
+    assert Settings.from_env({}).patience is None
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "soon"])
+def test_a_patience_that_is_not_a_time_is_refused(wrong: str) -> None:
+    """The refusal says which values are accepted."""
+    with pytest.raises(InvalidSettings, match="DRAGOMAN_PATIENCE is .* expected seconds above 0"):
+        Settings.from_env({"DRAGOMAN_PATIENCE": wrong})

@@ -112,12 +112,9 @@ class Steps:
 
 
 _KINDS: Any = {
-    op.SUBPATTERN: Steps._group,
-    op.BRANCH: Steps._branch,
-    op.AT: Steps._anchor,
-    op.MAX_REPEAT: Steps._greedy,
+    op.SUBPATTERN: Steps._group, op.BRANCH: Steps._branch, op.AT: Steps._anchor, op.MAX_REPEAT: Steps._greedy,
     op.POSSESSIVE_REPEAT: Steps._possessive,
-}
+}  # fmt: skip
 
 
 def _is_in(item: Any, character: str) -> bool:

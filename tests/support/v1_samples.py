@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,6 @@ from core.encoding.jsonio import NonFinite
 from core.operations import InferResult, ModelSpec
 from core.signature import Binding, Method, Signature
 from core.tensor import Tensor, TensorSpec
-
-if TYPE_CHECKING:
-    from core.wire import HttpResponse
 
 
 def output(name: str, datatype: str, values: Any) -> Tensor:
@@ -59,11 +55,6 @@ def question(
 def result(*outputs: Tensor) -> InferResult:
     """Of model `m`, version 3."""
     return InferResult("m", "3", outputs)
-
-
-def told(response: HttpResponse) -> Any:
-    """The answer's JSON, NaN and infinities as Python reads them."""
-    return json.loads(b"".join(response.parts))
 
 
 def listed(tensors: tuple[Tensor, ...]) -> dict[str, Any]:

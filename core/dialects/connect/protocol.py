@@ -137,11 +137,14 @@ class Question(NamedTuple):
 
         Raises InvalidInput, TooLarge, UnannouncedCompression.
         """
+        whole = self.whole(body)
+        return frames(body, limit, gzipped=self.gzipped) if whole is None else iter((whole,))
+
+    def whole(self, body: Part) -> Frame | None:
+        """Returns the only message of a request without envelopes, None if its messages are in envelopes."""
         if self.message is not None:
-            return iter((Frame(self.message, self.gzipped),))
-        if self.kind.end is None:
-            return iter((Frame(body, self.gzipped),))
-        return frames(body, limit, gzipped=self.gzipped)
+            return Frame(self.message, self.gzipped)
+        return Frame(body, self.gzipped) if self.kind.end is None else None
 
     def answer(self, message: bytes, least: int) -> HttpResponse:
         """Returns the answer of a method with one answer. `least`: bytes from which on it is worth compressing."""
@@ -187,7 +190,7 @@ def question(method: RpcMethod | None, verb: str, path: str, headers: Headers, q
     if method is None:
         raise UnknownMethod(f"the server has no method at {shown(path)}")
     found = _posted(method, path, headers) if verb == "POST" else _asked(method, verb, path, headers, query)
-    seconds = found.kind.timeout(headers)
+    seconds = found.kind.timeout(headers) if requests.TIMEOUTS & headers.keys() else None
     return found if seconds is None else found._replace(seconds=seconds)
 
 

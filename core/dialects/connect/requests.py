@@ -13,6 +13,7 @@ from core.errors import InvalidInput, shown
 
 CONNECT_TIMEOUT: Final = b"connect-timeout-ms"
 GRPC_TIMEOUT: Final = b"grpc-timeout"
+TIMEOUTS: Final = frozenset((CONNECT_TIMEOUT, GRPC_TIMEOUT))
 MILLISECONDS: Final = re.compile(rb"[0-9]{1,10}")
 GRPC_DURATION: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}

@@ -13,6 +13,7 @@ from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.wire import Call, HttpResponse
 
+VERSION: Final = b"ce-specversion"
 STRUCTURED: Final = b"application/cloudevents+json"
 TYPE: Final = "io.kserve.inference.response"
 SOURCE: Final = "io.kserve.inference."
@@ -28,7 +29,7 @@ def opened(call: Call) -> tuple[bytes | memoryview, Finish]:
     A body that is not an event is returned unchanged, and so is its answer. Raises InvalidInput.
     """
     headers, body = call.request.headers, call.request.content()
-    if b"ce-specversion" in headers:
+    if VERSION in headers:
         _check({name: headers.get(b"ce-" + name.encode(), b"").decode("latin-1") for name in ATTRIBUTES})
         return body, lambda response: _binary(response, call.path["model"])
     if headers.get(b"content-type", b"").lower().startswith(STRUCTURED):

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from core.dialects.v1.answer import text
 from core.dialects.v1.inputs import decoded
-from core.dialects.v1.request import V1Question, find_signature, pin
+from core.dialects.v1.request import V1Question, find_signature
 from core.dialects.v1.values import KINDS, elements, is_binary, quoted, type_name
 from core.dtype import BF16, BOOL, DataType
 from core.dtype import BYTES as BYTES_TYPE
 from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_to_float
-from core.operations import Infer, InferResult, ModelSpec, RequestedOutput
+from core.operations import Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.signature import Binding, Method, Signature
 from core.tensor import Tensor, TensorSpec
 from core.wire import JSON, HttpResponse, Reply
@@ -85,7 +85,7 @@ def _infer(question: V1Question, signature: Signature, spec: ModelSpec) -> Infer
     examples = _examples(question.document, signature.method)
     inputs = tuple(_feature(name, binding, examples) for name, binding in (signature.inputs or {}).items())
     wanted = dict.fromkeys(binding.spec.name for binding in signature.outputs.values())
-    return Infer(pin(spec), inputs, tuple(map(RequestedOutput, wanted)))
+    return Infer(ModelRef(spec.name, spec.version), inputs, tuple(map(RequestedOutput, wanted)))
 
 
 def _outputs(result: InferResult, signature: Signature) -> dict[str, Tensor]:

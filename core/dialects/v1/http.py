@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from core import operations as ops
-from core.dialects.v1.path import ref
+from core.dialects.v1.request import ref
 from core.encoding import jsonio
 from core.errors import ModelNotFound, ServingError, VersionNotFound
 from core.operations import State

@@ -14,10 +14,10 @@ import numpy as np
 
 from core.dialects.v1.answer import Output, columns, named, rows
 from core.dialects.v1.inputs import from_columns, from_rows, is_named
-from core.dialects.v1.request import V1Question, find_signature, pin
+from core.dialects.v1.request import V1Question, find_signature
 from core.encoding import jsonio
 from core.errors import InvalidInput, ModelFailed
-from core.operations import Explain, ExplainResult, Infer, InferResult, ModelSpec, RequestedOutput
+from core.operations import Explain, ExplainResult, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.signature import Signature
 from core.tensor import Tensor
 from core.wire import JSON, HttpResponse, Reply
@@ -70,10 +70,11 @@ def _plain(value: Any, question: V1Question) -> Any:
 
 
 def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
+    """Returns the inference of the version whose spec decoded the tensors: by now another may be the newest."""
     if signature is None:
-        return Infer(pin(spec), inputs)
+        return Infer(ModelRef(spec.name, spec.version), inputs)
     wanted = dict.fromkeys([binding.spec.name for binding in signature.outputs.values()])
-    return Infer(pin(spec), inputs, tuple([RequestedOutput(name) for name in wanted]))
+    return Infer(ModelRef(spec.name, spec.version), inputs, tuple([RequestedOutput(name) for name in wanted]))
 
 
 def _both(outputs: Sequence[Output], question: V1Question) -> dict[str, Any]:

@@ -1,17 +1,20 @@
-"""The common parts of all requests with a body under /v1: the JSON document, the model they name, the signature."""
+"""The common parts of requests under /v1: the model that a path names, the JSON document, the signature."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from core.dialects.v1.path import ref
 from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
-from core.errors import InvalidInput
+from core.errors import InvalidInput, shown
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec
 from core.signature import DEFAULT, Signature
-from core.wire import Call, HttpResponse, Reply
+from core.wire import Call, HttpResponse, Reply, RouteNotFound
+
+LARGEST_VERSION: Final = 2**63 - 1
+MOST_DIGITS: Final = 80
+"""The most digits, leading zeros among them: the time of Python's int() grows with the square of their number."""
 
 
 class V1Question(NamedTuple):
@@ -27,28 +30,57 @@ Bind = Callable[[V1Question, ModelSpec], tuple[Infer | Explain, Reply]]
 Finish = Callable[[HttpResponse], HttpResponse]
 
 
-def ask(call: Call, body: bytes | memoryview, bind: Bind, finish: Finish, *, shaped: bool) -> tuple[Deferred, Reply]:
-    """Returns the question that `bind` decodes from the body once the model is known.
+class Verb(NamedTuple):
+    """What a path under /v1 asks for. `shaped`: whether long arrays in its documents are worth the quick reading."""
 
-    If the quick reading (`shaped`) does not fit, the body is read again as lists. So a message names the first mistake
-    exactly, and in the same words, for a body of any size.
+    bind: Bind
+    shaped: bool = False
+
+
+def ref(call: Call) -> ModelRef:
+    """Returns the model, and the version or label, of a path.
+
+    Raises RouteNotFound for a version that is not a number, InvalidInput for one beyond 64 bits.
     """
-    document = _document(jsonio.loads_shaped if shaped else jsonio.loads_lists, body)
-    options = call.request.options
+    version = call.path.get("version")
+    if version is None:
+        return ModelRef(call.path["model"], None, call.path.get("label"))
+    if not (version.isascii() and version.isdecimal()):
+        raise RouteNotFound(f"a version is a number, not {shown(version)}")
+    if len(version) > MOST_DIGITS or int(version) > LARGEST_VERSION:
+        raise InvalidInput(f"version {shown(version)} is beyond 64 bits")
+    number = int(version)
+    return ModelRef(call.path["model"], str(number), zero_is_newest=not number)
+
+
+def ask(
+    call: Call, body: bytes | memoryview, non_finite: NonFinite | None, verb: Verb, finish: Finish | None
+) -> tuple[Deferred, Reply]:
+    """Returns the question that the verb decodes from the body once the model is known.
+
+    If the quick reading does not fit, the body is read again as lists. So a message names the first mistake exactly,
+    and in the same words, for a body of any size. `finish`: wraps the answer, None to leave it as it is.
+    """
+    document = _document(jsonio.loads_shaped if verb.shaped else jsonio.loads_lists, body)
+    v1_dialect = call.request.options.v1_dialect
     reference = ref(call)
     pinned = reference.version is not None or reference.label is not None
 
     def decode(spec: ModelSpec) -> tuple[Infer | Explain, Reply]:
-        question = V1Question(document, options.tokens(NonFinite.BARE), spec.v1_dialect or options.v1_dialect, pinned)
+        question = V1Question(document, non_finite, spec.v1_dialect or v1_dialect, pinned)
         try:
-            operation, reply = bind(question, spec)
+            operation, reply = verb.bind(question, spec)
         except InvalidInput:
             if not _has_arrays(document):
                 raise
-            operation, reply = bind(question._replace(document=_document(jsonio.loads_lists, body)), spec)
-        return operation, lambda result: finish(reply(result))
+            operation, reply = verb.bind(question._replace(document=_document(jsonio.loads_lists, body)), spec)
+        return operation, reply if finish is None else lambda result: finish(reply(result))
 
-    return Deferred(reference, decode), finish
+    return Deferred(reference, decode), finish or _as_it_is
+
+
+def _as_it_is(response: HttpResponse) -> HttpResponse:
+    return response
 
 
 def _has_arrays(document: dict[str, Any]) -> bool:
@@ -94,8 +126,3 @@ def find_signature(question: V1Question, spec: ModelSpec, unknown: str) -> Signa
     if name not in spec.signatures:
         raise InvalidInput(unknown.format(name=name[:256]))
     return spec.signatures[name]
-
-
-def pin(spec: ModelSpec) -> ModelRef:
-    """Returns a reference to the version whose spec decoded the tensors: by now another may be the newest."""
-    return ModelRef(spec.name, spec.version)

@@ -1,21 +1,14 @@
 """THE table of the verbs under /v1. It is imported with the first such request: 5 ms of cold start."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.dialects.v1 import cloudevents
 from core.dialects.v1.examples import classify, regress
 from core.dialects.v1.predict import explain, predict
-from core.dialects.v1.request import Bind, ask
+from core.dialects.v1.request import Verb, ask
+from core.encoding.jsonio import NonFinite
 from core.operations import Deferred
 from core.wire import Call, Reply
-
-
-class Verb(NamedTuple):
-    """`shaped`: whether long arrays in its documents are worth the quick reading."""
-
-    bind: Bind
-    shaped: bool = False
-
 
 VERBS: Final = {
     "predict": Verb(predict, shaped=True),
@@ -26,5 +19,10 @@ VERBS: Final = {
 
 
 def decode(verb: str, call: Call) -> tuple[Deferred, Reply]:
-    body, finish = cloudevents.opened(call)
-    return ask(call, body, VERBS[verb].bind, finish, shaped=VERBS[verb].shaped)
+    """Returns the question, and the function that wraps its answer. Raises InvalidInput."""
+    headers, finish = call.request.headers, None
+    if cloudevents.VERSION in headers or b"cloudevents" in headers.get(b"content-type", b"").lower():
+        body, finish = cloudevents.opened(call)
+    else:
+        body = call.request.content()
+    return ask(call, body, call.request.options.tokens(NonFinite.BARE), VERBS[verb], finish)

@@ -114,7 +114,7 @@ def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
     raw = len(contents) > 0 or not members
     inputs = _raw_inputs(members, contents) if raw else tuple([_typed_input(tensor) for tensor in members])
     outputs = tuple([_requested(output) for output in message.outputs])
-    wants_raw = bool(flag_of(parameters, "binary_data_output", REQUEST)) or raw
+    wants_raw = bool(parameters and flag_of(parameters, "binary_data_output", REQUEST)) or raw
 
     def phrase(result: InferResult, told: Mapping[str, InferParameter] | None = None) -> list[Part]:
         response = ModelInferResponse(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from core.encoding import jsonio, simd
 from core.errors import InvalidInput
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAD = " " * simd.WORTH_SIMD
 DATA = frozenset({"data"})
 

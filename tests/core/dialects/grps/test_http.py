@@ -102,7 +102,7 @@ def test_a_request_for_metadata_without_a_name_is_refused(body: bytes, headers: 
 
 
 def test_a_prediction_is_asked_for_by_post() -> None:
-    """See test_grps_predict."""
+    """See test_predict."""
     operation, _ = asked("infer/predict", b'{"str_data": "a"}')
     assert isinstance(operation, ops.Deferred)
     with pytest.raises(InvalidInput, match="The http body is empty."):

@@ -19,7 +19,8 @@ from core.dialects.v1.http import V1
 from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.wire import JSON, Call, HttpRequest, HttpResponse, Router
-from tests.support.v1_samples import model, output, result, signature, told
+from tests.support.samples import told
+from tests.support.v1_samples import model, output, result, signature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -105,12 +105,8 @@ def test_rows_are_columns_for_every_regular_array(shape: tuple[int, ...], data: 
     ("instances", "message"),
     [
         (5, "Expecting 'instances' to be an list/array"),
-        ({"x": 1}, "Expecting 'instances' to be an list/array"),
         (np.array(5), "Expecting 'instances' to be an list/array"),
-        ([], "No values in 'instances' array"),
         (np.empty((0, 2)), "No values in 'instances' array"),
-        ([[1, 2], [1, 2], [1, 2, 3]], ITEM.format(2) + "Expecting tensor size: 2 but got: 3"),
-        ([1, [1]], ITEM.format(1) + "Expecting shape [] but got: [1]"),
         ([[[1, 2]], [[1], [2]]], ITEM.format(1) + "Expecting shape [1,2] but got: [2,1]"),
         (
             [[[1], [2]], [[1, 2], [1]]],
@@ -118,9 +114,7 @@ def test_rows_are_columns_for_every_regular_array(shape: tuple[int, ...], data: 
         ),
         ([1, "a"], ITEM.format(1) + 'JSON Value: "a" Type: String is not of expected type: float'),
         ([1, {"x": 1}], "Expecting value/list but got object at item 1 of input list"),
-        ([{"x": 1}, [1]], "Expecting object but got list at item 1 of input list"),
         ([{"x": 1}, 5], "Expecting object but got list at item 1 of input list"),
-        ([{"x": 1}, {"x": 1, "z": 2}], ITEM.format(1) + "JSON object: does not have named input: z"),
         ([{"b64": 5}], ITEM.format(0) + "JSON object: does not have named input: b64"),
         ([{"x": 1}, {"x": [1]}], ITEM.format(1) + "Expecting shape [] but got: [1]"),
     ],

@@ -13,7 +13,8 @@ from core.dialects.v1.predict import explain, predict
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, ExplainResult, ModelRef
-from tests.support.v1_samples import binding, listed, model, output, question, result, signature, told
+from tests.support.samples import told
+from tests.support.v1_samples import binding, listed, model, output, question, result, signature
 
 if TYPE_CHECKING:
     from core.dialects.v1.request import V1Question

@@ -17,9 +17,9 @@ from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository, Version
 from handler.settings import Settings
 from handler.stores import open_store
-from tests import zoo
 from tests.e2e import s3 as servers
 from tests.support.registries import get
+from tests.support.zoo import models as zoo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

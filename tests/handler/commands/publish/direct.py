@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.s3_writes import META, Objects, Refusal
+from tests.support.s3_writes import META, Objects, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

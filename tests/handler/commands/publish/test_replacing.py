@@ -18,9 +18,9 @@ from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores import open_store
 from handler.stores.progress import Progress
-from tests import s3_stand_in
 from tests.handler.commands.publish.direct import Client
-from tests.s3_writes import Refusal, Thing, md5
+from tests.support import s3_stand_in
+from tests.support.s3_writes import Refusal, Thing, md5
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

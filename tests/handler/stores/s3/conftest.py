@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import s3_stand_in
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """handler.stores.s3.download, regions and retries: how the work is shared, and what is checked at its end.
 
-On a stand-in (tests/s3_stand_in.py), whose checksums Swift does not have.
+On a stand-in (tests/support/s3_stand_in.py), whose checksums Swift does not have.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from handler.stores.s3 import ranges as regions
 from handler.stores.s3.ranges import Work, claim, most_streams
 from handler.stores.s3.retries import Tries
 from handler.stores.s3.store import S3Store
-from tests import fault_proxy, s3_stand_in
-from tests.fault_proxy import Fault
+from tests.support import fault_proxy, s3_stand_in
+from tests.support.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
 
-The stand-in is tests/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
+The stand-in is tests/support/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
 real server in test_store.py.
 """
 
@@ -25,8 +25,8 @@ from handler.stores.progress import Progress
 from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3 import download as fetching
 from handler.stores.s3.store import S3Store
-from tests import fault_proxy, s3_stand_in
-from tests.fault_proxy import Fault
+from tests.support import fault_proxy, s3_stand_in
+from tests.support.fault_proxy import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

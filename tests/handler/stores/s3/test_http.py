@@ -16,7 +16,7 @@ from handler.stores.s3 import answers as s3_answers
 from handler.stores.s3.answers import Broken, Line, StoreRefused, whole
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous
-from tests import s3_stand_in
+from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

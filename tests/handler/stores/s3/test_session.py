@@ -25,7 +25,7 @@ from handler.stores.s3.session import Anonymous, KeySigner, connect
 from handler.stores.s3.store import S3Store
 
 if TYPE_CHECKING:
-    from tests import s3_stand_in
+    from tests.support import s3_stand_in
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 

@@ -1,7 +1,7 @@
 """handler.stores.s3.store against a real S3 server: OpenStack Swift's.
 
 Its answers pass a proxy of faults where a test needs them. What no real server here can be made to answer, a stand-in
-does (tests/s3_stand_in.py); those tests say so.
+does (tests/support/s3_stand_in.py); those tests say so.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from handler.stores.s3 import retries
 from handler.stores.s3.client import Client
 from handler.stores.s3.location import locate
 from handler.stores.s3.store import S3Store
-from tests import fault_proxy, s3_stand_in
 from tests.e2e import s3 as servers
-from tests.fault_proxy import Fault
+from tests.support import fault_proxy, s3_stand_in
+from tests.support.fault_proxy import Fault
 from tests.support.registries import get
 
 if TYPE_CHECKING:

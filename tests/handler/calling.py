@@ -1,0 +1,24 @@
+"""Lambda's side of an invocation: its context, and the events of HTTP requests."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+
+def context(seconds: float) -> Any:
+    """Returns Lambda's context of an invocation with that much time left."""
+    return SimpleNamespace(get_remaining_time_in_millis=lambda: int(seconds * 1e3), aws_request_id="r")
+
+
+def http(method: str, path: str, body: str = "") -> dict[str, Any]:
+    """Returns an HTTP API event, version 2.0."""
+    request = {"http": {"method": method, "path": path, "sourceIp": "203.0.113.9"}, "stage": "$default"}
+    return {"version": "2.0", "requestContext": request, "headers": {}, "body": body}
+
+
+def infer(path: str = "/v2/models/half_plus_three/infer") -> dict[str, Any]:
+    """Returns the event of an inference of one element."""
+    x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
+    return http("POST", path, json.dumps({"inputs": [x]}))

@@ -1,0 +1,46 @@
+"""Requests to an application in this process, one ASGI message at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from handler.edge.app import App
+from handler.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
+INFER = "/v2/models/half_plus_three/infer"
+
+
+def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
+    """An application of the sample models."""
+    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
+    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}), inline=inline)
+
+
+async def exchange(
+    app: App, method: str, path: str, *messages: dict[str, Any], **scope: Any
+) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers, body; (0, {}, b"") where nothing was answered."""
+    inbox = list(messages) or [{"type": "http.request"}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return inbox.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "method": method, "path": path, "headers": [], **scope}, receive, send)
+    if not sent:
+        return 0, {}, b""
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, bytes(sent[1]["body"])
+
+
+def ask(app: App, method: str, path: str, body: bytes = b"", **scope: Any) -> tuple[int, dict[str, str], bytes]:
+    """One request in one message."""
+    return asyncio.run(exchange(app, method, path, {"type": "http.request", "body": body}, **scope))

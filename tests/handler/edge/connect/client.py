@@ -1,0 +1,152 @@
+"""Calls over Connect and gRPC-Web to an application in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from core.schema import open_inference as oip
+from handler.settings import Settings
+from tests.support.remote import question, raw
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+ROOT = Path(__file__).parents[4]
+OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
+PROTO, JSON, STREAM, STREAM_JSON, WEB, TEXT = (
+    "application/proto",
+    "application/json",
+    "application/connect+proto",
+    "application/connect+json",
+    "application/grpc-web+proto",
+    "application/grpc-web-text",
+)
+X = np.array([1, 2.5], np.float32)
+BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToString()
+HALVES = [3.5, 4.25]
+
+
+def settings(repository: Path, **more: str) -> Settings:
+    """Of a server that may run code."""
+    own = {"DRAGOMAN_REPOSITORY": str(repository), "DRAGOMAN_ALLOW_CODE": "true"}
+    return Settings.from_env(own | {name: value for name, value in more.items() if value})
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    parts: list[bytes]
+
+    @property
+    def envelopes(self) -> list[tuple[int, bytes]]:
+        """Flags and message of each."""
+        return split(self.body)
+
+    @property
+    def end(self) -> dict[str, Any]:
+        """What a Connect stream ends with."""
+        (flags, last) = self.envelopes[-1]
+        assert flags == 2
+        found: dict[str, Any] = json.loads(last)
+        return found
+
+    @property
+    def trailers(self) -> dict[str, str]:
+        """What gRPC-Web ends with."""
+        (flags, last) = self.envelopes[-1]
+        assert flags == 128
+        return dict(line.split(": ", 1) for line in last.decode().splitlines())
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """Status, code and text of a refusal by Connect."""
+        assert self.headers["content-type"] == JSON
+        found = json.loads(self.body)
+        return self.status, found["code"], found["message"]
+
+
+def split(body: bytes) -> list[tuple[int, bytes]]:
+    """Envelopes, the last of which ends with the body."""
+    found = []
+    while body:
+        flags, size = struct.unpack_from(">BI", body)
+        found.append((flags, body[5 : 5 + size]))
+        assert len(found[-1][1]) == size
+        body = body[5 + size :]
+    return found
+
+
+def envelope(*messages: bytes, flags: int = 0) -> bytes:
+    """All in a row."""
+    return b"".join(struct.pack(">BI", flags, len(message)) + message for message in messages)
+
+
+def untext(body: bytes) -> bytes:
+    """Base64 in pieces with padding of their own."""
+    pieces = [piece for piece in body.split(b"=") if piece]
+    return b"".join(base64.b64decode(piece + b"=" * (-len(piece) % 4)) for piece in pieces)
+
+
+async def exchange(
+    app: Any,
+    path: str,
+    content_type: str,
+    body: bytes = b"",
+    *,
+    verb: str = "POST",
+    query: str = "",
+    stays: Callable[[list[Any]], Awaitable[None]] | None = None,
+    **headers: str,
+) -> Answer:
+    """One call. `stays`: waits, with what has been sent so far at hand, until the client goes; else it stays."""
+    given = {"content-type": content_type, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    inbox = [{"type": "http.request", "body": body[:7], "more_body": True}, {"type": "http.request", "body": body[7:]}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if inbox:
+            return inbox.pop(0)
+        await (asyncio.Event().wait() if stays is None else stays(sent))
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": verb,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
+    }
+    await app(scope, receive, send)
+    start, *parts = sent
+    content = [part["body"] for part in parts]
+    found = {name.decode(): value.decode() for name, value in start["headers"]}
+    return Answer(start["status"], found, b"".join(content), content)
+
+
+def call(app: Any, method: str, content_type: str, body: bytes = b"", service: str = OIP, **more: Any) -> Answer:
+    """One call from beginning to end."""
+    return asyncio.run(asyncio.wait_for(exchange(app, f"/{service}/{method}", content_type, body, **more), 60))
+
+
+def streamed(answer: Answer) -> list[oip.ModelStreamInferResponse]:
+    """The answers of ModelStreamInfer, without the end."""
+    return [oip.ModelStreamInferResponse.FromString(message) for _, message in answer.envelopes[:-1]]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that is sure to come."""
+    while not condition():  # noqa: ASYNC110 - a file or a list has no event
+        await asyncio.sleep(0.005)

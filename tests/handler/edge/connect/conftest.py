@@ -1,0 +1,56 @@
+"""The models that are called, and the application that answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from handler.edge.app import App
+from tests.handler.edge.connect.client import (
+    ROOT,
+    settings,
+)
+from tests.support.zoo.python import LOADS_LATE, PYTHON_MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENDLESS = '''
+"""Counts for as long as somebody listens, and notes when nobody does."""
+import pathlib
+import numpy as np
+
+metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+
+def predict(inputs, parameters):
+    number = 0
+    try:
+        while True:
+            yield {"y": np.array([number])}
+            number += 1
+    finally:
+        pathlib.Path(__file__).with_name("left").touch()
+'''
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """The sample models and python models that give many answers, that fail, and that are not loaded yet."""
+    for folder in (ROOT / "models").iterdir():
+        if folder.is_dir():
+            (tmp_path / folder.name).symlink_to(folder)
+    models = {"yields": PYTHON_MODELS["yields"], "late": LOADS_LATE, "endless": ENDLESS}
+    for name, source in models.items():
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model.py").write_text(source)
+    return tmp_path
+
+
+@pytest.fixture
+def app(repository: Path) -> Iterator[App]:
+    """With threads."""
+    made = App(settings(repository))
+    yield made
+    made.close()

@@ -1,0 +1,165 @@
+"""handler.edge.connect: calls with many answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core.schema import grps, health
+from core.schema import open_inference as oip
+from handler.edge import connect
+from tests.handler.edge.connect.client import (
+    BODY,
+    GRPS,
+    HALVES,
+    HEALTH,
+    OIP,
+    PROTO,
+    STREAM,
+    STREAM_JSON,
+    WEB,
+    call,
+    envelope,
+    exchange,
+    streamed,
+    until,
+)
+from tests.support.remote import question, raw, tensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from handler.edge.app import App
+
+
+def counting(number: int, **parameters: Any) -> bytes:
+    """A request to the model that gives many answers."""
+    told = {name: oip.InferParameter(**value) for name, value in parameters.items()}
+    return question("yields", raw("n", "INT64", np.array([number])), id="9", parameters=told).SerializeToString()
+
+
+@pytest.mark.parametrize("content_type", [STREAM, WEB])
+def test_a_stream_has_every_answer_in_its_order(app: App, content_type: str) -> None:
+    """The answers to several requests come in order, however many each has."""
+    answer = call(app, "ModelStreamInfer", content_type, envelope(counting(3), BODY, counting(2)))
+    found = [tensors(message.infer_response)["y"].tolist() for message in streamed(answer)]
+    assert found == [[0], [1], [2], HALVES, [0], [1]]
+    assert len(answer.parts) == len(found) + 1
+    assert "content-length" not in answer.headers
+
+
+def test_a_stream_of_json_is_answered_with_json(app: App) -> None:
+    """The envelopes of the answers hold JSON."""
+    asked = {"modelName": "yields", "inputs": [{"name": "n", "datatype": "INT64", "shape": ["1"]}]}
+    asked["inputs"][0]["contents"] = {"int64Contents": ["2"]}  # type: ignore[index] # of a literal
+    answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(json.dumps(asked).encode()))
+    found = [json.loads(message)["inferResponse"]["outputs"][0]["contents"] for _, message in answer.envelopes[:-1]]
+    assert found == [{"int64Contents": ["0"]}, {"int64Contents": ["1"]}]
+
+
+def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
+    """An unknown model, a wrong shape and wrong bytes are refused with the id."""
+    tensor = {"name": "x", "datatype": "FP32", "shape": ["1"]}
+    asked = [
+        {"modelName": "nobody", "id": "1"},
+        {"modelName": "half_plus_three", "id": "2", "inputs": [{**tensor, "contents": {"fp32Contents": [1, 2]}}]},
+        {"modelName": "half_plus_three", "id": "3", "inputs": [tensor], "rawInputContents": ["!"]},
+    ]
+    answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(*(json.dumps(each).encode() for each in asked)))
+    found = [json.loads(message) for _, message in answer.envelopes[:-1]]
+    assert [each["inferResponse"] for each in found] == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+    assert all(each["errorMessage"] for each in found)
+
+
+def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(app: App) -> None:
+    """The failure is an answer of the protocol, and the next request is answered."""
+    body = envelope(counting(2, fail={"bool_param": True}), b"\x0a", BODY)
+    answer = call(app, "ModelStreamInfer", STREAM, body)
+    first, second, failed, unread, last = streamed(answer)
+    assert [tensors(one.infer_response)["y"].tolist() for one in (first, second)] == [[0], [1]]
+    assert "no more" in failed.error_message
+    assert failed.infer_response.id == "9"
+    assert "not a ModelInferRequest" in unread.error_message
+    assert tensors(last.infer_response)["y"].tolist() == HALVES
+    assert answer.end == {}
+
+
+def test_a_stream_that_is_cut_ends_after_what_came_whole(app: App) -> None:
+    """The whole messages are answered, and the end has an error."""
+    answer = call(app, "ModelStreamInfer", STREAM, envelope(BODY, BODY)[:-1])
+    assert len(streamed(answer)) == 1
+    assert answer.end["error"]["code"] == "invalid_argument"
+
+
+def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error stands in the stream's end."""
+    path = f"/{OIP}/ModelStreamInfer"
+    method = connect.Calls.methods[path]
+    monkeypatch.setitem(connect.Calls.methods, path, method._replace(rpc=method.rpc._replace(instead=None)))
+    answer = call(app, "ModelStreamInfer", STREAM, envelope(counting(1, fail={"bool_param": True}), BODY))
+    assert len(streamed(answer)) == 1
+    assert answer.end["error"]["code"] == "internal"
+    assert "no more" in answer.end["error"]["message"]
+
+
+def test_grps_streams_too(app: App) -> None:
+    """PredictStreaming sends one message for each answer."""
+    tensor = grps.GenericTensor(name="n", dtype="DT_INT64", shape=[1], flat_int64=[3])
+    message = grps.GrpsMessage(model="yields", gtensors=grps.GenericTensorData(tensors=[tensor]))
+    answer = call(app, "PredictStreaming", STREAM, envelope(message.SerializeToString()), GRPS)
+    found = [grps.GrpsMessage.FromString(content) for _, content in answer.envelopes[:-1]]
+    assert [list(one.gtensors.tensors[0].flat_int64) for one in found] == [[0], [1], [2]]
+
+
+def test_a_deadline_ends_a_stream_and_its_model(app: App, repository: Path) -> None:
+    """The end has the error, and the model's generator is closed."""
+    body = envelope(question("endless").SerializeToString())
+    answer = call(app, "ModelStreamInfer", STREAM, body, connect_timeout_ms="300")
+    assert answer.end["error"] == {"code": "deadline_exceeded", "message": "no answer within 300 ms"}
+    until_left(repository)
+
+
+def until_left(repository: Path) -> None:
+    """Wait until the endless model has noticed that nobody listens."""
+    asyncio.run(asyncio.wait_for(until((repository / "endless" / "1" / "left").exists), 30))
+
+
+def test_a_client_that_goes_stops_its_model(app: App, repository: Path) -> None:
+    """The model's generator is closed when the client leaves."""
+
+    async def stays(sent: list[Any]) -> None:
+        await until(lambda: len(sent) >= 5)
+
+    answer = call(app, "ModelStreamInfer", STREAM, envelope(question("endless").SerializeToString()), stays=stays)
+    assert len(answer.parts) >= 4
+    until_left(repository)
+
+
+def test_a_watch_answers_every_change_until_its_client_leaves(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same state is never sent twice."""
+    monkeypatch.setattr(connect, "WATCH_SECONDS", 0.01)
+    body = envelope(health.HealthCheckRequest(service="half_plus_three").SerializeToString())
+
+    async def stays(sent: list[Any]) -> None:
+        await until(lambda: len(sent) >= 2)
+        await exchange(app, f"/{OIP}/ModelInfer", PROTO, BODY)
+        await until(lambda: len(sent) >= 3)
+
+    answer = call(app, "Watch", STREAM, body, HEALTH, stays=stays)
+    found = [health.HealthCheckResponse.FromString(message).status for _, message in answer.envelopes]
+    assert found == [2, 1]
+
+
+def test_a_watch_of_an_unknown_service_answers_and_goes_on(app: App) -> None:
+    """The state is SERVICE_UNKNOWN."""
+
+    async def stays(sent: list[Any]) -> None:
+        await until(lambda: len(sent) >= 2)
+
+    body = envelope(health.HealthCheckRequest(service="nobody").SerializeToString())
+    answer = call(app, "Watch", WEB, body, HEALTH, stays=stays)
+    assert [health.HealthCheckResponse.FromString(message).status for _, message in answer.envelopes] == [3]

@@ -1,0 +1,331 @@
+"""handler.edge.app and dispatch: the ASGI edge, one message at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core.wire import Options
+from handler.lifecycle.single_flight import Background
+from handler.lifecycle.usage import QUICK_RUNS
+from tests.handler.edge.client import BODY, INFER, ask, exchange, make
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from handler.edge.app import App
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[App]:
+    """The one that tests may share."""
+    made = make()
+    yield made
+    made.close()
+
+
+def test_the_first_request_loads_the_model_and_is_answered(app: App) -> None:
+    """The first request waits for the load and gets the outputs."""
+    status, headers, body = ask(app, "POST", INFER, BODY)
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert json.loads(body)["outputs"][0]["data"] == [3.5, 4.25]
+    assert ask(app, "GET", "/v2/models/half_plus_three/ready")[0] == 200
+
+
+def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
+    """Two threads answer 64 requests that came before the load."""
+    app = make(THREADS="2")
+
+    async def crowd() -> list[Any]:
+        request = {"type": "http.request", "body": BODY}
+        return await asyncio.gather(*(exchange(app, "POST", INFER, request) for _ in range(64)))
+
+    assert {answer[0] for answer in asyncio.run(crowd())} == {200}
+    assert app.registry.statistics(None, Background())[0].success.times == 64
+    app.close()
+
+
+def watched(app: App, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns the work that threads for inference get from now on."""
+    workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
+    changed, run = [], workers.run
+
+    async def noted(work: Any) -> Any:
+        changed.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(workers, "run", noted)
+    return changed
+
+
+def test_what_is_proven_quick_does_not_change_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A larger body does, and so does a compressed one, whose size does not tell its work."""
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    app = make()
+    for _ in range(QUICK_RUNS + 1):
+        assert ask(app, "POST", INFER, BODY)[0] == 200
+    changed = watched(app, monkeypatch)
+    assert ask(app, "POST", INFER, BODY)[0] == 200
+    assert changed == []
+    assert ask(app, "POST", INFER, BODY + b" " * 20_000)[0] == 200
+    assert len(changed) == 1
+    assert ask(app, "POST", INFER, gzip.compress(BODY), headers=[(b"content-encoding", b"gzip")])[0] == 200
+    assert len(changed) == 2
+    app.close()
+
+
+def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:
+    """The answer to a load request is the load's own result."""
+    assert ask(app, "POST", "/v2/repository/models/iris/load")[0] == 200
+    assert ask(app, "GET", "/v2/models/iris/ready")[0] == 200
+    assert ask(app, "POST", "/v2/repository/models/nobody/load")[0] == 404
+
+
+def test_inline_everything_happens_in_the_callers_thread() -> None:
+    """An inline application starts no thread."""
+    before = set(threading.enumerate())
+    app = make(inline=True, PRELOAD="iris")
+    app.start()
+    assert ask(app, "GET", "/v2/models/iris/ready")[0] == 200
+    assert ask(app, "POST", INFER, BODY)[0] == 200
+    assert set(threading.enumerate()) <= before
+    app.close()
+
+
+def test_the_lifespan_begins_to_load_and_may_come_again() -> None:
+    """The preloaded model answers after the same application was started and shut down twice."""
+    app = make(PRELOAD="half_plus_three")
+
+    async def lifespan() -> list[str]:
+        inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+        sent: list[str] = []
+
+        async def receive() -> Any:
+            return inbox.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await app({"type": "lifespan"}, receive, send)
+        return sent
+
+    for _ in range(2):
+        assert asyncio.run(lifespan()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    deadline = time.monotonic() + 30
+    while ask(app, "GET", "/v2/health/ready")[0] != 200:
+        assert time.monotonic() < deadline
+    assert ask(app, "POST", INFER, BODY)[0] == 200
+    app.close()
+
+
+def test_another_kind_of_connection_is_not_served(app: App) -> None:
+    """A WebSocket raises RuntimeError."""
+    with pytest.raises(RuntimeError, match="websocket is not served"):
+        asyncio.run(app({"type": "websocket"}, None, None))  # type: ignore[arg-type] # never used
+
+
+@pytest.mark.parametrize("path", ["/stage/v2/health/live", "/v2/health/live", "/v2/health/live/"])
+def test_a_path_in_front_of_the_application_is_none_of_its_own(app: App, path: str) -> None:
+    """The root path is ignored, whether the gateway cut it off or not."""
+    assert ask(app, "GET", path, root_path="/stage")[0] == 200
+
+
+def test_an_answer_to_head_has_no_body(app: App) -> None:
+    """The Content-Length is that of the answer to GET."""
+    status, headers, body = ask(app, "HEAD", "/v2/health/live")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 0
+
+
+def test_a_client_that_goes_in_the_middle_of_its_body_gets_nothing(app: App) -> None:
+    """The application sends nothing to a client that left before the end of its body."""
+    part = {"type": "http.request", "body": BODY[:5], "more_body": True}
+    gone = {"type": "http.disconnect"}
+    assert asyncio.run(exchange(app, "POST", INFER, part, gone)) == (0, {}, b"")
+    assert asyncio.run(exchange(app, "POST", INFER, gone)) == (0, {}, b"")
+
+
+def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:
+    """An announced body is refused at once, any other one after it was read."""
+    app = make(MAX_BODY_BYTES="100")
+    announced = [(b"content-length", b"101")]
+    assert ask(app, "POST", INFER, b"", headers=announced)[0] == 413
+    parts = [{"type": "http.request", "body": b" " * 60, "more_body": more} for more in (True, False)]
+    assert asyncio.run(exchange(app, "POST", INFER, *parts))[0] == 413
+    assert ask(app, "POST", INFER, b" " * 100, headers=[(b"content-length", b"100")])[0] == 400
+    app.close()
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7])
+def test_binary_tensors_are_right_in_any_number_of_pieces(app: App, pieces: int) -> None:
+    """The outputs are right, however the JSON's length aligns the tensors."""
+    values = np.arange(1000, dtype="<f4")
+    for extra in range(4):
+        tensor = {"name": "x", "shape": [1000], "datatype": "FP32", "parameters": {"binary_data_size": 4000}}
+        head = json.dumps({"id": "i" * extra, "inputs": [tensor]}).encode()
+        body = head + values.tobytes()
+        step = -(-len(body) // pieces)
+        parts = [body[at : at + step] for at in range(0, len(body), step)]
+        messages = [{"type": "http.request", "body": part, "more_body": part is not parts[-1]} for part in parts]
+        header = (b"inference-header-content-length", b"%d" % len(head))
+        status, _, answer = asyncio.run(exchange(app, "POST", INFER, *messages, headers=[header]))
+        assert status == 200
+        assert json.loads(answer)["outputs"][0]["data"] == (values / 2 + 3).tolist()
+
+
+def test_only_inferences_are_compressed_for_clients_that_accept_it(app: App) -> None:
+    """Large answers to inferences are compressed, other answers never are."""
+    tensor = {"name": "x", "shape": [1000], "datatype": "FP32", "data": [1.0] * 1000}
+    body = json.dumps({"inputs": [tensor]}).encode()
+    accept = [(b"accept-encoding", b"gzip")]
+    assert ask(app, "POST", INFER, body, headers=accept)[1]["content-encoding"] == "gzip"
+    assert "content-encoding" not in ask(app, "POST", INFER, BODY, headers=accept)[1]
+    assert "content-encoding" not in ask(app, "GET", "/v2/models/stats", headers=accept)[1]
+    inline = make(inline=True)
+    assert "content-encoding" not in ask(inline, "POST", INFER, body, headers=accept)[1]
+
+
+def test_an_unforeseen_error_is_answered_without_its_text(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client gets a 500, and the log has the traceback."""
+
+    def broken(_: Any) -> Any:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(app.registry, "names", broken)
+    status, _, body = ask(app, "GET", "/v2/models")
+    assert status == 500
+    assert b"secret" not in body
+    assert "RuntimeError: secret" in caplog.text
+
+
+@pytest.mark.parametrize("accept", [None, b"*/*", b"application/json"])
+@pytest.mark.parametrize("site", ["true", "false"])
+@pytest.mark.parametrize("path", ["/", "/stage/"])
+def test_the_root_is_alive_for_clients(accept: bytes | None, site: str, path: str) -> None:
+    """The root answers a client with JSON, with and without the site, and below a root path."""
+    app = make(SITE=site)
+    headers = [] if accept is None else [(b"accept", accept)]
+    root_path = path.rstrip("/")
+    status, told, body = ask(app, "GET", path, headers=headers, root_path=root_path)
+    assert (status, told["content-type"], json.loads(body)) == (200, "application/json", {"status": "alive"})
+    status, told, body = ask(app, "HEAD", path, headers=headers, root_path=root_path)
+    assert (status, body, told["content-length"]) == (200, b"", "18")
+    app.close()
+
+
+def test_the_root_is_the_site_for_browsers(app: App) -> None:
+    """A browser gets HTML, or a 404 where the site is off."""
+    headers = [(b"accept", b"text/html,application/xhtml+xml,*/*;q=0.8")]
+    scope = {"query_string": b"", "headers": headers}
+    status, told, _ = ask(app, "GET", "/", **scope)
+    assert status == 200
+    assert told["content-type"].startswith("text/html")
+    bare = make(SITE="false")
+    assert ask(bare, "GET", "/", **scope)[0] == 404
+    assert ask(bare, "POST", "/")[0] == 404
+    bare.close()
+
+
+ROW = [5.1, 3.5, 1.4, 0.2]
+EXAMPLES = json.dumps({"examples": [{"x": ROW}]}).encode()
+
+
+def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
+    """The newest version, a number, a label and another case get the same body."""
+    form = [(b"content-type", b"application/x-www-form-urlencoded")]
+    answers = set()
+    for place in ("", "/versions/1", "/Versions/01", "/versions/0", "/labels/stable"):
+        status, headers, body = ask(app, "POST", f"/v1/models/iris{place}:classify", EXAMPLES, headers=form)
+        assert (status, headers["content-type"]) == (200, "application/json")
+        answers.add(body)
+    assert len(answers) == 1
+    labels = [label for label, _ in json.loads(answers.pop())["results"][0]]
+    assert labels == ["setosa", "versicolor", "virginica"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text"),
+    [
+        ("POST", "/v1/models/q:predict", 404, "Servable not found for request: Latest(q)"),
+        ("POST", "/v1/models/iris/versions/9:predict", 404, "Servable not found for request: Specific(iris, 9)"),
+        ("POST", "/v1/models/iris/labels/q:predict", 400, "Unrecognized servable version label: q"),
+        ("GET", "/v1/models/iris/labels/q", 400, "Unrecognized servable version label: q"),
+        ("GET", "/v1/models/q", 404, "Could not find any versions of model q"),
+        ("PUT", "/v1/models/iris", 400, "Malformed request: PUT /v1/models/iris"),
+        ("GET", "/V1/nothing", 400, "Malformed request: GET /V1/nothing"),
+        ("POST", "/v1/models/half_plus_three:explain", 501, None),
+    ],
+)
+def test_what_cannot_be_answered_under_v1_is_refused_in_its_words(
+    app: App, method: str, path: str, status: int, text: str | None
+) -> None:
+    """The refusal is an object with an error and nothing else."""
+    found, headers, body = ask(app, method, path, b'{"instances": [1.0]}')
+    assert (found, headers["content-type"]) == (status, "application/json")
+    (error,) = json.loads(body).values()
+    assert error == text if text is not None else "explainer" in error
+
+
+def test_status_follows_what_is_loaded() -> None:
+    """A status request loads nothing, and a prediction makes the version AVAILABLE."""
+    app = make()
+    status, _, body = ask(app, "GET", "/v1/models/half_plus_three")
+    assert status == 503
+    assert json.loads(body)["model_version_status"][0]["state"] == "START"
+    assert ask(app, "POST", "/v1/models/half_plus_three:predict", b'{"instances": [1.0]}')[0] == 200
+    status, _, body = ask(app, "GET", "/v1/models/half_plus_three")
+    told = json.loads(body)
+    assert (status, told["ready"], told["model_version_status"][0]["state"]) == (200, True, "AVAILABLE")
+    app.close()
+
+
+def test_an_explanation_never_runs_where_quick_requests_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An explanation runs in a thread for inference, however quick the model's inferences are."""
+    document = {"signature_name": "serving_default", "instances": [ROW, ROW]}
+    body = json.dumps(document).encode()
+    assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
+    changed = watched(app, monkeypatch)
+    monkeypatch.setattr(app.registry, "is_quick", lambda ref, size: True)
+    assert ask(app, "POST", "/v1/models/iris:predict", body)[0] == 200
+    assert changed == []
+    status, _, answer = ask(app, "POST", "/v1/models/iris:explain", body)
+    assert (status, len(changed)) == (200, 1)
+    told = json.loads(answer)
+    assert set(told) == {"predictions", "explanations"}
+    assert [len(told[key]) for key in told] == [2, 2]
+    assert "importance_scores" in told["explanations"][0]
+
+
+def test_the_server_may_pin_the_form_of_v1_answers() -> None:
+    """DRAGOMAN_V1_DIALECT chooses the members of an answer under /v1."""
+    for dialect, keys in (("auto", {"predictions", "outputs"}), ("tfs", {"outputs"}), ("kserve", {"predictions"})):
+        app = make(V1_DIALECT=dialect)
+        _, _, body = ask(app, "POST", "/v1/models/half_plus_three:predict", b'{"inputs": [1.0]}')
+        assert set(json.loads(body)) == keys
+        app.close()
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/anything"])
+def test_the_site_can_be_turned_off(path: str) -> None:
+    """Every path outside the protocols is unknown without the site."""
+    app = make(SITE="false")
+    status, headers, body = ask(app, "GET", path)
+    assert (status, headers["content-type"]) == (404, "application/json")
+    assert path in json.loads(body)["error"]
+    app.close()
+
+
+def test_options_come_from_the_settings() -> None:
+    """The options of the wire are those of the settings."""
+    app = make(NON_FINITE="null", MAX_BODY_BYTES="7")
+    assert app._options == Options(7, "null", "auto")
+    app.close()

@@ -1,0 +1,247 @@
+"""Models that answer whole requests: their settings, their path, the application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.deadline import SCOPE_KEY, Deadline, within
+from core.errors import ModelNotLoadable, ModelUnavailable
+from handler.edge.app import App
+from handler.settings import Settings
+from handler.settings import model as model_settings
+from handler.settings.model import CustomPath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CHAT = """
+import json
+from pathlib import Path
+
+def predict(inputs, parameters):
+    return inputs
+
+def http(request):
+    asked = json.loads(request.body or b"{}")
+    if asked.get("fail"):
+        raise RuntimeError("no more")
+    if not asked.get("stream"):
+        kind = request.headers["x-type"]
+        return {"method": request.method, "path": request.path, "query": request.query, "type": kind}
+    def events():
+        for number in range(asked["stream"]):
+            yield f"data: {number}\\n\\n"
+        if asked.get("break"):
+            raise RuntimeError("no more")
+    return 200, {"content-type": "text/event-stream"}, events()
+"""
+PATH = "/v1/chat/completions"
+
+
+def add(folder: Path, name: str, code: str = CHAT, **http: Any) -> None:
+    """A python model with a path of its own."""
+    (folder / name / "1").mkdir(parents=True)
+    (folder / name / "1" / "model.py").write_text(code)
+    if http:
+        (folder / name / "model-settings.json").write_text(json.dumps({"http": http}))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model that answers at PATH, and one at a path that is no protocol's."""
+    add(tmp_path, "chat", path=PATH)
+    add(tmp_path, "own", path="/own/path", methods=["GET", "POST"])
+    return tmp_path
+
+
+def make(folder: Path, *, inline: bool = False, **settings: str) -> App:
+    """An application of these models."""
+    environ = {f"DRAGOMAN_{name}": value for name, value in {"ALLOW_CODE": "true", **settings}.items()}
+    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}), inline=inline)
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "inline"])
+def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
+    """On an ASGI server, and as on Lambda."""
+    made = make(folder, inline=request.param)
+    yield made
+    made.close()
+
+
+def ask(
+    app: App, method: str, path: str, body: Any = None, query: bytes = b"", *, gone: bool = False, **scope: Any
+) -> list[Any]:
+    """Returns what is sent for a request, whose client may be gone after it. `scope`: more of its members."""
+    sent: list[Any] = []
+    text = b"" if body is None else json.dumps(body).encode()
+
+    async def main() -> None:
+        inbox = [{"type": "http.request", "body": text}]
+        stays = asyncio.Event()
+
+        async def receive() -> Any:
+            if inbox:
+                return inbox.pop()
+            if not gone:
+                await stays.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            await asyncio.sleep(0)
+
+        head = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
+        await app({**head, **scope}, receive, send)
+
+    asyncio.run(main())
+    return sent
+
+
+def told(sent: list[Any]) -> tuple[int, Any]:
+    """Status and JSON of an answer."""
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+def test_a_whole_request_goes_to_the_model_that_names_its_path(app: App) -> None:
+    """The model answers its path below a protocol's prefix as anywhere, first while it is being loaded."""
+    expected = {"method": "POST", "path": PATH, "query": {"a": "b"}, "type": "t"}
+    assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
+    assert told(ask(app, "POST", PATH, {}, b"a=b")) == (200, expected)
+    assert told(ask(app, "GET", "/own/path"))[1]["method"] == "GET"
+    assert told(ask(app, "POST", "/own/path", {}, b"model=chat-1"))[1]["query"] == {"model": "chat-1"}
+
+
+def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
+    """Each piece is a message of its own, with the content type that the model set."""
+    start, *bodies = ask(app, "POST", PATH, {"stream": 100})
+    headers = dict(start["headers"])
+    assert b"start;desc=" in headers.pop(b"server-timing")
+    assert (start["status"], headers) == (200, {b"content-type": b"text/event-stream", b"model-version": b"1"})
+    assert [body["body"].decode() for body in bodies[:-1]] == [f"data: {number}\n\n" for number in range(100)]
+    assert all(body["more_body"] for body in bodies[:-1])
+    assert bodies[-1] == {"type": "http.response.body", "body": b""}
+
+
+def test_a_stream_stops_when_its_client_goes(app: App) -> None:
+    """The application sends no more pieces to a client that has left."""
+    sent = ask(app, "POST", PATH, {"stream": 10**9}, gone=True)
+    assert 0 < len(sent) < 10
+
+
+def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
+    """The failure is raised to the server, which cuts the connection."""
+    with pytest.raises(Exception, match="no more"):
+        ask(app, "POST", PATH, {"stream": 1, "break": True})
+
+
+def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:
+    """A model's failure is a 500, a wrong method a 405, and an unknown path is refused by the owner of its prefix."""
+    status, body = told(ask(app, "POST", PATH, {"fail": True}))
+    assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError: no more"})
+    sent = ask(app, "PUT", "/own/path")
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"allow"]) == (405, b"GET, POST")
+    assert ask(app, "POST", "/v1/chat")[0]["status"] == 400  # as /v1 calls it, which is whose path it is then
+    assert ask(app, "POST", "/own/other")[0]["status"] == 404
+
+
+def test_a_model_without_the_function_says_so(folder: Path) -> None:
+    """A model without the function http(request) answers its path with a 501."""
+    add(folder, "empty", "def predict(inputs, parameters):\n    return inputs", path="/empty")
+    app = make(folder, inline=True)
+    assert told(ask(app, "POST", "/empty")) == (501, {"error": "model 'empty' has no function http(request)"})
+
+
+def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
+    """The paths in the models' settings count for nothing without DRAGOMAN_ALLOW_CODE."""
+    app = make(folder, inline=True, ALLOW_CODE="false")
+    assert ask(app, "POST", PATH)[0]["status"] == 400
+    assert ask(app, "GET", "/own/path")[0]["status"] == 404
+
+
+def test_while_the_store_does_not_answer_paths_are_as_they_were(
+    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last paths stay valid, and the store is asked again after a while."""
+    asked: list[None] = []
+
+    def down(_: Any) -> Any:
+        asked.append(None)
+        raise ModelUnavailable("the store does not answer")
+
+    with monkeypatch.context() as store:
+        store.setattr(app.registry._repository, "models", down)
+        assert ask(app, "GET", "/nothing")[0]["status"] == 404
+        assert ask(app, "GET", "/")[0]["status"] == 200
+        assert len(asked) == 1
+    app.registry._paths.forget()
+    assert told(ask(app, "POST", PATH, {}))[0] == 200
+    monkeypatch.setattr(app.registry._repository, "models", down)
+    app.registry._paths.forget()
+    assert told(ask(app, "POST", PATH, {}))[0] == 200
+    assert told(ask(app, "GET", "/own/path"))[0] == 200
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("path", [PATH, "/v1/nothing", "/own/path", "/nothing"])
+def test_a_look_for_paths_ends_with_its_request(app: App, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The store gets the deadline that the edge has put into the scope."""
+    deadline, asked = within(60), []
+    models = app.registry._repository.models
+
+    def noted(until: Deadline) -> Any:
+        asked.append(until)
+        return models(until)
+
+    monkeypatch.setattr(app.registry._repository, "models", noted)
+    ask(app, "POST", path, {}, **{SCOPE_KEY: deadline})
+    assert asked == [deadline]
+
+
+def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model's settings can claim the path of a remote call, but they can claim one that only looks alike."""
+    method = "/grpc.health.v1.Health/Check"
+    add(folder, "greedy", path=method)
+    add(folder, "versioned", path="/v1.0/chat")
+    assert told(ask(app, "POST", "/v1.0/chat", {}))[1]["path"] == "/v1.0/chat"
+    monkeypatch.setattr(app.registry, "custom", lambda *_: pytest.fail("looked up"))
+    assert ask(app, "PUT", method)[0]["status"] == 405
+    assert told(ask(app, "PUT", method))[1]["code"] == "unknown"
+
+
+def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> None:
+    """An answer with status 204 has neither a body nor a Content-Length."""
+    code = "def predict(inputs, parameters):\n    return inputs\ndef http(request):\n    return 204, {}, 'no'"
+    add(folder, "silent", code, path="/silent")
+    app = make(folder, inline=True)
+    start, *parts = ask(app, "POST", "/silent")
+    assert (start["status"], b"".join(part["body"] for part in parts)) == (204, b"")
+    assert b"content-length" not in dict(start["headers"])
+
+
+def test_the_settings_say_where_a_model_answers() -> None:
+    """A model answers POST on its path unless its settings name other methods."""
+    assert model_settings.parse("m", b'{"http": {"path": "/a/b"}}').http == CustomPath("/a/b", ("POST",))
+    assert model_settings.parse("m", b"{}").http is None
+
+
+@pytest.mark.parametrize(
+    ("http", "words"),
+    [
+        ("[]", "http is \\[\\]; expected an object"),
+        ('{"path": "a"}', "http.path is 'a'; expected a path such as /v1/chat/completions"),
+        ('{"path": "/"}', "http.path is '/'"),
+        ("{}", "http.path is null"),
+        ('{"path": "/a", "methods": []}', "http.methods is \\[\\]; expected some of GET, POST"),
+        ('{"path": "/a", "methods": ["get"]}', "http.methods is \\['get'\\]"),
+        ('{"path": "/a", "method": "GET"}', "http.method is 'GET'; expected no such key"),
+    ],
+)
+def test_settings_that_are_wrong_are_named(http: str, words: str) -> None:
+    """The error names the key with its path."""
+    with pytest.raises(ModelNotLoadable, match=words):
+        model_settings.parse("m", f'{{"http": {http}}}'.encode())

@@ -1,0 +1,109 @@
+"""handler.edge.exchange: requests and answers in ASGI's messages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.errors import TooLarge
+from handler.edge import exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GONE = {"type": "http.disconnect"}
+
+
+def messages(*chunks: bytes) -> list[dict[str, Any]]:
+    """As ASGI servers send them."""
+    return [
+        {"type": "http.request", "body": chunk, "more_body": number < len(chunks)}
+        for number, chunk in enumerate(chunks, 1)
+    ]
+
+
+def gather(
+    inbox: list[dict[str, Any]], headers: Mapping[bytes, bytes] | None = None, limit: int = 1000, align_at: int = 0
+) -> Any:
+    """Returns the body, and how many messages were left."""
+    left = list(inbox)
+
+    async def receive() -> Any:
+        return left.pop(0)
+
+    body = asyncio.run(exchange.gather(headers or {}, receive, limit, align_at))
+    return body, len(left)
+
+
+def announced(size: int) -> dict[bytes, bytes]:
+    """A Content-Length."""
+    return {b"content-length": b"%d" % size}
+
+
+@given(chunks=st.lists(st.binary(max_size=9), min_size=1, max_size=6), told=st.booleans(), json=st.integers(0, 40))
+def test_a_body_is_all_its_pieces(*, chunks: list[bytes], told: bool, json: int) -> None:
+    """The pieces are joined in order, empty ones among them, announced or not, at any alignment."""
+    whole = b"".join(chunks)
+    assert gather(messages(*chunks), announced(len(whole)) if told else {}, align_at=json)[0] == whole
+
+
+@pytest.mark.parametrize("json", [0, 1, 15, 16, 17, 10**20 - 1])
+def test_what_follows_the_json_is_aligned(json: int) -> None:
+    """Tensors of a body in pieces need no copy."""
+    body, _ = gather(messages(b"x" * 20, b"y" * 20), align_at=json)
+    assert (np.frombuffer(body, np.uint8).ctypes.data + json) % exchange.ALIGNMENT == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [(b"0", 0), (b"17", 17), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 10**20 - 1)],
+)
+def test_a_length_in_a_header_is_a_number_or_0(text: bytes, length: int) -> None:
+    """A header without a sensible number announces nothing."""
+    assert exchange.length_in({b"x-length": text}, b"x-length") == length
+    assert exchange.length_in({}, b"x-length") == 0
+
+
+def test_a_message_without_a_body_is_an_empty_piece() -> None:
+    """ASGI lets servers leave the body out of a message."""
+    start, end = messages(b"ab", b"cd")
+    empty = {"type": "http.request", "more_body": True}
+    assert gather([{"type": "http.request"}])[0] == b""
+    for headers in ({}, announced(4)):
+        assert gather([start, empty, end], headers)[0] == b"abcd"
+        assert gather([empty, start, end], headers)[0] == b"abcd"
+
+
+@pytest.mark.parametrize("headers", [{}, announced(6)], ids=["unknown", "announced"])
+@pytest.mark.parametrize("pieces", [0, 1, 2])
+def test_a_client_that_goes_before_the_end_is_not_answered(headers: dict[bytes, bytes], pieces: int) -> None:
+    """The body is None, wherever the client left."""
+    assert gather([*messages(b"ab", b"cd", b"ef")[:pieces], GONE], headers)[0] is None
+
+
+def test_an_announced_size_over_the_limit_is_refused_before_anything_is_read() -> None:
+    """A Content-Length that is not a number announces nothing."""
+    with pytest.raises(TooLarge, match="the body has 1001 bytes; at most 1000 are accepted"):
+        gather([], announced(1001))
+    with pytest.raises(TooLarge):
+        gather([], {b"content-length": b"9" * 400})
+    assert gather(messages(b"ab"), {b"content-length": b"-5"})[0] == b"ab"
+
+
+@pytest.mark.parametrize("chunks", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 6, b"x" * 20, b"x" * 3)])
+def test_a_body_that_grows_over_the_limit_is_read_to_its_end_and_refused(chunks: tuple[bytes, ...]) -> None:
+    """The refusal names the whole size, and the client reads it because the body was read."""
+    with pytest.raises(TooLarge, match=f"the body has {sum(map(len, chunks))} bytes; at most 10 are accepted"):
+        gather(messages(*chunks), limit=10)
+    assert gather(messages(b"x" * 5, b"x" * 5), limit=10) == (b"x" * 10, 0)
+
+
+def test_a_small_lie_about_the_size_is_no_way_around_the_limit() -> None:
+    """The pieces are measured as they come."""
+    with pytest.raises(TooLarge):
+        gather(messages(b"x" * 6, b"x" * 6), announced(3), limit=10)

@@ -1,0 +1,107 @@
+"""handler.edge.messages: remote calls as jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+
+from core.dialects.grps import messages as grps_messages
+from core.dialects.rpcs import RPCS
+from core.errors import InvalidInput, ServingError
+from core.schema import grps
+from core.schema import open_inference as oip
+from handler.edge.jobs import Job, Timing
+from handler.edge.messages import QUICKLY_READ, MessageCodec
+from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.usage import QUICK_RUNS
+from tests.handler.edge.client import make
+from tests.support.remote import question, raw, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from handler.edge.app import App
+
+METHODS = {method.rpc.name: method for method in reversed(RPCS)}
+INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
+X = np.array([1, 2.5], np.float32)
+BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToString()
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    """The sample models."""
+    made = make()
+    yield made
+    made.close()
+
+
+def job(app: App, method: Any, body: bytes, *, json: bool = False) -> Any:
+    """Returns the job of one message."""
+    return Job(MessageCodec(method, body, json=json), app.registry, Timing())
+
+
+def settle(asked: Job[Any]) -> bytes:
+    """The answer, however often the job has to wait."""
+    while True:
+        try:
+            return asked.run()
+        except Pending as pending:
+            pending.future.result(30)
+
+
+def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method without a model is never quick."""
+    monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
+    for _ in range(QUICK_RUNS):
+        assert not job(app, INFER, BODY).is_quick()
+        settle(job(app, INFER, BODY))
+    assert job(app, STREAM, BODY).is_quick()
+    assert not job(app, METHODS["ServerReady"], b"").is_quick()
+    assert not job(app, INFER, bytes(QUICKLY_READ + 1)).is_quick()
+
+
+def test_no_tensor_is_made_before_it_is_known_which_thread_its_model_runs_in(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the decision nor the refusal makes the 1000 tensors of a message."""
+    monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
+    tensors = grps.GenericTensorData(tensors=[grps.GenericTensor(dtype="DT_INT32", shape=[0])] * 1000)
+    for model in ("half_plus_three", "nobody"):
+        body = grps.GrpsMessage(model=model, gtensors=tensors).SerializeToString()
+        asked = job(app, METHODS["Predict"], body)
+        assert not asked.is_quick()
+        with pytest.raises(ServingError, match="1000 tensors are 1000 inputs" if model != "nobody" else "nobody"):
+            settle(asked)
+
+
+def test_a_codec_returns_what_its_method_answers_in_place_of_an_error(app: App) -> None:
+    """A method without such an answer fails with the error."""
+    error = InvalidInput("no")
+    assert job(app, INFER, BODY).codec.instead(error) is None
+    assert job(app, METHODS["ModelReady"], b"").codec.instead(error) is None
+    told = job(app, STREAM, BODY).codec.instead(error)
+    assert told is not None
+    assert oip.ModelStreamInferResponse.FromString(told).error_message == "no"
+
+
+@pytest.mark.parametrize("model", ["nobody", "half_plus_three"])
+@pytest.mark.parametrize("json", [True, False], ids=["json", "proto"])
+def test_an_answer_in_place_of_an_error_has_the_requests_id(app: App, model: str, json: bool) -> None:  # noqa: FBT001 - both ways
+    """The id is there for an unknown model and for tensors that do not fit."""
+    message = question(model, typed("x", "FP32", X), id="7")
+    message.inputs[0].shape[0] = 3
+    body = json_format.MessageToJson(message).encode() if json else message.SerializeToString()
+    asked = job(app, STREAM, body, json=json)
+    with pytest.raises(ServingError) as error:
+        settle(asked)
+    told = asked.codec.instead(error.value)
+    assert told is not None
+    answer = oip.ModelStreamInferResponse()
+    json_format.Parse(told, answer) if json else answer.MergeFromString(told)
+    assert (answer.infer_response.id, answer.error_message) == ("7", error.value.message)

@@ -1,0 +1,378 @@
+"""handler.edge.rpc: the gRPC edge in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc import aio
+
+from core.dialects.rpcs import RPCS
+from core.errors import ModelFailed
+from core.operations import ModelRef
+from core.schema import health, reflection
+from core.schema import open_inference as oip
+from handler.edge import rpc
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
+from tests.handler.edge.client import ROOT, make
+from tests.support.ports import free_port
+from tests.support.remote import question, raw, tensors, typed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from core import operations as ops
+    from core.ports import Context
+    from handler.edge.app import App
+
+METHODS = {method.rpc.name: method for method in reversed(RPCS)}
+X = np.array([1, 2.5], np.float32)
+MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
+BODY = MESSAGE.SerializeToString()
+SERVING, NOT_SERVING = 1, 2
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    """The sample models."""
+    made = make()
+    yield made
+    made.close()
+
+
+def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]]) -> Any:
+    """What the work finds on a server of the application."""
+
+    async def main() -> Any:
+        address = f"127.0.0.1:{free_port()}"
+        server = rpc.RpcServer(app, address)
+        await server.start()
+        try:
+            async with aio.insecure_channel(address) as channel:
+                return await work(channel, server)
+        finally:
+            await server.stop()
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService") -> Any:
+    """Work that makes one call."""
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
+        call: Any = channel.unary_unary(f"/{service}/{method}")
+        return await call(body)
+
+    return work
+
+
+def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
+    """Raw and typed tensors are answered, first while the model is being loaded."""
+    message = question("half_plus_three", typed("x", "FP32", X))
+    for body in (BODY, message.SerializeToString()):
+        answer = oip.ModelInferResponse.FromString(served(app, ask("ModelInfer", body)))
+        assert tensors(answer)["y"].tolist() == [3.5, 4.25]
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
+
+
+def test_a_load_is_answered_when_it_is_done(app: App) -> None:
+    """The model is ready when the call returns."""
+    body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
+    assert served(app, ask("RepositoryModelLoad", body)) == b""
+    assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
+
+
+def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
+    """The error of a call."""
+    with pytest.raises(aio.AioRpcError) as error:
+        served(app, ask(method, body))
+    return error.value
+
+
+def test_a_refusal_has_a_code_and_one_line(app: App) -> None:
+    """The code is the fault's name, and the details are one line."""
+    error = refused(app, "ModelInfer", b"\x0a")
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details() == "the 1 bytes of the request are not a ModelInferRequest"
+
+
+def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is cut between two characters, because clients limit the size of trailers."""
+
+    def fail(_: Registry) -> Any:
+        raise ModelFailed("日" * 100_000, retry_after=0.1)
+
+    monkeypatch.setattr(Registry, "server", fail)
+    error = refused(app, "ServerMetadata", b"")
+    assert error.code() is grpc.StatusCode.INTERNAL
+    assert error.details() == "日" * (rpc.LONGEST_DETAILS // 3)
+    assert ("retry-after", "1") in list(error.trailing_metadata() or ())
+
+
+def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
+    app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call ends with INTERNAL, and a stream has an answer with the request's id."""
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(Registry, "use", fail)
+    error = refused(app, "ModelInfer", BODY)
+    assert (error.code(), error.details()) == (
+        grpc.StatusCode.INTERNAL,
+        "internal error: the server's log has the details",
+    )
+    assert "a secret" in caplog.text
+
+    async def stream(channel: aio.Channel, _: rpc.RpcServer) -> Any:
+        exchange: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        return [oip.ModelStreamInferResponse.FromString(answer) async for answer in exchange(iter([BODY]))]
+
+    (answer,) = served(app, stream)
+    assert answer.error_message == "internal error: the server's log has the details"
+    assert answer.infer_response.id == "1"
+
+
+class Aborted(Exception):
+    """As grpc raises, and keeps."""
+
+
+class Ends:
+    """The context of a call that nobody has made."""
+
+    def __init__(self) -> None:
+        self.kept: list[Aborted] = []
+
+    def time_remaining(self) -> None:
+        """No deadline."""
+
+    def set_trailing_metadata(self, _: Any) -> None:
+        """Nobody reads it."""
+
+    def trailing_metadata(self) -> tuple[()]:
+        """As before any is set."""
+        return ()
+
+    async def abort(self, code: grpc.StatusCode, details: str, _: Any) -> None:
+        """With an error that outlives the call."""
+        self.kept.append(Aborted(code, details))
+        raise self.kept[-1]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "method"),
+    [
+        ("unary", "ModelInfer"),
+        ("each", "PredictStreaming"),
+        ("watch", "Watch"),
+        ("exchange", "ModelStreamInfer"),
+        ("reflect", "Check"),
+    ],
+)
+def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: str) -> None:
+    """No frame that grpc keeps holds the message after its refusal."""
+    called = METHODS[method]._replace(rpc=METHODS[method].rpc._replace(instead=None))
+    bodies = [memoryview(b"\xff" * 100)]
+    body = weakref.ref(bodies[0])
+    context: Any = Ends()
+    server: Any = None
+
+    async def sent() -> AsyncIterator[memoryview]:
+        yield bodies.pop()
+
+    def answers() -> Any:
+        if behaviour == "unary":
+            return server._unary(called, bodies.pop(), context)
+        if behaviour == "reflect":
+            return anext(server._reflect(sent(), context))
+        if behaviour == "exchange":
+            return anext(server._exchange(called, sent(), context))
+        return anext(server._many(getattr(server, f"_{behaviour}"), called, bodies.pop(), context))
+
+    async def main() -> None:
+        nonlocal server
+        server = rpc.RpcServer(app, "127.0.0.1:0")
+        await answers()
+
+    gc.disable()
+    try:
+        with pytest.raises(Aborted, match="INVALID_ARGUMENT"):
+            asyncio.run(main())
+        wait_until(lambda: body() is None)
+    finally:
+        gc.enable()
+    assert len(context.kept) == 1
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """For what another thread is about to do."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_reflection_lists_the_services_and_refuses_other_bytes(app: App) -> None:
+    """The stream ends at a message that cannot be read."""
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
+        exchange: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        request = reflection.ServerReflectionRequest(list_services="").SerializeToString()
+        call = exchange(iter([request, b"\x1a\xff"]))
+        first = reflection.ServerReflectionResponse.FromString(await call.read())
+        with pytest.raises(aio.AioRpcError, match="ServerReflectionRequest"):
+            await call.read()
+        return [service.name for service in first.list_services_response.service]
+
+    assert served(app, work) == list(rpc.SERVICES)
+
+
+def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same state is never sent twice."""
+    monkeypatch.setattr(rpc, "WATCH_SECONDS", 0.01)
+    thrice, looks = asyncio.Event(), 0
+    ready = app.registry.readiness
+
+    def counted(ref: ModelRef, context: Context) -> ops.Readiness:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            loop.call_soon_threadsafe(thrice.set)
+        return ready(ref, context)
+
+    loop: Any = None
+    monkeypatch.setattr(app.registry, "readiness", counted)
+
+    async def work(channel: aio.Channel, server: rpc.RpcServer) -> list[int]:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        watch: Any = channel.unary_stream("/grpc.health.v1.Health/Watch")
+        call = watch(health.HealthCheckRequest(service="half_plus_three").SerializeToString())
+        found = [health.HealthCheckResponse.FromString(await call.read()).status]
+        await thrice.wait()
+        await ask("ModelInfer", BODY)(channel, server)
+        found.append(health.HealthCheckResponse.FromString(await call.read()).status)
+        await server.stop()
+        assert await call.read() is aio.EOF
+        return found
+
+    assert served(app, work) == [NOT_SERVING, SERVING]
+
+
+def lifespan(app: Any) -> list[dict[str, Any]]:
+    """What an application says to a server that starts and ends at once."""
+    said: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+        async def receive() -> dict[str, Any]:
+            return inbox.pop(0)
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await app({"type": "lifespan"}, receive, send)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    return said
+
+
+def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
+    """A second start can listen on the same port."""
+    beside = rpc.Beside(app, f"127.0.0.1:{free_port()}")
+    for _ in range(2):
+        said = lifespan(beside)
+        assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_a_port_in_use_fails_the_start(app: App) -> None:
+    """A second server on the port would take half of the calls."""
+
+    async def work(_: aio.Channel, server: rpc.RpcServer) -> Any:
+        said = []
+
+        async def receive() -> Any:
+            return {"type": "lifespan.startup"}
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        await rpc.Beside(app, server.address)({"type": "lifespan"}, receive, send)
+        return said[0]
+
+    failed = served(app, work)
+    assert failed["type"] == "lifespan.startup.failed"
+    assert failed["message"].startswith("no gRPC on 127.0.0.1:")
+
+
+def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
+    """The application gets the same scope, receive and send."""
+    seen = []
+
+    async def inner(*call: Any) -> None:
+        seen.append(call)
+
+    asyncio.run(rpc.Beside(inner, "nowhere")({"type": "http"}, 1, 2))  # type: ignore[arg-type] # stands for an App
+    assert seen == [({"type": "http"}, 1, 2)]
+
+
+def test_a_server_ends_while_a_client_watches() -> None:
+    """SIGTERM ends the process although the watch has no end of its own."""
+    port = free_port()
+    imports = "from handler import cli\nfrom handler.edge import streams"
+    script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
+    environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
+    server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
+    try:
+        watch = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        wait_until(lambda: _connects(watch))
+        watch.request("POST", "/grpc.health.v1.Health/Watch", bytes(5), {"content-type": "application/connect+proto"})
+        assert watch.getresponse().read(7) == b"\0\0\0\0\2\x08\1"
+        server.send_signal(signal.SIGTERM)
+        server.wait(60)
+        watch.close()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _connects(connection: http.client.HTTPConnection) -> bool:
+    try:
+        connection.connect()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_neither_grpc_nor_protobuf_is_imported_for_rest() -> None:
+    """The command, the application and an inference over REST import neither."""
+    script = """
+import asyncio, sys
+from handler import asgi, cli
+body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}'
+sent = []
+async def receive(): return {"type": "http.request", "body": body}
+async def send(message): sent.append(message)
+scope = {"type": "http", "method": "POST", "path": "/v2/models/half_plus_three/infer", "headers": []}
+asyncio.run(asgi.app(scope, receive, send))
+assert sent[0]["status"] == 200, sent
+print([name for name in sys.modules if name.split(".")[0] in ("grpc", "google") or "rpc" in name.split(".")[-1]])
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    imported = [name for name in done.stdout.strip("[]\n").split(", ") if "xmlrpc" not in name and name]
+    assert imported == []

@@ -1,0 +1,119 @@
+"""handler.aws and lifecycle: a load that takes longer than one invocation."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.deadline import within
+from core.errors import StillLoading
+from core.operations import State
+from handler.aws import Function
+from handler.lifecycle.single_flight import Background
+from tests.handler import slow_store
+from tests.handler.calling import context, http, infer
+from tests.handler.lifecycle.samples import PATIENT, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """300 MB of files, of which each invocation gets 120."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
+    return slow_store.install(monkeypatch, 300, 120)
+
+
+@pytest.fixture
+def function(slow: list[Any]) -> Iterator[Function]:
+    """One instance of which nothing is loaded."""
+    made = Function()
+    yield made
+    made.close()
+
+
+def test_a_load_longer_than_the_timeout_ends_over_several_invocations(function: Function, slow: list[Any]) -> None:
+    """Each refusal shows how far the load is, and the next invocation goes on at once."""
+    told = []
+    for _ in range(2):
+        answer = function(infer(), context(3))
+        assert (answer["statusCode"], answer["headers"]["retry-after"]) == (503, "1")
+        assert "fetch;dur=" in answer["headers"]["server-timing"]
+        told.append(json.loads(answer["body"])["error"])
+    assert told == [f"model 'half_plus_three' is {done} of 300 MB loaded: try again" for done in (120, 240)]
+    assert [progress.deadline.is_never for progress in slow] == [False, False]
+    slot = function.app.registry.known()[0]  # type: ignore[union-attr]
+    assert (slot.state, slot.reason) == (State.LOADING, told[-1])
+    assert function(infer(), context(3))["statusCode"] == 200
+    assert function(infer(), context(3))["statusCode"] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v2/models/half_plus_three/infer", infer()["body"]),
+        ("/v1/models/half_plus_three:predict", '{"instances": [1.0]}'),
+    ],
+)
+def test_the_protocol_says_it_in_its_own_shape(function: Function, path: str, body: str) -> None:
+    """The refusal is 503 with Retry-After."""
+    answer = function(http("POST", path, body), context(3))
+    assert (answer["statusCode"], answer["headers"]["retry-after"]) == (503, "1")
+    assert json.loads(answer["body"]) == {"error": "model 'half_plus_three' is 120 of 300 MB loaded: try again"}
+
+
+def test_an_event_about_an_object_moves_a_load_on_as_well(function: Function) -> None:
+    """It counts as one of the invocations that the load takes."""
+    app = function.app
+    assert app is not None
+    waiting = Background(within(3))
+    with pytest.raises(StillLoading, match="120 of 300 MB"):
+        app.registry.load("half_plus_three", waiting)
+    assert function(infer(), context(3))["statusCode"] == 503
+    assert function(infer(), context(3))["statusCode"] == 200
+
+
+def test_what_an_event_has_loaded_no_request_has_waited_for(function: Function) -> None:
+    """The next request's Server-Timing does not have the load."""
+    app = function.app
+    assert app is not None
+    app.registry.load("half_plus_three", PATIENT)
+    answer = function(infer(), context(3))
+    assert "infer;dur=" in answer["headers"]["server-timing"]
+    assert "fetch;dur=" not in answer["headers"]["server-timing"]
+
+
+def test_what_the_init_phase_cannot_end_is_left_to_the_first_request(
+    slow: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each model goes on where the init phase stopped, and models after the deadline are not begun."""
+    monkeypatch.setenv("DRAGOMAN_PRELOAD", "half_plus_three,iris")
+    function = Function()
+    assert [progress.deadline.is_never for progress in slow] == [False, False]
+    app = function.app
+    assert app is not None
+    function.close()
+    slow.clear()
+    late = Function(began=time.monotonic() - 60)
+    assert slow == []
+    assert late(http("GET", "/v2/health/live"), context(3))["statusCode"] == 200
+    late.close()
+
+
+@pytest.mark.parametrize("kind", ["provisioned-concurrency", "snap-start"])
+def test_what_starts_before_any_request_has_no_deadline(
+    kind: str, slow: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All models that the settings name are loaded."""
+    monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", kind)
+    monkeypatch.setenv("DRAGOMAN_PRELOAD", "half_plus_three,iris")
+    monkeypatch.setattr("handler.edge.snapshots.HOOKS", "no_such_module")
+    function = Function(began=time.monotonic() - 60)
+    assert [progress.deadline.is_never for progress in slow] == [True, True]
+    assert function(infer(), context(3))["statusCode"] == 200
+    function.close()

@@ -1,0 +1,140 @@
+"""handler.lifecycle.catalog: which version of which model a client's words mean."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from core.deadline import NEVER
+from core.errors import InvalidInput, ModelNotFound, ServingError, VersionNotFound
+from core.operations import ModelRef
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.repository import Repository
+from handler.settings import Settings
+from handler.stores.directory import DirectoryStore
+from tests.handler.lifecycle.samples import PATIENT, add, served
+
+ONNX = Path(__file__).parents[2] / "models" / "half_plus_three" / "123" / "model.onnx"
+VERSIONS = (("a", "1"), ("a", "2"), ("a-2", "7"), ("a-b", "3"), ("a-b-9", "1"))
+
+
+def settings(folder: Path, **more: str) -> Settings:
+    """Of a repository in this folder."""
+    named = {f"DRAGOMAN_{name}": value for name, value in more.items()}
+    return Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **named})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Models whose names could be taken for others' versions."""
+    for model, version in VERSIONS:
+        add(tmp_path, model, version)
+    (tmp_path / "a" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    return tmp_path
+
+
+def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
+    """Name and version that a GRPS client means."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), default)
+    slot = catalog.version(ModelRef(selector, dashed=True), NEVER)
+    return slot.name, slot.version.number
+
+
+@pytest.mark.parametrize(
+    ("selector", "name", "version"),
+    [
+        ("a-1", "a", 1),
+        ("a-01", "a", 1),
+        ("a-2", "a", 2),  # the version, although a model has that name
+        ("a", "a", 2),
+        ("a-2-7", "a-2", 7),
+        ("a-b-3", "a-b", 3),
+        ("a-b", "a-b", 3),
+        ("a-b-9", "a-b-9", 1),  # no version 9 of a-b
+    ],
+)
+def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str, name: str, version: int) -> None:
+    """Names may hold dashes; without a version it is the newest."""
+    assert selected(folder, selector) == (name, version)
+
+
+@pytest.mark.parametrize(
+    ("selector", "error", "words"),
+    [
+        ("a-3", VersionNotFound, "model 'a' has no version 3; it serves 1, 2"),
+        ("q-1", ModelNotFound, "there is no model 'q-1'"),
+        ("-1", ModelNotFound, "there is no model '-1'"),
+        ("a-", ModelNotFound, "there is no model 'a-'"),
+        ("../a-1", ModelNotFound, "no model's name"),
+    ],
+)
+def test_what_a_selector_does_not_find_is_said_in_its_own_words(
+    folder: Path, selector: str, error: type[ServingError], words: str
+) -> None:
+    """The refusal names the missing version, or the missing model."""
+    with pytest.raises(error, match=words):
+        selected(folder, selector)
+
+
+def test_no_selector_is_the_default_model_or_the_only_one(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Where there are several, nothing is guessed."""
+    assert selected(folder, "", "a-1") == ("a", 1)
+    with pytest.raises(InvalidInput, match=r"known are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
+        selected(folder, "")
+    lonely = tmp_path_factory.mktemp("lonely")
+    with pytest.raises(InvalidInput, match="known are: none"):
+        selected(lonely, "")
+    add(lonely, "only", "4")
+    assert selected(lonely, "") == ("only", 4)
+
+
+def test_a_selector_follows_a_new_version_and_a_model_that_was_unloaded(folder: Path) -> None:
+    """An alias is resolved again when the model changes."""
+    models = Registry(settings(folder, DEFAULT_MODEL="a"))
+    refs = ModelRef("a", dashed=True), ModelRef("", dashed=True)
+    assert [served(models, ref) for ref in refs] == ["2", "2"]
+    assert models.describe(refs[0], PATIENT).versions == ("1", "2")
+    add(folder, "a", "3")
+    models.load("a", PATIENT)
+    assert [served(models, ref) for ref in refs] == ["3", "3"]
+    models.unload("a", PATIENT)
+    assert not models.readiness(refs[1], PATIENT).ready
+    assert served(models, refs[1]) == "3"
+
+
+def test_one_models_names_do_not_make_each_other_forgotten(folder: Path) -> None:
+    """A request under any alias is answered at once, by the version that the alias means then."""
+    words = [ModelRef(name, dashed=True) for name in ("a", "a-2", "a-02", "", "a-1")]
+    words += [ModelRef("a"), ModelRef("a", "1"), ModelRef("a", "0", zero_is_newest=True)]
+    with ThreadPoolExecutor(1) as executor:
+        models = Registry(settings(folder, DEFAULT_MODEL="a"), executor)
+
+        def asked(ref: ModelRef) -> str:
+            while True:
+                try:
+                    return served(models, ref)
+                except Pending as pending:
+                    pending.future.result(10)
+
+        assert [asked(ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        assert [served(models, ref) for ref in words] == ["2", "2", "2", "2", "1", "2", "1", "2"]
+        for version in ("0", "3"):
+            add(folder, "a", version)
+        with pytest.raises(Pending) as pending:
+            models.load("a", PATIENT)
+        pending.value.future.result(10)
+        assert [asked(ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
+        assert [served(models, ref) for ref in words] == ["3", "2", "2", "3", "1", "3", "1", "0"]
+
+
+def test_a_model_that_was_never_looked_at_is_not_published(folder: Path) -> None:
+    """It does not serve, and no reference to it can be answered."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), "")
+    before = catalog.ready
+    assert not catalog.publish("q")
+    assert catalog.ready == before == {}

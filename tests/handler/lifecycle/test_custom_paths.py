@@ -1,0 +1,93 @@
+"""handler.lifecycle.custom_paths: the paths that models' settings name."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.deadline import NEVER
+from core.errors import ModelUnavailable
+from handler.lifecycle.catalog import Catalog
+from handler.lifecycle.custom_paths import CUSTOM_SECONDS, CustomPaths
+from handler.lifecycle.repository import Repository
+from handler.settings import Settings
+from handler.stores.directory import DirectoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.handler.lifecycle.samples import Clock
+
+
+def add(folder: Path, name: str, **http: Any) -> None:
+    """Adds a python model with these settings of its path."""
+    (folder / name / "1").mkdir(parents=True)
+    (folder / name / "1" / "model.py").touch()
+    (folder / name / "model-settings.json").write_text(json.dumps({"http": http}))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Holds a model that answers at /chat."""
+    add(tmp_path, "chat", path="/chat")
+    return Repository(DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)})))
+
+
+@pytest.fixture
+def paths(repository: Repository, clock: Clock) -> CustomPaths:
+    """The paths of that repository, on a clock that is moved by hand."""
+    return CustomPaths(repository, Catalog(repository, ""))
+
+
+def test_models_are_found_by_their_path_with_their_methods(paths: CustomPaths, tmp_path: Path) -> None:
+    """Several models may share a path; another path has none."""
+    add(tmp_path, "other", path="/chat", methods=["GET", "POST"])
+    assert paths.models("/chat", NEVER) == {"chat": ("POST",), "other": ("GET", "POST")}
+    assert paths.models("/cha", NEVER) == {}
+
+
+def test_paths_are_looked_up_again_after_a_while(paths: CustomPaths, tmp_path: Path, clock: Clock) -> None:
+    """A model whose settings are wrong has none, and hides no other's."""
+    assert paths.models("/late", NEVER) == {}
+    add(tmp_path, "late", path="/late")
+    add(tmp_path, "wrong", path="")
+    clock.now += CUSTOM_SECONDS
+    assert paths.models("/late", NEVER) == {}
+    clock.now += 0.1
+    assert paths.models("/late", NEVER) == {"late": ("POST",)}
+
+
+def test_paths_that_are_forgotten_are_looked_up_at_once(paths: CustomPaths, tmp_path: Path) -> None:
+    """The clock may be another one now."""
+    assert paths.models("/late", NEVER) == {}
+    add(tmp_path, "late", path="/late")
+    paths.forget()
+    assert paths.models("/late", NEVER) == {"late": ("POST",)}
+
+
+def test_while_the_store_does_not_answer_paths_are_as_they_were(
+    paths: CustomPaths, repository: Repository, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is asked once in a while, and its last answer counts until the next one."""
+    asked: list[None] = []
+
+    def down(_: Any) -> Any:
+        asked.append(None)
+        raise ModelUnavailable("the store does not answer")
+
+    def found() -> Mapping[str, Any]:
+        return paths.models("/chat", NEVER)
+
+    with monkeypatch.context() as store:
+        store.setattr(repository, "models", down)
+        assert [found(), found()] == [{}, {}]
+        assert len(asked) == 1
+    clock.now += CUSTOM_SECONDS + 1
+    assert found() == {"chat": ("POST",)}
+    monkeypatch.setattr(repository, "models", down)
+    clock.now += CUSTOM_SECONDS + 1
+    assert [found(), found()] == [{"chat": ("POST",)}] * 2
+    assert len(asked) == 2

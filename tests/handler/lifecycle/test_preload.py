@@ -1,0 +1,108 @@
+"""handler.lifecycle.preload and readiness: the models that the settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.errors import (
+    ModelUnavailable,
+    NotSupported,
+)
+from core.operations import ModelRef, State
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+from tests.handler.lifecycle.samples import PATIENT, M, add, get, listed, registry, say, served, states
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_is_loaded(tmp_path: Path) -> None:
+    """Readiness names the models that are missing."""
+    empty = registry(tmp_path)
+    assert empty.ready(PATIENT).ready
+    assert empty.names(PATIENT) == []
+    gone = registry(tmp_path / "gone")
+    assert "no directory" in gone.ready(PATIENT).reason
+    with pytest.raises(ModelUnavailable):
+        gone.names(PATIENT)
+    add(tmp_path, "a", "1")
+    add(tmp_path, "b", "1", b"")
+    for wanted in ("a,b", "*"):
+        models = registry(tmp_path, PRELOAD=wanted)
+        models.preload(PATIENT)
+        assert models.readiness(ModelRef("a"), PATIENT).ready
+        told = models.ready(PATIENT)
+        assert (told.ready, told.state) == (False, State.LOADING)
+        assert "b: model 'b' version 1 cannot be loaded" in told.reason
+    ready = registry(tmp_path, PRELOAD="a")
+    ready.preload(PATIENT)
+    assert ready.ready(PATIENT).ready
+
+
+def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path, loads: list[str]) -> None:
+    """Readiness leaves it alone until a request brings it back, whatever else is loaded or published."""
+    models = registry(root, PRELOAD="m,later")
+    models.preload(PATIENT)
+    models.unload("m", PATIENT)
+    assert not models.ready(PATIENT).ready  # the other is not there
+    add(root, "m", "2")
+    assert ("m", "2", "UNAVAILABLE", "not loaded yet") in listed(models)
+    add(root, "later", "1")
+    assert models.ready(PATIENT).ready
+    assert not models.readiness(M, PATIENT).ready
+    assert loads == ["m", "later"]
+    get(models)
+    (slot,) = (slot for slot in models.known() if slot.name == "m")
+    assert slot.evict()
+    assert models.ready(PATIENT).ready
+    assert loads == ["m", "later", "m", "m"]
+
+
+def test_preloading_survives_a_repository_that_does_not_answer(tmp_path: Path) -> None:
+    """The next question for readiness tries again, because no request comes before the server is ready."""
+    models = registry(tmp_path / "later", PRELOAD="*")
+    models.preload(PATIENT)
+    assert not models.ready(PATIENT).ready
+    add(tmp_path / "later", "m", "1")
+    assert models.ready(PATIENT).ready
+
+
+def test_canaries_are_preloaded(root: Path) -> None:
+    """The first request for a canary does not wait."""
+    add(root, "m", "2")
+    say(root, canary={"2": 0.1})
+    models = registry(root, PRELOAD="m")
+    models.preload(PATIENT)
+    assert {state for state, _ in states(models).values()} == {"READY"}
+    assert models.ready(PATIENT).ready
+
+
+def test_a_process_that_was_set_offline_is_not_ready(root: Path) -> None:
+    """Its models serve on, and only readiness shows the state."""
+    models = registry(root)
+    assert models.ready(PATIENT).ready
+    models.set_online(online=False)
+    assert models.ready(PATIENT) == (False, State.UNAVAILABLE, "set offline")
+    assert served(models) == "1"
+    models.set_online(online=True)
+    assert models.ready(PATIENT).ready
+
+
+@pytest.mark.parametrize("environ", [{"DRAGOMAN_GRPS_HEALTH_CONTROL": "off"}, {"AWS_LAMBDA_FUNCTION_NAME": "f"}])
+def test_instances_that_nobody_can_choose_are_not_set_offline(root: Path, environ: dict[str, Any]) -> None:
+    """A client cannot address one instance, and that one would answer for all."""
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(root), **environ}))
+    with pytest.raises(NotSupported, match="DRAGOMAN_GRPS_HEALTH_CONTROL=off"):
+        models.set_online(online=False)
+    assert models.ready(PATIENT).ready
+
+
+def test_on_lambda_health_control_can_be_asked_for(root: Path) -> None:
+    """The setting turns it on as on any server."""
+    environ = {"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_GRPS_HEALTH_CONTROL": "instance"}
+    models = Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(root), **environ}))
+    models.set_online(online=False)
+    assert not models.ready(PATIENT).ready

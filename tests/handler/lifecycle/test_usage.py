@@ -1,0 +1,179 @@
+"""handler.lifecycle.usage: statistics, and which models are quick."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.operations import Count, ModelRef, ModelSpec, Statistics
+from handler.lifecycle.usage import MOST_QUICK_RUNS, QUICK_NS, QUICK_RUNS, SLOW_NS, Gate, Loaded, Pace, Traffic
+from handler.stores import Folder
+from tests.handler.lifecycle.samples import PATIENT, M, add, get, record, registry, say
+
+
+def test_numbers_are_kept_by_version(root: Path) -> None:
+    """Failures count apart from successes."""
+    models = registry(root)
+    get(models)
+    record(models, ModelRef("m", "1"), (1, 2, 3, 4), 9, success=True)
+    record(models, M, (5, 6), 9, success=False)
+    stats = models.statistics(M, PATIENT)[0]
+    assert (stats.success.times, stats.success.ns, stats.fail.times, stats.fail.ns) == (1, 10, 1, 11)
+    assert [c.ns for c in (stats.queue, stats.compute_input, stats.compute_infer, stats.compute_output)] == [1, 2, 3, 4]
+
+
+def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(root: Path) -> None:
+    """Refusals and longer bodies prove nothing, longer requests end the run, and a very long one ends it for good."""
+    models, ref = registry(root), M
+    assert not models.is_quick(ref, 0)
+    get(models, ref)
+    for _ in range(QUICK_RUNS):  # refusals prove nothing
+        record(models, ref, (0, 1000), 100, success=False)
+    assert not models.is_quick(ref, 100)
+
+    def run(times: int, ns: int = 1000, size: int = 100) -> bool:
+        for _ in range(times):
+            record(models, ref, (10**9, 0, ns, 0), size, success=True)
+        return models.is_quick(ref, 100)
+
+    assert not run(QUICK_RUNS - 1)
+    assert run(1)
+    assert not models.is_quick(ref, 101)
+    assert not run(1, ns=QUICK_NS)
+    assert run(MOST_QUICK_RUNS * 2)
+    assert run(1, ns=QUICK_NS)
+    assert not run(2, ns=QUICK_NS)
+    assert run(QUICK_RUNS)
+    assert not run(1, ns=SLOW_NS + 1)
+    assert not run(QUICK_RUNS)
+
+
+def test_a_python_model_is_never_quick(root: Path) -> None:
+    """Its code may do anything at any time."""
+    folder = root / "p" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text("def predict(inputs, parameters): return {}")
+    models, ref = registry(root, ALLOW_CODE="true"), ModelRef("p")
+    get(models, ref)
+    for _ in range(QUICK_RUNS):
+        record(models, ref, (0, 0, 1, 0), 1, success=True)
+    assert not models.is_quick(ref, 1)
+
+
+def test_a_canary_is_quick_only_if_the_stable_version_is(root: Path) -> None:
+    """Either of them may answer the next request."""
+    add(root, "m", "2")
+    say(root, canary={"2": 0.5})
+    models = registry(root)
+    for number in ("1", "2"):
+        assert not models.is_quick(M, 1)
+        with (held := models.use(ModelRef("m", number), PATIENT)):
+            for _ in range(QUICK_RUNS):
+                held.record((0, 0, 1, 0), 1, success=True)
+    assert models.is_quick(M, 1)
+
+
+def test_a_version_that_was_never_asked_has_only_zeros() -> None:
+    """The extension lists every version that is known."""
+    assert Traffic().statistics("m", "1") == Statistics("m", "1")
+
+
+def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure counts its time, and none of the steps; the time of the last success stays."""
+    now = iter([5_000_000, 7_999_999])
+    monkeypatch.setattr("handler.lifecycle.usage.time", SimpleNamespace(time_ns=lambda: next(now)))
+    traffic = Traffic()
+    for durations in ((1, 2, 3, 4), (10, 20, 30, 40)):
+        traffic.record(durations, success=True)
+    traffic.record((5, 6), success=False)
+    steps = [Count(2, ns) for ns in (11, 22, 33, 44)]
+    assert traffic.statistics("m", "3") == Statistics("m", "3", 2, 7, Count(2, 110), Count(1, 11), *steps)
+
+
+def test_no_count_is_lost_between_threads() -> None:
+    """Requests of many threads end at the same time."""
+    traffic = Traffic()
+    with ThreadPoolExecutor(8) as crowd:
+        for number in range(800):
+            crowd.submit(traffic.record, (1, 1, 1, 1), success=number % 4 > 0)
+    found = traffic.statistics("m", "1")
+    assert (found.inference_count, found.success, found.fail) == (600, Count(600, 2400), Count(200, 800))
+
+
+def timed(*runs: tuple[int, int], steady: bool = True, success: bool = True) -> Pace:
+    """Returns the pace of a model after runs of (times, nanoseconds), with bodies of 10 bytes."""
+    pace = Pace()
+    for times, ns in runs:
+        for _ in range(times):
+            pace.time(ns, 10, success=success, steady=steady)
+    return pace
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_quick"),
+    [
+        ([], False),
+        ([(QUICK_RUNS - 1, 1)], False),
+        ([(QUICK_RUNS, 1)], True),
+        ([(QUICK_RUNS, QUICK_NS - 1)], True),
+        ([(QUICK_RUNS, QUICK_NS)], False),
+        ([(QUICK_RUNS, 1), (1, QUICK_NS)], False),
+        ([(2 * QUICK_RUNS, 1), (1, SLOW_NS)], True),
+        ([(2 * QUICK_RUNS, 1), (2, SLOW_NS)], False),
+        ([(1000, 1), (2, QUICK_NS)], True),
+        ([(1000, 1), (3, QUICK_NS)], False),
+        ([(1000, 1), (3, QUICK_NS), (QUICK_RUNS, 1)], True),
+        ([(1000, 1), (1, SLOW_NS + 1)], False),
+        ([(1000, 1), (1, SLOW_NS + 1), (1000, 1)], False),
+    ],
+)
+def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int]], *, is_quick: bool) -> None:
+    """A longer request halves the run, whose length is bounded; a very long one ends it for good."""
+    assert timed(*runs).is_quick(10) is is_quick
+
+
+def test_a_pace_is_proven_for_bodies_up_to_the_largest_that_was_short() -> None:
+    """A shorter body is as quick, a longer one is not proven."""
+    pace = timed((QUICK_RUNS, 1))
+    assert [pace.is_quick(size) for size in (0, 10, 11)] == [True, True, False]
+    pace.time(1, 20, success=True, steady=True)
+    assert pace.is_quick(20)
+
+
+def test_a_model_that_is_not_steady_is_never_quick() -> None:
+    """Its next request may take any time."""
+    assert not timed((1000, 1), steady=False).is_quick(0)
+
+
+def test_a_quick_refusal_proves_nothing_and_a_slow_one_does() -> None:
+    """A refusal is quick whatever its body; one that takes long is as bad as any request."""
+    assert not timed((1000, 1), success=False).is_quick(0)
+    pace = timed((QUICK_RUNS, 1))
+    pace.time(1, 99, success=False, steady=True)
+    assert (pace.is_quick(10), pace.is_quick(99)) == (True, False)
+    pace.time(QUICK_NS, 10, success=False, steady=True)
+    assert not pace.is_quick(10)
+
+
+def test_a_use_that_ends_opens_the_gate_for_loads_that_wait() -> None:
+    """While no load waits, the gate stays as it is."""
+    gate = Gate()
+    model: Any = SimpleNamespace(spec=ModelSpec("m", "3", "fake", None, None), steady=True)
+    loaded = Loaded(model, Folder(Path()), gate, Traffic(), Pace())
+    assert loaded.version == b"3"
+    for waiting in (False, True):
+        if waiting:
+            gate.waiting.append(None)
+        loaded.again()
+        assert loaded.in_use()
+        with loaded as used:
+            assert used is model
+        assert not loaded.in_use()
+        assert gate._freed.is_set() is waiting
+    gate.close()
+    gate.wait(0.0)
+    assert not gate._freed.is_set()

@@ -1,0 +1,44 @@
+"""One version by itself, and models that are only names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from core.operations import ModelSpec
+from handler.lifecycle.repository import Listing, Version
+from handler.lifecycle.usage import Gate, Loaded, Traffic
+from handler.lifecycle.versions import ServedVersion
+from handler.stores import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from core.errors import ServingError
+
+
+def listing(settings: bytes | None = None) -> Listing:
+    """Returns version 7 of model `m`, without files."""
+    return Listing("m", (Version(7, "7", ()),), settings)
+
+
+def new() -> ServedVersion:
+    """Returns it as it is before it is loaded."""
+    found = listing()
+    return ServedVersion(found, found.versions[0], Traffic())
+
+
+def loads(version: ServedVersion, *_: Any) -> Loaded:
+    """Loads a model that does nothing."""
+    model: Any = SimpleNamespace(spec=ModelSpec("m", "7", "fake", None, None), steady=True, is_there=True)
+    return Loaded(model, Folder(Path()), Gate(), version.traffic, version.pace)
+
+
+def raises(error: ServingError | Exception) -> Callable[..., Loaded]:
+    """Returns a load that fails with this error."""
+
+    def load(*_: Any) -> Loaded:
+        raise error
+
+    return load

@@ -1,0 +1,73 @@
+"""Which modules are imported, and when."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def imported(statement: str) -> set[str]:
+    """The modules that a new interpreter has after a statement."""
+    script = f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"
+    environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "AWS_LAMBDA_FUNCTION_NAME": "f", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.splitlines())
+
+
+HEAVY = {
+    "core.dialects.v1.verbs",
+    "core.explanation",
+    "numpy.random",
+    "boto3",
+    "botocore",
+    "fastapi",
+    "google.protobuf",
+    "grpc",
+    "onnxruntime",
+    "pydantic",
+    "simdjson",
+    "starlette",
+    "uvicorn",
+}
+HEALTH = """
+from handler.aws import lambda_handler
+event = {"version": "2.0", "headers": {}, "requestContext": {"http": {"method": "GET", "path": "PATH", "sourceIp": ""}}}
+assert lambda_handler(event, None)["statusCode"] == 200
+"""
+
+
+def test_a_cold_start_imports_only_what_it_needs() -> None:
+    """Start-up and health import no framework, no client of the store and no runtime, because INIT is billed."""
+    loaded = imported(HEALTH.replace("PATH", "/v2/health/live"))
+    assert not loaded & HEAVY
+    assert not loaded & {"asyncio.tasks", "numpy"} ^ {"asyncio.tasks", "numpy"}
+    assert not loaded & {
+        "handler.site.pages",
+        "handler.stores.s3.store",
+        "handler.backends.onnx",
+        "tempfile",
+        "importlib.metadata",
+    }
+
+
+def test_what_no_protocol_knows_imports_the_site() -> None:
+    """A request for a page imports FastAPI."""
+    assert imported(HEALTH.replace("PATH", "/docs")) >= {"fastapi", "handler.site.pages"}
+
+
+def test_opening_a_bucket_imports_no_client() -> None:
+    """A store of S3 imports no client before its first request."""
+    script = "from handler.settings import *; from handler.stores import *\n"
+    script += "open_store(Settings.from_env({'DRAGOMAN_REPOSITORY': 's3://b'}))"
+    assert not imported(script) & HEAVY
+
+
+def test_logging_is_the_servers_own_business() -> None:
+    """Importing the application adds no log handler."""
+    assert not logging.getLogger("handler").handlers

@@ -1,0 +1,167 @@
+"""What connectrpc's conformance suite asks of servers with requests that its clients would not send, and more of it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from core.schema import open_inference as oip
+from tests.support.connect_client import GRPS, JSON, OIP, PROTO, STREAM, STREAM_JSON, TEXT, WEB, envelope, split
+from tests.support.remote import question, raw, tensors
+
+if TYPE_CHECKING:
+    from tests.support.connect_client import Caller
+
+X = np.array([0])
+BODY = question("versions", raw("x", "INT64", X)).SerializeToString()
+PATH = f"/{OIP}/ModelInfer"
+
+
+@pytest.mark.parametrize("kind", ["image/jpeg", "", "application/connect+proto", "application/foo"])
+def test_an_unexpected_content_type_is_415(caller: Caller, kind: str) -> None:
+    """The answer lists the types that are accepted."""
+    outcome = caller.post("ModelInfer", kind, b"12345678")
+    assert (outcome.status, outcome.code) == (415, "unknown")
+    assert PROTO in outcome.metadata["accept-post"]
+
+
+def test_grpc_web_has_no_json(caller: Caller) -> None:
+    """Its clients do not send any."""
+    assert caller.post("ModelInfer", "application/grpc-web+json", envelope(b"{}")).status == 415
+
+
+@pytest.mark.parametrize("kind", [PROTO, STREAM, WEB])
+@pytest.mark.parametrize("verb", ["DELETE", "PUT", "PATCH", "OPTIONS"])
+def test_an_unexpected_verb_is_405(caller: Caller, verb: str, kind: str) -> None:
+    """The answer lists the verbs that are accepted."""
+    outcome = caller.ask(verb, PATH, BODY, {"content-type": kind})
+    assert (outcome.status, outcome.code, outcome.metadata["allow"]) == (405, "unknown", "GET, POST")
+
+
+@pytest.mark.parametrize("kind", [PROTO, JSON, STREAM, STREAM_JSON, WEB])
+@pytest.mark.parametrize("service", ["connectrpc.conformance.v1.UnknownService", OIP])
+def test_an_unexpected_path_is_unimplemented(caller: Caller, service: str, kind: str) -> None:
+    """Neither the service nor the method has to be known."""
+    outcome = caller.post("UnknownMethod", kind, envelope(BODY), service)
+    assert outcome.code == "unimplemented"
+    assert outcome.status == (404 if kind in (PROTO, JSON) else 200)
+
+
+@pytest.mark.parametrize(
+    ("method", "service", "kind", "coding"),
+    [
+        ("ModelInfer", OIP, PROTO, "content-encoding"),
+        ("ModelInfer", OIP, WEB, "grpc-encoding"),
+        ("PredictStreaming", GRPS, STREAM, "connect-content-encoding"),
+    ],
+)
+def test_an_unexpected_compression_is_unimplemented(
+    caller: Caller, method: str, service: str, kind: str, coding: str
+) -> None:
+    """The text lists what is supported."""
+    outcome = caller.post(method, kind, envelope(BODY), service, **{coding: "zstd"})
+    assert outcome.code == "unimplemented"
+    assert "gzip" in outcome.text
+
+
+@pytest.mark.parametrize(("method", "service", "kind"), [("ModelInfer", OIP, WEB), ("PredictStreaming", GRPS, STREAM)])
+def test_a_compressed_message_that_no_header_announces_is_internal(
+    caller: Caller, method: str, service: str, kind: str
+) -> None:
+    """A header that says identity does not announce it either."""
+    body = envelope(gzip.compress(BODY), flags=1)
+    for headers in ({}, {"grpc-encoding": "identity", "connect-content-encoding": "identity"}):
+        assert caller.post(method, kind, body, service, **headers).code == "internal"
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize(("method", "service", "kind"), [("ModelInfer", OIP, WEB), ("PredictStreaming", GRPS, STREAM)])
+def test_one_message_is_neither_none_nor_two(caller: Caller, method: str, service: str, kind: str, count: int) -> None:
+    """A method with one answer and a method with many take exactly one."""
+    assert caller.post(method, kind, envelope(*[BODY] * count), service).code == "unimplemented"
+
+
+def test_an_exchange_may_be_of_nothing(caller: Caller) -> None:
+    """No question, no answer, no error."""
+    for kind in (STREAM, STREAM_JSON, WEB):
+        outcome = caller.post("ModelStreamInfer", kind)
+        assert (outcome.code, outcome.messages) == (None, [])
+
+
+@pytest.mark.parametrize("kind", [STREAM, WEB])
+@pytest.mark.parametrize(
+    "body", [b"\0\0", envelope(BODY)[:-1], envelope(BODY, flags=2), envelope(BODY, flags=128), b"\0\xff\xff\xff\xff"]
+)
+def test_an_envelope_that_is_none_ends_the_exchange(caller: Caller, kind: str, body: bytes) -> None:
+    """After the answers to those before it."""
+    outcome = caller.post("ModelStreamInfer", kind, envelope(BODY) + body)
+    assert len(outcome.messages) == 1
+    assert outcome.code in ("invalid_argument", "resource_exhausted")
+
+
+@pytest.mark.parametrize("kind", [PROTO, JSON])
+def test_a_get_needs_no_header(caller: Caller, kind: str) -> None:
+    """A link is enough."""
+    message = json.dumps({"name": "versions"}).encode()
+    encoding = "json"
+    if kind == PROTO:
+        message, encoding = oip.ModelMetadataRequest(name="versions").SerializeToString(), "proto"
+    text = base64.urlsafe_b64encode(message).decode().rstrip("=")
+    target = f"/{OIP}/ModelMetadata?connect=v1&encoding={encoding}&base64=1&message={text}"
+    outcome = caller.ask("GET", target, b"", {})
+    assert outcome.metadata["content-type"] == kind
+    assert outcome.metadata["vary"] == "accept-encoding"
+    (found,) = outcome.messages
+    if kind == JSON:
+        assert json.loads(found)["versions"] == ["1", "2", "10"]
+    else:
+        assert oip.ModelMetadataResponse.FromString(found).versions == ["1", "2", "10"]
+
+
+def test_text_comes_back_as_text(caller: Caller) -> None:
+    """It comes in pieces that a browser may decode one by one."""
+    given = {"content-type": TEXT, "accept": TEXT}
+    body = base64.b64encode(envelope(BODY)) + base64.b64encode(envelope(BODY))
+    answer = caller.client.post(f"/{OIP}/ModelStreamInfer", content=body, headers=given)
+    assert answer.headers["content-type"] == TEXT
+    pieces = [piece + b"=" * (-len(piece) % 4) for piece in answer.content.split(b"=") if piece]
+    first, second, (flags, end) = split(b"".join(map(base64.b64decode, pieces)))
+    assert first == second
+    read = oip.ModelStreamInferResponse.FromString(first[1])
+    assert tensors(read.infer_response)["y"].tolist() == [10]
+    assert (flags, end) == (128, b"grpc-status: 0\r\n")
+
+
+def test_native_grpc_is_told_where_to_go(caller: Caller) -> None:
+    """The headers alone say it, as gRPC has it where nothing else follows."""
+    headers = {"content-type": "application/grpc", "te": "trailers"}
+    answer = caller.client.post(PATH, content=envelope(BODY), headers=headers)
+    assert (answer.status_code, answer.headers["grpc-status"], answer.content) == (200, "12", b"")
+
+
+@pytest.mark.parametrize(
+    ("kind", "headers"),
+    [
+        (PROTO, {"connect-timeout-ms": "1s"}),
+        (PROTO, {"connect-timeout-ms": "12345678901"}),
+        (WEB, {"grpc-timeout": "1"}),
+        (PROTO, {"connect-protocol-version": "2"}),
+    ],
+)
+def test_headers_that_say_nothing_are_refused(caller: Caller, kind: str, headers: dict[str, Any]) -> None:
+    """Rather than passed over."""
+    assert caller.post("ModelInfer", kind, envelope(BODY), **headers).code == "invalid_argument"
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "value"), [(PROTO, "connect-timeout-ms", "9999999999"), (WEB, "grpc-timeout", "99999999H")]
+)
+def test_the_longest_deadlines_are_deadlines(caller: Caller, kind: str, header: str, value: str) -> None:
+    """Days, or centuries."""
+    body = envelope(BODY) if kind == WEB else BODY
+    assert caller.post("ModelInfer", kind, body, **{header: value}).code is None

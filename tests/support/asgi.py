@@ -1,0 +1,111 @@
+"""The application in this process: no network, no thread of ours, so that a fuzzer can ask thousands of questions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
+
+from handler.edge.app import App
+from handler.settings import Settings
+from tests.support.wire import TIMEOUT, Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from pathlib import Path
+
+BODILESS: Final = {204, 304}
+T = TypeVar("T")
+
+
+def application(repository: Path, *, inline: bool = False, **settings: str) -> App:
+    """The application of a repository; `settings` have no prefix, and it has no threads if it is inline."""
+    environ = {"REPOSITORY": str(repository), **settings}
+    return App(Settings.from_env({f"DRAGOMAN_{name}": value for name, value in environ.items()}), inline=inline)
+
+
+class Local:
+    """The application and an event loop of its own."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.runner = asyncio.Runner()
+
+    def close(self) -> None:
+        """Ends the loop and the application."""
+        self.runner.close()
+        self.app.close()
+
+    def run(self, work: Awaitable[T]) -> T:
+        """What the work gives, in the application's loop."""
+        return self.runner.run(asyncio.wait_for(work, TIMEOUT))
+
+    def call(
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str | bytes] | None = None,
+        *,
+        stays: bool = False,
+    ) -> Answer:
+        """Returns the answer; the client leaves when it has sent all, or stays. Raises what the application raises."""
+        return self.run(self._call(method, target, body, headers or {}, stays=stays))
+
+    async def _call(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str | bytes], *, stays: bool
+    ) -> Answer:
+        path, _, query = target.partition("?")
+        pairs = [
+            (k.lower().encode("latin-1"), v if isinstance(v, bytes) else v.encode("latin-1"))
+            for k, v in headers.items()
+        ]
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(path, errors="replace"),
+            "raw_path": path.encode("utf-8", "surrogateescape"),
+            "query_string": query.encode("utf-8", "surrogateescape"),
+            "root_path": "",
+            "headers": [(b"host", b"local"), (b"content-length", b"%d" % len(body)), *pairs],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        half = len(body) // 2  # a body in two pieces, as servers give large ones
+        inbox = [
+            {"type": "http.request", "body": body[:half], "more_body": True},
+            {"type": "http.request", "body": body[half:], "more_body": False},
+        ]
+        outbox: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            if stays and not inbox:
+                await asyncio.Event().wait()
+            return inbox.pop(0) if inbox else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            outbox.append(message)
+
+        await self.app(scope, receive, send)
+        return _answer(outbox, method, streams=stays)
+
+
+def _answer(outbox: list[dict[str, Any]], method: str, *, streams: bool) -> Answer:
+    """Check that the messages are what ASGI allows."""
+    start, *bodies = outbox
+    assert start["type"] == "http.response.start"
+    assert bodies
+    assert all(message["type"] == "http.response.body" for message in bodies)
+    assert [message.get("more_body", False) for message in bodies] == [True] * (len(bodies) - 1) + [False]
+    content = b"".join(message.get("body", b"") for message in bodies)
+    names = [name for name, _ in start["headers"]]
+    assert all(name == name.lower() for name in names)
+    assert len(set(names)) == len(names)
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    assert not any(character in value for value in headers.values() for character in "\r\n\0")
+    if method != "HEAD" and start["status"] not in BODILESS:
+        assert int(headers.get("content-length", len(content) if streams else -1)) == len(content)
+    return Answer(start["status"], headers, content)

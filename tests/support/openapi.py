@@ -1,0 +1,79 @@
+"""The published OpenAPI description, and what is asked of it in several places."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import jsonschema_rs
+
+from tests.support.asgi import application
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handler.edge.app import App
+
+ROOT: Final = Path(__file__).parents[2]
+DOCUMENT: Final[dict[str, Any]] = json.loads((ROOT / "handler" / "site" / "openapi.json").read_bytes())
+SCHEMAS: Final = DOCUMENT["components"]["schemas"]
+JSON: Final = "application/json"
+OCTETS: Final = "application/octet-stream"
+
+
+def serving(repository: Path = ROOT / "models", **said: str) -> App:
+    """The application, without threads; `said`: settings without their prefix."""
+    return application(repository, inline=True, **said)
+
+
+def ask(
+    app: App, target: str, body: Any = None, headers: dict[str, str] | None = None, method: str = "POST"
+) -> httpx.Response:
+    """One request; a body that is not bytes goes as JSON. `headers`: in place of the media type."""
+    if headers is None:
+        headers = {} if body is None else {"content-type": OCTETS if isinstance(body, bytes) else JSON}
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+
+    async def exchange() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://local") as client:
+            return await client.request(method, target, content=content, headers=headers)
+
+    return asyncio.run(exchange())
+
+
+def resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """What a local reference stands for."""
+    for step in node.get("$ref", "#").split("/")[1:]:
+        node = (node if step != "components" else DOCUMENT)[step]
+    return node
+
+
+def validate(schema: dict[str, Any], value: Any) -> None:
+    """Raise for a value that does not obey a schema of the description."""
+    jsonschema_rs.validate({**schema, "components": DOCUMENT["components"]}, value)
+
+
+def validator(name: str) -> Any:
+    """One of the description's schemas, for many values."""
+    return jsonschema_rs.validator_for({**SCHEMAS[name], "components": DOCUMENT["components"]})
+
+
+def nested(flat: Sequence[Any], shape: Sequence[int]) -> list[Any]:
+    """The elements as lists in lists."""
+    if len(shape) <= 1:
+        return list(flat)
+    step = math.prod(shape[1:])
+    return [nested(flat[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
+
+
+def plain(value: Any) -> Any:
+    """Numbers with as many digits as every machine calculates alike."""
+    if isinstance(value, dict):
+        return {key: plain(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [plain(member) for member in value]
+    return f"{value:.4g}" if isinstance(value, float) else value
