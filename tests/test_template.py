@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from handler.deadlines import GATEWAY_SECONDS
 
 from handler.aws import EARLY
+from handler.edge.lambda_events import GATEWAY_SECONDS
 
 TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 

@@ -1,4 +1,4 @@
-"""core.engine, core.checks and core.classification, on models that answer what they are asked."""
+"""core.engine, on models that answer what they are asked."""
 
 from __future__ import annotations
 
@@ -11,130 +11,14 @@ import pytest
 
 from core import engine
 from core import operations as ops
-from core.classification import classify
-from core.deadline import NEVER
-from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed, NotSupported
-from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec, RequestedOutput
-from core.tensor import Tensor, TensorSpec
-from tests.support.v1_samples import signature
+from core.operations import Deferred, Explain, Infer, ModelSpec, RequestedOutput
+from core.tensor import Tensor
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-FP32, INT32, BYTES = DATATYPES["FP32"], DATATYPES["INT32"], DATATYPES["BYTES"]
-REF = ModelRef("m")
-
-
-def spec(
-    name: str, shape: tuple[int, ...] | None = (-1, 2), datatype: Any = FP32, labels: Sequence[str] = ()
-) -> TensorSpec:
-    """An input or output."""
-    return TensorSpec(name, datatype, shape, tuple(labels))
-
-
-class Echo:
-    """Answers the array of input `a` under every output's name."""
-
-    steady = True
-    stream = None
-    http: Any = None
-    explain: Any = None
-
-    def __init__(self, inputs: tuple[TensorSpec, ...] | None, outputs: tuple[TensorSpec, ...] | None) -> None:
-        self.spec = ModelSpec("m", "1", "test", inputs, outputs)
-        self.asked: Sequence[str] = ()
-
-    def predict(self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _: Mapping[str, Any]) -> list[Tensor]:
-        """Returns the only array."""
-        self.asked = outputs
-        return [Tensor(name, FP32, next(iter(inputs.values())).array) for name in outputs or ["free"]]
-
-
-class Use:
-    """A use of a model, which counts how many have not ended."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.uses = 0
-
-    def __enter__(self) -> Any:
-        return self.model
-
-    def __exit__(self, *_: object) -> None:
-        self.uses -= 1
-
-    def again(self) -> Use:
-        """Counts one more."""
-        self.uses += 1
-        return self
-
-
-class Shelf:
-    """core.ports.Models of one model. `asked`: the reference and the context of each use."""
-
-    def __init__(self, model: Any) -> None:
-        self.held = Use(model)
-        self.asked: list[tuple[ModelRef, Any]] = []
-
-    def use(self, ref: ModelRef, context: Any) -> Use:
-        """Returns a use of the model, whatever its name."""
-        self.asked.append((ref, context))
-        return self.held.again()
-
-
-class Request:
-    """core.ports.Context that keeps the names of its counts, and whether a stream succeeded."""
-
-    deadline = NEVER
-
-    def __init__(self) -> None:
-        self.counts: list[Any] = []
-        self.used: list[Use] = []
-
-    def found(self, use: Use) -> None:
-        """Keeps the use."""
-        assert use.uses
-        self.used.append(use)
-
-    def answered(self, use: Use, decoded: int, inferred: int) -> None:
-        """Keeps the name."""
-        assert (decoded <= inferred, use.uses) == (True, 1)
-        self.counts.append("answered")
-
-    def streamed(self, use: Use, decoded: int, infer: int, *, success: bool) -> None:
-        """Keeps the name and the success."""
-        assert min(decoded, infer) >= 0
-        self.counts.append(("streamed", success))
-
-    def failed(self, use: Use) -> None:
-        """Keeps the name."""
-        self.counts.append("failed")
-
-
-def tensor(name: str, *shape: int, datatype: Any = FP32) -> Tensor:
-    """Zeros."""
-    return Tensor(name, datatype, np.zeros(shape, datatype.numpy))
-
-
-def same(result: Any) -> Any:
-    """A reply that changes nothing."""
-    return result
-
-
-def sent(reply: Any, operation: Any, use: Any, *, lazy: bool) -> Any:
-    """A finish that changes nothing, and keeps a lazy answer's model in use."""
-    return engine.kept(use, reply) if lazy and not isinstance(operation, ops.Custom) else reply
-
-
-def put(operation: Any, models: Any, context: Any = None) -> Any:
-    """Returns the operation's result."""
-    return engine.answer(operation, same, sent, models, context or Request())
-
-
-def run(operation: Any, model: Any = None) -> Any:
-    """Returns what a model answers, by default one of inputs a, b and outputs y, z."""
-    return put(operation, Shelf(model or Echo((spec("a"), spec("b")), (spec("y"), spec("z")))))
+from tests.support.engine_samples import FP32, INT32, REF, Echo, Request, Shelf, Use, put, run, same, sent, spec, tensor
 
 
 def test_every_operation_is_answered_by_the_server_or_by_a_model() -> None:
@@ -150,88 +34,6 @@ def test_outputs_come_in_the_order_asked_else_in_the_models_own() -> None:
     assert [t.name for t in run(Infer(REF, inputs)).outputs] == ["y", "z"]
     asked = (RequestedOutput("z"), RequestedOutput("y"))
     assert [t.name for t in run(Infer(REF, inputs, asked)).outputs] == ["z", "y"]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ((tensor("a", 1, 2),), "needs input 'b', which is missing"),
-        ((), "needs input 'a', which is missing"),
-        ((tensor("a", 1, 2), tensor("c", 1, 2)), "has no input 'c'; it has .'a', 'b'."),
-        ((tensor("a", 1, 2), tensor("b", 1, 2), tensor("c", 1, 2)), "has no input 'c'"),
-        ((tensor("a", 1, 2), tensor("a", 1, 2)), "input 'a' is given twice"),
-        ((tensor("a", 1, 2), tensor("b", 1, 2, datatype=INT32)), "input 'b' is INT32; the model expects FP32"),
-        ((tensor("a", 1, 3), tensor("b", 1, 2)), r"input 'a' has shape \[1, 3\]; the model expects \[-1, 2\]"),
-        ((tensor("a", 2), tensor("b", 1, 2)), r"input 'a' has shape \[2\]"),
-    ],
-)
-def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tensor, ...], message: str) -> None:
-    """The refusal names the input that is missing, unknown, given twice or of another datatype or shape."""
-    with pytest.raises(InvalidInput, match=message):
-        run(Infer(REF, inputs))
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [(["q"], "has no output 'q'; it has .'y', 'z'."), (["y", "y"], "output 'y' is asked for twice")],
-)
-def test_outputs_that_the_model_does_not_have_are_refused_by_name(asked: list[str], message: str) -> None:
-    """The refusal names the output that is unknown or asked for twice."""
-    outputs = tuple(RequestedOutput(name) for name in asked)
-    with pytest.raises(InvalidInput, match=message):
-        run(Infer(REF, (tensor("a", 1, 2), tensor("b", 1, 2)), outputs))
-
-
-def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> None:
-    """A model without a spec refuses a name given twice and a raw request, and nothing else."""
-    model = Echo(None, None)
-    assert [t.name for t in run(Infer(REF, (tensor("any", 3),)), model).outputs] == ["free"]
-    assert [t.name for t in run(Infer(REF, (tensor("any", 3),), (RequestedOutput("q", 1),)), model).outputs] == ["q"]
-    with pytest.raises(InvalidInput, match="twice"):
-        run(Infer(REF, (tensor("any", 3), tensor("any", 3))), model)
-    with pytest.raises(InvalidInput, match="does not say its inputs"):
-        run(Infer(REF, (), raw=b""), model)
-
-
-@pytest.mark.parametrize(
-    ("shape", "raw", "expected"),
-    [
-        ((-1, 2), b"\0" * 16, (2, 2)),
-        ((2, 2), b"\0" * 16, (2, 2)),
-        ((), b"\0" * 4, ()),
-        ((-1,), b"", (0,)),
-        ((-1, 0), b"", (0, 0)),
-    ],
-)
-def test_a_raw_request_takes_its_shape_from_the_model(
-    shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]
-) -> None:
-    """The one variable dimension follows from the size."""
-    result = run(Infer(REF, (), raw=raw), Echo((spec("a", shape),), (spec("y"),)))
-    assert result.outputs[0].array.shape == expected
-
-
-@pytest.mark.parametrize(
-    ("inputs", "raw", "message"),
-    [
-        ((spec("a"), spec("b")), b"", "for one input; model 'm' has 2"),
-        ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which its size alone does not tell"),
-        ((spec("a", None),), b"", "of any rank, which its size alone"),
-        ((spec("a", (-1, 2)),), b"\0" * 7, "7 bytes"),
-        ((spec("a", (2,), BYTES),), b"x", r"BYTES \[2\]; only BYTES \[1\] can be one element"),
-        ((spec("a", None, BYTES),), b"x", "of any rank"),
-    ],
-)
-def test_a_raw_request_that_is_not_clear_is_refused(inputs: tuple[TensorSpec, ...], raw: bytes, message: str) -> None:
-    """Several inputs, several variable dimensions and several texts are refused."""
-    with pytest.raises(InvalidInput, match=message):
-        run(Infer(REF, (), raw=raw), Echo(inputs, (spec("y"),)))
-
-
-def test_a_raw_request_may_be_one_text() -> None:
-    """The whole body is the element."""
-    result = run(Infer(REF, (), raw=b"ab"), Echo((spec("a", (1,), BYTES),), (spec("y"),)))
-    assert result.outputs[0].array.tolist() == [b"ab"]
 
 
 class Counts(Echo):
@@ -312,29 +114,6 @@ def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
     outputs = run(Infer(REF, (given,), (RequestedOutput("y", 1), RequestedOutput("z"))), model).outputs
     assert outputs[0].array.tolist() == [[b"0.750000:1:yes"]]
     assert outputs[1].array.tolist() == [[0.25, 0.75]]
-
-
-@pytest.mark.parametrize(
-    ("scores", "classes", "expected"),
-    [
-        ([3, 1, 2], 2, [b"3.000000:0:a", b"2.000000:2"]),
-        ([1, 1], 9, [b"1.000000:0:a", b"1.000000:1:b"]),
-        ([[0, 1], [1, 0]], 1, [[b"1.000000:1:b"], [b"1.000000:0:a"]]),
-        ([np.nan, 1], 2, [b"1.000000:1:b", b"nan:0:a"]),
-        (np.array([0, 255], np.uint8), 2, [b"255.000000:1:b", b"0.000000:0:a"]),
-        ([], 3, []),
-    ],
-)
-def test_classes_come_by_value_with_index_and_label(scores: Any, classes: int, expected: list[Any]) -> None:
-    """Equal values come by index, NaN comes last, and a class may have no label."""
-    assert classify(Tensor("y", FP32, np.asarray(scores)), classes, ("a", "b")).array.tolist() == expected
-
-
-@pytest.mark.parametrize("array", [np.array(1.0), np.array([b"x"], object)])
-def test_what_has_no_scores_is_not_classified(array: Any) -> None:
-    """A scalar and a text raise InvalidInput."""
-    with pytest.raises(InvalidInput, match="cannot be classified"):
-        classify(Tensor("y", BYTES if array.dtype == object else FP32, array), 1, ())
 
 
 class Everything:
@@ -421,44 +200,13 @@ def test_a_question_that_needs_the_models_spec_is_answered_in_its_own_words() ->
     """The operation is decoded with the spec of the model in use, and its own reply phrases the result."""
     model, asked = Echo((spec("a"),), (spec("y"),)), []
 
-    def decode(told: ModelSpec) -> tuple[Infer, Any]:
-        asked.append(told)
-        assert told.inputs is not None
-        return Infer(REF, (tensor(told.inputs[0].name, 1, 2),)), lambda result: result.outputs[0].name
+    def decode(found: ModelSpec) -> tuple[Infer, Any]:
+        asked.append(found)
+        assert found.inputs is not None
+        return Infer(REF, (tensor(found.inputs[0].name, 1, 2),)), lambda result: result.outputs[0].name
 
     assert run(Deferred(REF, decode), model) == "y"
     assert asked == [model.spec]
-
-
-def optional(*signatures: Any) -> Echo:
-    """A model of inputs a and b, of which b may be missing, and outputs y and z."""
-    model = Echo((spec("a"), spec("b")._replace(optional=True)), (spec("y"), spec("z")))
-    model.spec = model.spec._replace(signatures={str(n): s for n, s in enumerate(signatures)})
-    return model
-
-
-def test_an_input_that_a_signature_does_without_may_be_missing() -> None:
-    """Only that signature's outputs may be asked for without the input."""
-    model = optional(signature({"a": "a"}, {"y": "y"}), signature({"a": "a", "b": "b"}, {"z": "z"}))
-    only = (tensor("a", 1, 2),)
-    assert [t.name for t in run(Infer(REF, only, (RequestedOutput("y"),)), model).outputs] == ["y"]
-    both = run(Infer(REF, (*only, tensor("b", 1, 2)), (RequestedOutput("z"),)), model)
-    assert [t.name for t in both.outputs] == ["z"]
-    for outputs in ((RequestedOutput("z"),), (RequestedOutput("y"), RequestedOutput("z")), ()):
-        with pytest.raises(InvalidInput, match="needs input 'b', which is missing"):
-            run(Infer(REF, only, outputs), model)
-    with pytest.raises(InvalidInput, match="needs input 'a', which is missing"):
-        run(Infer(REF, (tensor("b", 1, 2),), (RequestedOutput("y"),)), model)
-    with pytest.raises(InvalidInput, match="has no input 'q'"):
-        run(Infer(REF, (*only, tensor("q", 1)), (RequestedOutput("y"),)), model)
-
-
-def test_a_signature_that_takes_anything_needs_nothing() -> None:
-    """A model without signatures needs every input."""
-    only = Infer(REF, (tensor("a", 1, 2),), (RequestedOutput("y"),))
-    assert len(run(only, optional(signature(None, {"y": "y"}))).outputs) == 1
-    with pytest.raises(InvalidInput, match="needs input 'b'"):
-        run(only, optional())
 
 
 class Fails(Counts):

@@ -1,4 +1,4 @@
-"""handler.asgi and handler.cli: the server from the command line; uvicorn itself runs in tests/protocols."""
+"""handler.asgi and handler.cli: the server from the command line; uvicorn itself runs in tests/conformance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_importing_asgi_configures_it_from_the_environment(monkeypatch: pytest.M
 
 
 def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list[Any]]:
-    """The exit code and what uvicorn was told; uvicorn itself runs in tests/protocols."""
+    """Returns the exit code, and the applications and options that uvicorn got."""
     served: list[Any] = []
     monkeypatch.setattr("uvicorn.run", lambda app, **options: served.append((app, options)))
     return cli.main(arguments), served

@@ -11,8 +11,8 @@ from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 from tests.support import s3_stand_in
-from tests.support.zoo import models
 from tests.support.registries import get
+from tests.support.zoo import models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from onnx import TensorProto, helper
 
 from handler.edge.app import App
 from handler.settings import Settings
+from tests.handler.edge import client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,17 +41,8 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 def ask(app: App, path: str, body: Any) -> Any:
-    """The answer's members."""
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": json.dumps(body).encode()}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send))
-    return json.loads(sent[1]["body"])
+    """Returns the answer's members."""
+    return json.loads(client.ask(app, "POST", path, json.dumps(body).encode())[2])
 
 
 def tensor(name: str) -> dict[str, Any]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handler.edge.app import App
 from handler.settings import Settings
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).parents[3]
 BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
@@ -44,3 +47,16 @@ async def exchange(
 def ask(app: App, method: str, path: str, body: bytes = b"", **scope: Any) -> tuple[int, dict[str, str], bytes]:
     """One request in one message."""
     return asyncio.run(exchange(app, method, path, {"type": "http.request", "body": body}, **scope))
+
+
+def watched(app: App, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns the work that threads for inference get from now on."""
+    workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
+    changed, run = [], workers.run
+
+    async def noted(work: Any) -> Any:
+        changed.append(work)
+        return await run(work)
+
+    monkeypatch.setattr(workers, "run", noted)
+    return changed

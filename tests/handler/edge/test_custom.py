@@ -163,6 +163,17 @@ def test_no_path_is_a_models_unless_code_may_run(folder: Path) -> None:
     assert ask(app, "GET", "/own/path")[0]["status"] == 404
 
 
+def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
+    """A new model's path is found after some seconds, and a model with wrong settings hides no other path."""
+    app = make(folder, inline=True)
+    assert ask(app, "POST", "/late")[0]["status"] == 404
+    add(folder, "late", path="/late")
+    add(folder, "wrong", path="")
+    assert ask(app, "POST", "/late")[0]["status"] == 404
+    app.registry._paths._until = 0.0  # the seconds have passed
+    assert ask(app, "POST", "/late", {})[0]["status"] == 200
+
+
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""handler.edge.invocations: how long an invocation waits, and loads that take several of them."""
+"""handler.edge.lambda_events: how long an invocation waits, and loads that take several of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from handler.edge.invocations import GATEWAY_SECONDS, LEAST_SECONDS, of_invocation
 
 from core.deadline import NEVER
+from handler.edge.lambda_events import GATEWAY_SECONDS, LEAST_SECONDS, deadline_of
 from tests.handler.calling import context
 
 NOW = 1_800_000_000.0
@@ -17,7 +17,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stops both clocks."""
-    monkeypatch.setattr("handler.edge.invocations.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("handler.edge.lambda_events.time", SimpleNamespace(time=lambda: NOW))
     monkeypatch.setattr("core.deadline.time", SimpleNamespace(monotonic=lambda: 50.0))
 
 
@@ -51,11 +51,11 @@ def test_a_function_waits_no_longer_than_its_timeout_and_its_gateway(
     event: Any, seconds: float | None, limit: float | None, expected: float, clock: None
 ) -> None:
     """A cold start is part of the gateway's time; clocks that cannot be right are not believed."""
-    found = of_invocation(event, None if seconds is None else context(seconds), limit)
+    found = deadline_of(event, None if seconds is None else context(seconds), limit)
     assert not found.is_never
     assert found.left == pytest.approx(expected)
 
 
 def test_without_any_limit_a_function_waits_for_as_long_as_it_takes() -> None:
     """A direct invocation in a test has no context."""
-    assert of_invocation({}, None, None) is NEVER
+    assert deadline_of({}, None, None) is NEVER

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import http.client
-import os
-import signal
-import subprocess
-import sys
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -26,7 +21,7 @@ from core.schema import open_inference as oip
 from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
-from tests.handler.edge.client import ROOT, make
+from tests.handler.edge.client import make
 from tests.support.ports import free_port
 from tests.support.remote import question, raw, tensors, typed
 
@@ -151,7 +146,7 @@ class Aborted(Exception):
 
 
 class Ends:
-    """The context of a call that nobody has made."""
+    """The context of a call without a client."""
 
     def __init__(self) -> None:
         self.kept: list[Aborted] = []
@@ -270,109 +265,3 @@ def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeyp
         return found
 
     assert served(app, work) == [NOT_SERVING, SERVING]
-
-
-def lifespan(app: Any) -> list[dict[str, Any]]:
-    """What an application says to a server that starts and ends at once."""
-    said: list[dict[str, Any]] = []
-
-    async def main() -> None:
-        inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-        async def receive() -> dict[str, Any]:
-            return inbox.pop(0)
-
-        async def send(message: Any) -> None:
-            said.append(message)
-
-        await app({"type": "lifespan"}, receive, send)
-
-    asyncio.run(asyncio.wait_for(main(), 60))
-    return said
-
-
-def test_grpc_starts_and_ends_with_the_application(app: App) -> None:
-    """A second start can listen on the same port."""
-    beside = rpc.Beside(app, f"127.0.0.1:{free_port()}")
-    for _ in range(2):
-        said = lifespan(beside)
-        assert [message["type"] for message in said] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-
-
-def test_a_port_in_use_fails_the_start(app: App) -> None:
-    """A second server on the port would take half of the calls."""
-
-    async def work(_: aio.Channel, server: rpc.RpcServer) -> Any:
-        said = []
-
-        async def receive() -> Any:
-            return {"type": "lifespan.startup"}
-
-        async def send(message: Any) -> None:
-            said.append(message)
-
-        await rpc.Beside(app, server.address)({"type": "lifespan"}, receive, send)
-        return said[0]
-
-    failed = served(app, work)
-    assert failed["type"] == "lifespan.startup.failed"
-    assert failed["message"].startswith("no gRPC on 127.0.0.1:")
-
-
-def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
-    """The application gets the same scope, receive and send."""
-    seen = []
-
-    async def inner(*call: Any) -> None:
-        seen.append(call)
-
-    asyncio.run(rpc.Beside(inner, "nowhere")({"type": "http"}, 1, 2))  # type: ignore[arg-type] # stands for an App
-    assert seen == [({"type": "http"}, 1, 2)]
-
-
-def test_a_server_ends_while_a_client_watches() -> None:
-    """SIGTERM ends the process although the watch has no end of its own."""
-    port = free_port()
-    imports = "from handler import cli\nfrom handler.edge import streams"
-    script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
-    environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
-    server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
-    try:
-        watch = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        wait_until(lambda: _connects(watch))
-        watch.request("POST", "/grpc.health.v1.Health/Watch", bytes(5), {"content-type": "application/connect+proto"})
-        assert watch.getresponse().read(7) == b"\0\0\0\0\2\x08\1"
-        server.send_signal(signal.SIGTERM)
-        server.wait(60)
-        watch.close()
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _connects(connection: http.client.HTTPConnection) -> bool:
-    try:
-        connection.connect()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
-def test_neither_grpc_nor_protobuf_is_imported_for_rest() -> None:
-    """The command, the application and an inference over REST import neither."""
-    script = """
-import asyncio, sys
-from handler import asgi, cli
-body = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}'
-sent = []
-async def receive(): return {"type": "http.request", "body": body}
-async def send(message): sent.append(message)
-scope = {"type": "http", "method": "POST", "path": "/v2/models/half_plus_three/infer", "headers": []}
-asyncio.run(asgi.app(scope, receive, send))
-assert sent[0]["status"] == 200, sent
-print([name for name in sys.modules if name.split(".")[0] in ("grpc", "google") or "rpc" in name.split(".")[-1]])
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    imported = [name for name in done.stdout.strip("[]\n").split(", ") if "xmlrpc" not in name and name]
-    assert imported == []

@@ -194,8 +194,7 @@ def test_what_failed_before_the_snapshot_is_tried_again_after_it(
     made = Function()
     assert made.app is not None
     (version,) = made.app.registry.known()
-    assert version._backoff is not None
-    version._backoff._until = time.monotonic() + 3600
+    version.backoff._until = time.monotonic() + 3600
     model.write_bytes(good)
     assert made(infer(), None)["statusCode"] == 503
     runtime.call("before")
@@ -217,11 +216,11 @@ def test_connections_are_dropped_before_the_snapshot(
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store
-    first = store._client.bucket
-    assert store._client.bucket is first
+    first = store._bucket
+    assert store._bucket is first
     runtime.call("before")
-    assert store._client._made is None
-    assert store._client.bucket is not first
+    assert store._made is None
+    assert store._bucket is not first
     function.close()
 
 

@@ -26,7 +26,7 @@ def workers() -> Iterator[Workers]:
 
 
 class Source:
-    """Numbers, and whether whoever asked for them has ended the iteration."""
+    """Numbers. `closed`: set when their iteration has ended."""
 
     def __init__(self, count: int = 10**9) -> None:
         self.count = count

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENDLESS = '''
-"""Counts for as long as somebody listens, and notes when nobody does."""
+"""Counts until its client leaves, and notes that."""
 import pathlib
 import numpy as np
 

@@ -124,7 +124,7 @@ def test_a_deadline_ends_a_stream_and_its_model(app: App, repository: Path) -> N
 
 
 def until_left(repository: Path) -> None:
-    """Wait until the endless model has noticed that nobody listens."""
+    """Waits until the endless model has noted that its client left."""
     asyncio.run(asyncio.wait_for(until((repository / "endless" / "1" / "left").exists), 30))
 
 

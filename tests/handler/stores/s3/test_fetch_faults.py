@@ -1,7 +1,7 @@
 """Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
 
-The stand-in is tests/support/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met on a
-real server in test_store.py.
+The stand-in is tests/support/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met
+on a real server in test_store.py.
 """
 
 from __future__ import annotations

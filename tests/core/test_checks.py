@@ -1,0 +1,131 @@
+"""core.checks: questions that do not fit their model."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidInput
+from core.operations import Infer, RequestedOutput
+from tests.support.v1_samples import signature
+
+if typing.TYPE_CHECKING:
+    from core.tensor import Tensor, TensorSpec
+
+
+from tests.support.engine_samples import BYTES, INT32, REF, Echo, run, spec, tensor
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((tensor("a", 1, 2),), "needs input 'b', which is missing"),
+        ((), "needs input 'a', which is missing"),
+        ((tensor("a", 1, 2), tensor("c", 1, 2)), "has no input 'c'; it has .'a', 'b'."),
+        ((tensor("a", 1, 2), tensor("b", 1, 2), tensor("c", 1, 2)), "has no input 'c'"),
+        ((tensor("a", 1, 2), tensor("a", 1, 2)), "input 'a' is given twice"),
+        ((tensor("a", 1, 2), tensor("b", 1, 2, datatype=INT32)), "input 'b' is INT32; the model expects FP32"),
+        ((tensor("a", 1, 3), tensor("b", 1, 2)), r"input 'a' has shape \[1, 3\]; the model expects \[-1, 2\]"),
+        ((tensor("a", 2), tensor("b", 1, 2)), r"input 'a' has shape \[2\]"),
+    ],
+)
+def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tensor, ...], message: str) -> None:
+    """The refusal names the input that is missing, unknown, given twice or of another datatype or shape."""
+    with pytest.raises(InvalidInput, match=message):
+        run(Infer(REF, inputs))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [(["q"], "has no output 'q'; it has .'y', 'z'."), (["y", "y"], "output 'y' is asked for twice")],
+)
+def test_outputs_that_the_model_does_not_have_are_refused_by_name(asked: list[str], message: str) -> None:
+    """The refusal names the output that is unknown or asked for twice."""
+    outputs = tuple(RequestedOutput(name) for name in asked)
+    with pytest.raises(InvalidInput, match=message):
+        run(Infer(REF, (tensor("a", 1, 2), tensor("b", 1, 2)), outputs))
+
+
+def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> None:
+    """A model without a spec refuses a name given twice and a raw request, and nothing else."""
+    model = Echo(None, None)
+    assert [t.name for t in run(Infer(REF, (tensor("any", 3),)), model).outputs] == ["free"]
+    assert [t.name for t in run(Infer(REF, (tensor("any", 3),), (RequestedOutput("q", 1),)), model).outputs] == ["q"]
+    with pytest.raises(InvalidInput, match="twice"):
+        run(Infer(REF, (tensor("any", 3), tensor("any", 3))), model)
+    with pytest.raises(InvalidInput, match="does not say its inputs"):
+        run(Infer(REF, (), raw=b""), model)
+
+
+@pytest.mark.parametrize(
+    ("shape", "raw", "expected"),
+    [
+        ((-1, 2), b"\0" * 16, (2, 2)),
+        ((2, 2), b"\0" * 16, (2, 2)),
+        ((), b"\0" * 4, ()),
+        ((-1,), b"", (0,)),
+        ((-1, 0), b"", (0, 0)),
+    ],
+)
+def test_a_raw_request_takes_its_shape_from_the_model(
+    shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]
+) -> None:
+    """The one variable dimension follows from the size."""
+    result = run(Infer(REF, (), raw=raw), Echo((spec("a", shape),), (spec("y"),)))
+    assert result.outputs[0].array.shape == expected
+
+
+@pytest.mark.parametrize(
+    ("inputs", "raw", "message"),
+    [
+        ((spec("a"), spec("b")), b"", "for one input; model 'm' has 2"),
+        ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which its size alone does not tell"),
+        ((spec("a", None),), b"", "of any rank, which its size alone"),
+        ((spec("a", (-1, 2)),), b"\0" * 7, "7 bytes"),
+        ((spec("a", (2,), BYTES),), b"x", r"BYTES \[2\]; only BYTES \[1\] can be one element"),
+        ((spec("a", None, BYTES),), b"x", "of any rank"),
+    ],
+)
+def test_a_raw_request_that_is_not_clear_is_refused(inputs: tuple[TensorSpec, ...], raw: bytes, message: str) -> None:
+    """Several inputs, several variable dimensions and several texts are refused."""
+    with pytest.raises(InvalidInput, match=message):
+        run(Infer(REF, (), raw=raw), Echo(inputs, (spec("y"),)))
+
+
+def test_a_raw_request_may_be_one_text() -> None:
+    """The whole body is the element."""
+    result = run(Infer(REF, (), raw=b"ab"), Echo((spec("a", (1,), BYTES),), (spec("y"),)))
+    assert result.outputs[0].array.tolist() == [b"ab"]
+
+
+def optional(*signatures: Any) -> Echo:
+    """A model of inputs a and b, of which b may be missing, and outputs y and z."""
+    model = Echo((spec("a"), spec("b")._replace(optional=True)), (spec("y"), spec("z")))
+    model.spec = model.spec._replace(signatures={str(n): s for n, s in enumerate(signatures)})
+    return model
+
+
+def test_an_input_that_a_signature_does_without_may_be_missing() -> None:
+    """Only that signature's outputs may be asked for without the input."""
+    model = optional(signature({"a": "a"}, {"y": "y"}), signature({"a": "a", "b": "b"}, {"z": "z"}))
+    only = (tensor("a", 1, 2),)
+    assert [t.name for t in run(Infer(REF, only, (RequestedOutput("y"),)), model).outputs] == ["y"]
+    both = run(Infer(REF, (*only, tensor("b", 1, 2)), (RequestedOutput("z"),)), model)
+    assert [t.name for t in both.outputs] == ["z"]
+    for outputs in ((RequestedOutput("z"),), (RequestedOutput("y"), RequestedOutput("z")), ()):
+        with pytest.raises(InvalidInput, match="needs input 'b', which is missing"):
+            run(Infer(REF, only, outputs), model)
+    with pytest.raises(InvalidInput, match="needs input 'a', which is missing"):
+        run(Infer(REF, (tensor("b", 1, 2),), (RequestedOutput("y"),)), model)
+    with pytest.raises(InvalidInput, match="has no input 'q'"):
+        run(Infer(REF, (*only, tensor("q", 1)), (RequestedOutput("y"),)), model)
+
+
+def test_a_signature_that_takes_anything_needs_nothing() -> None:
+    """A model without signatures needs every input."""
+    only = Infer(REF, (tensor("a", 1, 2),), (RequestedOutput("y"),))
+    assert len(run(only, optional(signature(None, {"y": "y"}))).outputs) == 1
+    with pytest.raises(InvalidInput, match="needs input 'b'"):
+        run(only, optional())
