@@ -1,1 +1,1 @@
-"""The pure core: bytes and numpy in, bytes and numpy out. Nothing here does I/O."""
+"""The pure core: operations, protocols and their encodings. Bytes and numpy in, bytes and numpy out; no I/O."""

@@ -1,1 +1,1 @@
-"""The edges: everything that touches the world. Settings, stores, model runtimes, ASGI, Lambda, the command line."""
+"""Everything that touches the world: edges, lifecycle of models, runtimes, stores, settings, site, command line."""

@@ -1,4 +1,4 @@
-"""THE table of protocols over HTTP."""
+"""The protocols, one package each, and THE table of those over HTTP."""
 
 from typing import Final
 

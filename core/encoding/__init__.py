@@ -1,1 +1,1 @@
-"""JSON, proto3 JSON and compression: the encodings of tensors' elements."""
+"""The encodings that protocols have in common: JSON, the values in it, proto3 JSON, compression."""

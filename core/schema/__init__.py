@@ -1,1 +1,1 @@
-"""The messages of proto/: descriptor sets that protoc made of it, and their types for mypy (`make proto`)."""
+"""The messages of proto/: descriptor sets that protoc made of them, and their types for mypy (`make proto`)."""

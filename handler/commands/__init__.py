@@ -1,1 +1,1 @@
-"""The commands that a person runs at a terminal. No server imports them."""
+"""A publisher's commands: `dragoman convert`, `push`, `pull`, `list`. No server imports them."""

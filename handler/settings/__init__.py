@@ -1,4 +1,4 @@
-"""The configuration: one frozen object, read from DRAGOMAN_* variables and checked at start."""
+"""THE table of DRAGOMAN_* variables, read once and checked at start; beside it, the settings of each model."""
 
 import os
 import re

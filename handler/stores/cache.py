@@ -36,7 +36,7 @@ POLL: Final = 0.02, 0.2
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Entry(NamedTuple):
+class CachedFolder(NamedTuple):
     """A folder that may be dropped while `lock` is free. `used`: seconds since the epoch; `size`: bytes on the disk."""
 
     used: float
@@ -93,7 +93,7 @@ class Cache:
                 f"model {model!r} has {size} bytes, {free} are free: enlarge DRAGOMAN_CACHE (ephemeral storage)"
             )
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[CachedFolder]:
         for path in self._root.glob("*/*"):
             if path.name.startswith(TRASH):
                 shutil.rmtree(path, ignore_errors=True)
@@ -101,7 +101,7 @@ class Cache:
             lock = path.with_name(LOCK if path.name == PARTS else f"{path.name}.lock")
             with suppress(OSError):  # removed meanwhile
                 if path.is_dir():
-                    yield Entry(lock.stat().st_mtime, path, lock, _allocated(path))
+                    yield CachedFolder(lock.stat().st_mtime, path, lock, _allocated(path))
 
 
 class Place:
@@ -198,7 +198,7 @@ def _lock(path: Path, kind: int) -> int | None:
         os.close(file)  # another process removed this name meanwhile
 
 
-def _drop(entry: Entry) -> bool:
+def _drop(entry: CachedFolder) -> bool:
     """Removes an entry that is not in use. Returns whether it did."""
     try:
         lock = _lock(entry.lock, fcntl.LOCK_EX)

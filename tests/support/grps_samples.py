@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.grps import messages as grps_messages
-from core.dialects.grps.content import Question, element
+from core.dialects.grps.content import GrpsQuestion, element
 from core.dtype import BF16, DATATYPES, DataType
 from core.operations import InferResult, ModelSpec
 from core.tensor import Tensor, TensorSpec
@@ -62,10 +62,10 @@ def filled(datatype: DataType, shape: tuple[int, ...]) -> Tensor:
     return Tensor("t", datatype, array.reshape(shape))
 
 
-def read(body: bytes) -> Question:
+def read(body: bytes) -> GrpsQuestion:
     """What the bytes of a message say."""
     request = grps_messages.read(body)
-    return Question(request.model, request.content())
+    return GrpsQuestion(request.model, request.content())
 
 
 def same(left: Tensor, right: Tensor) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from core.dialects.v1.request import Question
+from core.dialects.v1.request import V1Question
 from core.dtype import DATATYPES
 from core.encoding.jsonio import NonFinite
 from core.operations import InferResult, ModelSpec
@@ -47,9 +47,9 @@ def model(**signatures: Signature) -> ModelSpec:
 
 def question(
     document: Any, non_finite: NonFinite | None = NonFinite.BARE, v1_dialect: str = "auto", *, pinned: bool = False
-) -> Question:
+) -> V1Question:
     """A request's document under the default options."""
-    return Question(document, non_finite, v1_dialect, pinned)
+    return V1Question(document, non_finite, v1_dialect, pinned)
 
 
 def result(*outputs: Tensor) -> InferResult:

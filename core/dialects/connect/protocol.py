@@ -21,7 +21,7 @@ Headers = Mapping[bytes, bytes]
 End = Callable[[ServingError | None], bytes]
 
 
-class Kind(NamedTuple):
+class CallKind(NamedTuple):
     """One protocol, identified by its Content-Type.
 
     `json`: messages are in proto3's JSON. `end`: makes the last envelope, None if messages are bare. `text`: the body
@@ -52,13 +52,13 @@ class Kind(NamedTuple):
         return requests.to_text(end) if self.text else end
 
 
-def _unary(codec: bytes) -> Kind:
+def _unary(codec: bytes) -> CallKind:
     timeout = requests.connect_timeout
-    return Kind(b"application/" + codec, codec == b"json", b"content-encoding", b"accept-encoding", timeout)
+    return CallKind(b"application/" + codec, codec == b"json", b"content-encoding", b"accept-encoding", timeout)
 
 
-def _stream(codec: bytes) -> Kind:
-    return Kind(
+def _stream(codec: bytes) -> CallKind:
+    return CallKind(
         b"application/connect+" + codec,
         codec == b"json",
         b"connect-content-encoding",
@@ -68,8 +68,8 @@ def _stream(codec: bytes) -> Kind:
     )
 
 
-def _web(text: bytes = b"") -> Kind:
-    return Kind(
+def _web(text: bytes = b"") -> CallKind:
+    return CallKind(
         b"application/grpc-web" + text + b"+proto",
         json=False,
         coding=b"grpc-encoding",
@@ -126,7 +126,7 @@ class Question(NamedTuple):
     """
 
     method: RpcMethod
-    kind: Kind
+    kind: CallKind
     seconds: float | None
     message: bytes | None
     gzipped: bool
@@ -172,7 +172,7 @@ class Question(NamedTuple):
         return requests.to_text(part) if self.kind.text else part
 
 
-def kind_of(headers: Headers) -> Kind:
+def kind_of(headers: Headers) -> CallKind:
     """Returns the client's protocol, in whose form any refusal is written."""
     media_type = _media_type(headers)
     if media_type in WEB and WEB_TEXT in headers.get(b"accept", b""):
@@ -237,7 +237,7 @@ def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
     return Question(method, kind, None, query.message(), gzipped, deflates)
 
 
-def _is_gzip(coding: bytes | None, kind: Kind) -> bool:
+def _is_gzip(coding: bytes | None, kind: CallKind) -> bool:
     if not coding or coding == b"identity":
         return False
     if coding != b"gzip":
@@ -246,7 +246,7 @@ def _is_gzip(coding: bytes | None, kind: Kind) -> bool:
     return True
 
 
-def _deflates(headers: Headers, kind: Kind, *, gzipped: bool) -> bool:
+def _deflates(headers: Headers, kind: CallKind, *, gzipped: bool) -> bool:
     # A client without this header accepts the compression that it sends.
     accepted = headers.get(kind.accepts)
     return gzipped if accepted is None else compression.accepted(accepted) == b"gzip"

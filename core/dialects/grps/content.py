@@ -69,7 +69,7 @@ class Numbers(NamedTuple):
     array: NDArray[Any]
 
 
-class Entry(NamedTuple):
+class MapEntry(NamedTuple):
     """One entry of a map: its key and value as a tensor without a dimension. `field`: a key of MAP_FIELDS."""
 
     field: str
@@ -79,14 +79,14 @@ class Entry(NamedTuple):
 class Map(NamedTuple):
     """gmap."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[MapEntry, ...]
 
 
 Content = Text | Binary | Tensors | Numbers | Map
 
 
-class Question(NamedTuple):
-    """A request. `model`: a name, or name-version; "" without one."""
+class GrpsQuestion(NamedTuple):
+    """The content of a request, and the model it is for. `model`: a name, or name-version; "" without one."""
 
     model: str
     content: Content

@@ -11,8 +11,8 @@ from core.dialects.grps.content import (
     UINT8,
     Binary,
     Content,
-    Entry,
     Map,
+    MapEntry,
     Numbers,
     Tensors,
     Text,
@@ -132,7 +132,7 @@ def _map(content: Map, spec: ModelSpec) -> tuple[Tensor, ...]:
     return tuple(_value(entry, expected.get(entry.tensor.name)) for entry in content.entries)
 
 
-def _value(entry: Entry, expected: TensorSpec | None) -> Tensor:
+def _value(entry: MapEntry, expected: TensorSpec | None) -> Tensor:
     """Returns one entry as a tensor. `expected` None: the input is not declared; the engine refuses it if it must."""
     field, tensor = entry
     spec = expected or TensorSpec(tensor.name, MAP_FIELDS[field], None)

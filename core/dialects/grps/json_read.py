@@ -19,10 +19,10 @@ from core.dialects.grps.content import (
     TYPES,
     Binary,
     Content,
-    Entry,
+    GrpsQuestion,
     Map,
+    MapEntry,
     Numbers,
-    Question,
     Tensors,
     Text,
     element,
@@ -97,7 +97,7 @@ def text(value: Any, name: str) -> str:
     return value
 
 
-def read(body: Body, *, binary: bool = False) -> Question:
+def read(body: Body, *, binary: bool = False) -> GrpsQuestion:
     """Reads a request. Raises InvalidInput.
 
     `binary`: bin_data is permitted in the JSON, as base64. HTTP has a content type of its own for it.
@@ -108,7 +108,7 @@ def read(body: Body, *, binary: bool = False) -> Question:
         return _question(document(body), binary=binary)
 
 
-def _question(members: Mapping[str, Any], *, binary: bool) -> Question:
+def _question(members: Mapping[str, Any], *, binary: bool) -> GrpsQuestion:
     model = member(members, "model")
     found = {kind: value for kind in _CONTENTS if (value := member(members, kind)) is not None}
     if not found:
@@ -119,7 +119,7 @@ def _question(members: Mapping[str, Any], *, binary: bool) -> Question:
     ((kind, value),) = found.items()
     if kind == "bin_data" and not binary:
         raise InvalidInput(OCTETS_ONLY)
-    return Question("" if model is None else text(model, "model"), _CONTENTS[kind](value))
+    return GrpsQuestion("" if model is None else text(model, "model"), _CONTENTS[kind](value))
 
 
 def _gtensors(value: Any) -> Tensors:
@@ -182,7 +182,7 @@ def _map(value: Any) -> Map:
     for field in MAP_FIELDS:
         values = member(maps, field)
         if values is not None:
-            entries += [Entry(field, _value(field, key, found)) for key, found in _object(values, field).items()]
+            entries += [MapEntry(field, _value(field, key, found)) for key, found in _object(values, field).items()]
     return Map(tuple(entries))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 import numpy as np
 
-from core.dialects.grps.content import FP32, INT64, Binary, Content, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.content import FP32, INT64, Binary, Content, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.status import SUCCESS
 from core.dtype import BYTES, DATATYPES
 from core.encoding import jsonio
@@ -75,7 +75,7 @@ def _elements(flat: Tensor, non_finite: NonFinite | None) -> Any:
     return numeric(flat, non_finite)
 
 
-def _map(entries: tuple[Entry, ...], spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:
+def _map(entries: tuple[MapEntry, ...], spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:
     maps: dict[str, dict[str, Any]] = {}
     for field, tensor in entries:
         maps.setdefault(spell(field), {})[tensor.name] = _value(field, tensor, non_finite)

@@ -17,8 +17,8 @@ from core.dialects.grps.content import (
     TYPES,
     Binary,
     Content,
-    Entry,
     Map,
+    MapEntry,
     Tensors,
     Text,
     element,
@@ -57,8 +57,8 @@ Packed = Mapping[str, bytes]
 """The elements that have been taken out of a tensor's message, by field."""
 
 
-class Request(NamedTuple):
-    """A request. `kind`: the field that has the content. `tensors`: the gtensors that were taken out of `message`."""
+class SplitRequest(NamedTuple):
+    """A request in protobuf. `kind`: the field of its content. `tensors`: the gtensors that `message` lacks."""
 
     message: GrpsMessage
     kind: str
@@ -80,7 +80,7 @@ class Request(NamedTuple):
         return _CONTENTS[self.kind](self.message)
 
 
-def read(body: bytes) -> Request:
+def read(body: bytes) -> SplitRequest:
     """Parses a request. Raises DecodeError, and InvalidInput for a message without content."""
     request = _large(body) if len(body) >= WORTH_SPLITTING else None
     if request is not None:
@@ -89,10 +89,10 @@ def read(body: bytes) -> Request:
     kind = message.WhichOneof("data_oneof")
     if kind is None:
         raise InvalidInput(NO_FIELD)
-    return Request(message, kind)
+    return SplitRequest(message, kind)
 
 
-def _large(body: bytes) -> Request | None:
+def _large(body: bytes) -> SplitRequest | None:
     """Parses a request whose content is gtensors. Returns None for any other, and to leave a request to protobuf."""
     split = fields.split(body, GTENSORS)
     if split is None or not split[1]:
@@ -106,7 +106,7 @@ def _large(body: bytes) -> Request | None:
         return None
     rest, members = split
     GenericTensorData.FromString(rest)
-    return Request(message, "gtensors", [_unpacked(bytes(member)) for member in members])
+    return SplitRequest(message, "gtensors", [_unpacked(bytes(member)) for member in members])
 
 
 def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:
@@ -165,7 +165,7 @@ def _ndarray(_: GrpsMessage) -> Content:
 def _map(message: GrpsMessage) -> Map:
     return Map(
         tuple(
-            Entry(field, Tensor(key, datatype, _value(datatype, value)))
+            MapEntry(field, Tensor(key, datatype, _value(datatype, value)))
             for field, datatype in MAP_FIELDS.items()
             for key, value in getattr(message.gmap, field).items()
         )
@@ -232,7 +232,7 @@ def _written(tensor: Tensor) -> list[Part]:
     return [message.SerializeToString()]
 
 
-def _gmap(entries: tuple[Entry, ...]) -> GenericMapData:
+def _gmap(entries: tuple[MapEntry, ...]) -> GenericMapData:
     message = GenericMapData()
     for field, tensor in entries:
         value = tensor.array.item()

@@ -15,8 +15,8 @@ from core.dialects.grps.content import (
     UINT8,
     Binary,
     Content,
-    Entry,
     Map,
+    MapEntry,
     Numbers,
     Tensors,
     Text,
@@ -89,13 +89,13 @@ def _map(tensors: Sequence[Tensor]) -> Content | None:
     return Map(tuple(_entry(tensor) for tensor in tensors))
 
 
-def _entry(tensor: Tensor) -> Entry:
+def _entry(tensor: Tensor) -> MapEntry:
     if tensor.datatype is BYTES:
         field = "s_s" if _is_text(tensor) else "s_b"
     else:
         field = MAP_FIELD.get(tensor.datatype, "s_i32")
     flat = Tensor(tensor.name, tensor.datatype, tensor.array.reshape(()))
-    return Entry(field, flat if flat.datatype is BYTES else converted(flat, MAP_FIELDS[field]))
+    return MapEntry(field, flat if flat.datatype is BYTES else converted(flat, MAP_FIELDS[field]))
 
 
 def _is_text(tensor: Tensor) -> bool:

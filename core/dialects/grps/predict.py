@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from core.dialects.grps import json_read
-from core.dialects.grps.content import Binary, Content, Question
+from core.dialects.grps.content import Binary, Content, GrpsQuestion
 from core.dialects.grps.inputs import bound
 from core.dialects.grps.json_write import snake, write
 from core.dialects.grps.outputs import answered, as_ndarray
@@ -70,7 +70,7 @@ def decode(call: Call) -> tuple[Deferred, AnyReply]:
     body = request.content()
     if not len(body):
         raise InvalidInput(EMPTY)
-    question = Question("", Binary(body)) if kind == OCTETS[1] else json_read.read(body)
+    question = GrpsQuestion("", Binary(body)) if kind == OCTETS[1] else json_read.read(body)
     phrasing = _Phrasing(question, request.options.tokens(NonFinite.QUOTED), ndarray=wished.ndarray)
 
     def bind(spec: ModelSpec) -> tuple[Infer | Stream, AnyReply]:
@@ -90,7 +90,7 @@ class _Phrasing:
 
     __slots__ = ("_asked", "_ndarray", "_non_finite")
 
-    def __init__(self, question: Question, non_finite: NonFinite | None, *, ndarray: bool) -> None:
+    def __init__(self, question: GrpsQuestion, non_finite: NonFinite | None, *, ndarray: bool) -> None:
         self._asked = type(question.content)
         self._non_finite = non_finite
         self._ndarray = ndarray

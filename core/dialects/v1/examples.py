@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from core.dialects.v1.answer import text
 from core.dialects.v1.inputs import decoded
-from core.dialects.v1.request import Question, find_signature
+from core.dialects.v1.request import V1Question, find_signature
 from core.dialects.v1.values import KINDS, elements, is_binary, quoted, type_name
 from core.dtype import BF16, BOOL, DataType
 from core.dtype import BYTES as BYTES_TYPE
@@ -33,7 +33,7 @@ NOUN: Final = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 Example = Mapping[str, Any]
 
 
-def classify(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
+def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     """Binds a request to a classify signature. The answer has, per example, the [label, score] pairs of its classes.
 
     Raises InvalidInput, in TF Serving's words where it has them.
@@ -46,7 +46,7 @@ def classify(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     return _infer(question, signature, spec), reply
 
 
-def regress(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
+def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     """Binds a request to a regress signature. The answer has one number per example.
 
     Raises InvalidInput, in TF Serving's words where it has them.
@@ -70,7 +70,7 @@ def _answer(results: Any) -> HttpResponse:
     return HttpResponse(200, (JSON,), (jsonio.dumps({"results": results}),))
 
 
-def _signature(question: Question, spec: ModelSpec, method: Method) -> Signature:
+def _signature(question: V1Question, spec: ModelSpec, method: Method) -> Signature:
     signature = find_signature(question, spec, NO_SIGNATURE)
     if signature is None or signature.method is not method:
         fitting = [name for name, other in spec.signatures.items() if other.method is method]
@@ -81,7 +81,7 @@ def _signature(question: Question, spec: ModelSpec, method: Method) -> Signature
     return signature
 
 
-def _infer(question: Question, signature: Signature, spec: ModelSpec) -> Infer:
+def _infer(question: V1Question, signature: Signature, spec: ModelSpec) -> Infer:
     examples = _examples(question.document, signature.method)
     inputs = tuple(_feature(name, binding, examples) for name, binding in (signature.inputs or {}).items())
     wanted = dict.fromkeys(binding.spec.name for binding in signature.outputs.values())
@@ -93,7 +93,7 @@ def _outputs(result: InferResult, signature: Signature) -> dict[str, Tensor]:
     return {alias: tensors[binding.spec.name] for alias, binding in signature.outputs.items()}
 
 
-def _classes(outputs: dict[str, Tensor], signature: Signature, question: Question) -> list[Any]:
+def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Question) -> list[Any]:
     """Returns [label, score] pairs. Without an output of classes the labels are the settings' or "".
 
     Without an output of scores, each score is 0.0.

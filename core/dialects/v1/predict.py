@@ -14,7 +14,7 @@ import numpy as np
 
 from core.dialects.v1.answer import Output, columns, named, rows
 from core.dialects.v1.inputs import from_columns, from_rows, is_named
-from core.dialects.v1.request import Question, find_signature
+from core.dialects.v1.request import V1Question, find_signature
 from core.encoding import jsonio
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, ExplainResult, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
@@ -25,7 +25,7 @@ from core.wire import JSON, HttpResponse, Reply
 NO_SIGNATURE: Final = 'Serving signature name: "{name}" not found in signature def'
 
 
-def predict(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
+def predict(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     """Binds a request to the model's signature. Returns the inference and the function that writes its answer.
 
     The answer is {"predictions": rows}, {"outputs": columns} or both. `question.document` holds shapes as described at
@@ -41,7 +41,7 @@ def predict(question: Question, spec: ModelSpec) -> tuple[Infer, Reply]:
     return _infer(inputs, signature, spec), reply
 
 
-def explain(question: Question, spec: ModelSpec) -> tuple[Explain, Reply]:
+def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
     """Binds a request as `predict` does. The answer is {"predictions": rows, "explanations": one object per example}.
 
     Raises InvalidInput as `predict` does; writing the answer raises ModelFailed for values that JSON cannot carry.
@@ -63,7 +63,7 @@ def explain(question: Question, spec: ModelSpec) -> tuple[Explain, Reply]:
     return Explain(_infer(inputs, signature, spec)), reply
 
 
-def _plain(value: Any, question: Question) -> Any:
+def _plain(value: Any, question: V1Question) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
         return value
     return jsonio.numbers(value, question.non_finite or jsonio.NonFinite.NULL)
@@ -77,7 +77,7 @@ def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelS
     return Infer(ModelRef(spec.name, spec.version), inputs, tuple([RequestedOutput(name) for name in wanted]))
 
 
-def _both(outputs: Sequence[Output], question: Question) -> dict[str, Any]:
+def _both(outputs: Sequence[Output], question: V1Question) -> dict[str, Any]:
     """Returns "predictions" for KServe's clients and "outputs" for TF Serving's; the former only if there are rows."""
     answer = {"outputs": columns(outputs, question.non_finite)}
     try:
@@ -89,7 +89,7 @@ def _both(outputs: Sequence[Output], question: Question) -> dict[str, Any]:
 _FORMS: Final = {"predictions": rows, "outputs": columns}
 
 
-def _read(question: Question, spec: ModelSpec) -> tuple[Signature | None, tuple[Tensor, ...], tuple[str, ...]]:
+def _read(question: V1Question, spec: ModelSpec) -> tuple[Signature | None, tuple[Tensor, ...], tuple[str, ...]]:
     """Returns the signature, the inputs, and the keys of the answer. Raises InvalidInput."""
     signature = find_signature(question, spec, NO_SIGNATURE)
     bindings = None if signature is None else signature.inputs
@@ -106,7 +106,7 @@ def _read(question: Question, spec: ModelSpec) -> tuple[Signature | None, tuple[
     return signature, from_columns(value, bindings), _keys(question, value)
 
 
-def _keys(question: Question, value: Any) -> tuple[str, ...]:
+def _keys(question: V1Question, value: Any) -> tuple[str, ...]:
     clash = isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim > 0)
     if not clash or question.v1_dialect == "tfs":
         return ("outputs",)

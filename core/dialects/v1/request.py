@@ -17,7 +17,7 @@ MOST_DIGITS: Final = 80
 """The most digits, leading zeros among them: the time of Python's int() grows with the square of their number."""
 
 
-class Question(NamedTuple):
+class V1Question(NamedTuple):
     """A request's document, and what decides the form of its answer. `pinned`: its path names a version or a label."""
 
     document: dict[str, Any]
@@ -26,7 +26,7 @@ class Question(NamedTuple):
     pinned: bool
 
 
-Bind = Callable[[Question, ModelSpec], tuple[Infer | Explain, Reply]]
+Bind = Callable[[V1Question, ModelSpec], tuple[Infer | Explain, Reply]]
 Finish = Callable[[HttpResponse], HttpResponse]
 
 
@@ -67,7 +67,7 @@ def ask(
     pinned = reference.version is not None or reference.label is not None
 
     def decode(spec: ModelSpec) -> tuple[Infer | Explain, Reply]:
-        question = Question(document, non_finite, spec.v1_dialect or v1_dialect, pinned)
+        question = V1Question(document, non_finite, spec.v1_dialect or v1_dialect, pinned)
         try:
             operation, reply = verb.bind(question, spec)
         except InvalidInput:
@@ -115,7 +115,7 @@ def _document(loads: Callable[[bytes | memoryview], Any], body: bytes | memoryvi
     return document
 
 
-def find_signature(question: Question, spec: ModelSpec, unknown: str) -> Signature | None:
+def find_signature(question: V1Question, spec: ModelSpec, unknown: str) -> Signature | None:
     """Returns the signature that the document names, None if the model does not declare its inputs.
 
     Raises InvalidInput with the text `unknown`, in which {name} is replaced.

@@ -178,7 +178,9 @@ def _unload(
     return ops.Unload(message.model_name), lambda _: RepositoryModelUnloadResponse()
 
 
-def _told(request: rpc_infer.Request | rpc_json.Request | None, error: ServingError) -> ModelStreamInferResponse:
+def _told(
+    request: rpc_infer.ProtoRequest | rpc_json.JsonRequest | None, error: ServingError
+) -> ModelStreamInferResponse:
     named = ModelInferResponse(id="" if request is None else request.message.id)
     return ModelStreamInferResponse(error_message=error.message, infer_response=named)
 

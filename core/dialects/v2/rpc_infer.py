@@ -48,29 +48,29 @@ ELEMENTS: Final = {
 """The element type of each field, which may be wider than a datatype in it."""
 
 
-class Request(NamedTuple):
-    """A request. `raw`: raw_input_contents, which `message` may then lack."""
+class ProtoRequest(NamedTuple):
+    """A ModelInferRequest in protobuf. `raw`: raw_input_contents, which `message` may then lack."""
 
     message: ModelInferRequest
     raw: Sequence[Part]
 
 
-def read(body: bytes) -> Request:
+def read(body: bytes) -> ProtoRequest:
     """Parses a ModelInferRequest. Raises DecodeError."""
     split = fields.split(body, RAW_INPUT) if len(body) >= WORTH_SPLITTING else None
     if split is None:
         message = ModelInferRequest.FromString(body)
-        return Request(message, message.raw_input_contents)
+        return ProtoRequest(message, message.raw_input_contents)
     rest, raw = split
-    return Request(ModelInferRequest.FromString(rest), raw)
+    return ProtoRequest(ModelInferRequest.FromString(rest), raw)
 
 
-def ref(request: Request) -> ModelRef:
+def ref(request: ProtoRequest) -> ModelRef:
     message = request.message
     return ModelRef(message.model_name, message.model_version or None)
 
 
-def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
+def decode(request: ProtoRequest) -> tuple[Infer, Callable[[InferResult], bytes]]:
     """Returns the inference and the function that writes a ModelInferResponse.
 
     Raises InvalidInput that names the field.
@@ -79,7 +79,7 @@ def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
     return operation, lambda result: b"".join(phrase(result))
 
 
-def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+def decode_streamed(request: ProtoRequest) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
     """Returns the inference and the function that writes its results as ModelStreamInferResponses.
 
     Raises InvalidInput that names the field.
@@ -106,7 +106,7 @@ def _framed(parts: Sequence[Part]) -> bytes:
     return b"".join((fields.head(INFER_RESPONSE, sum(map(len, parts))), *parts))
 
 
-def _decode(request: Request) -> tuple[Infer, Callable[..., list[Part]]]:
+def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
     message, contents = request
     parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
     members = message.inputs

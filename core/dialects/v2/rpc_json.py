@@ -39,8 +39,8 @@ QUOTED: Final = ("INT64", "UINT64")
 Phrase = Callable[..., dict[str, Any]]
 
 
-class Request(NamedTuple):
-    """A request. `message` lacks rawInputContents and the inputs' contents, which are `raw` and `contents`.
+class JsonRequest(NamedTuple):
+    """A ModelInferRequest in JSON. `message` lacks rawInputContents (`raw`) and the inputs' contents (`contents`).
 
     Both lists are cleared once they are tensors, because a request stays in memory until it is answered.
     """
@@ -51,12 +51,12 @@ class Request(NamedTuple):
     contents: list[Any]
 
 
-def read(body: bytes) -> Request:
+def read(body: bytes) -> JsonRequest:
     """Parses a ModelInferRequest. Raises InvalidInput."""
     return _from_document(jsonio.loads(body, ARRAYS), body)
 
 
-def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
+def decode(request: JsonRequest) -> tuple[Infer, Callable[[InferResult], bytes]]:
     """Returns the inference and the function that writes a ModelInferResponse.
 
     Raises InvalidInput that names the field.
@@ -65,7 +65,7 @@ def decode(request: Request) -> tuple[Infer, Callable[[InferResult], bytes]]:
     return operation, lambda result: jsonio.dumps(phrase(result))
 
 
-def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
+def decode_streamed(request: JsonRequest) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
     """Returns the inference and the function that writes its results as ModelStreamInferResponses.
 
     Raises InvalidInput that names the field.
@@ -85,7 +85,7 @@ def decode_streamed(request: Request) -> tuple[Stream, Callable[[Iterable[InferR
     return Stream(operation), framed
 
 
-def _from_document(document: Any, body: bytes) -> Request:
+def _from_document(document: Any, body: bytes) -> JsonRequest:
     if not isinstance(document, dict):
         raise InvalidInput(f"the body is {shown(document)}; expected an object, a ModelInferRequest")
     document = dict(document)
@@ -94,10 +94,10 @@ def _from_document(document: Any, body: bytes) -> Request:
     contents: list[Any] = []
     if isinstance(members, list):
         document["inputs"] = [_without_contents(member, contents) for member in members]
-    return Request(body, _message(document), raw, contents)
+    return JsonRequest(body, _message(document), raw, contents)
 
 
-def _decode(request: Request) -> tuple[Infer, Phrase]:
+def _decode(request: JsonRequest) -> tuple[Infer, Phrase]:
     try:
         return _decoded(request)
     except Inexact:
@@ -107,14 +107,14 @@ def _decode(request: Request) -> tuple[Infer, Phrase]:
         request.contents.clear()
 
 
-def _decoded(request: Request) -> tuple[Infer, Phrase]:
+def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
     message, contents = request.message, request.contents
     raw = _raw(request.raw)
     parts = raw or [_part(tensor, own) for tensor, own in zip(message.inputs, contents, strict=True)]
     if raw and any(contents):
         name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
         raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
-    operation, _ = rpc_infer.decode(rpc_infer.Request(message, parts))
+    operation, _ = rpc_infer.decode(rpc_infer.ProtoRequest(message, parts))
     wants_raw = bool(flag_of(operation.parameters, "binary_data_output", REQUEST)) or bool(raw) or not message.inputs
 
     def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:

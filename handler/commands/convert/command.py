@@ -17,18 +17,18 @@ from handler.settings.model import FILE, parse
 MARKERS: Final = ("saved_model.pb", "saved_model.pbtxt")
 
 
-class Job(NamedTuple):
+class ConvertJob(NamedTuple):
     """One SavedModel to become one version of a model."""
 
     folder: Path
     number: int
 
 
-class Model(NamedTuple):
+class ModelJobs(NamedTuple):
     """`jobs`: its versions. `settings`: the model's own, empty where those that are published stay."""
 
     target: targets.Target
-    jobs: Sequence[Job]
+    jobs: Sequence[ConvertJob]
     settings: Mapping[str, Any]
 
 
@@ -43,14 +43,14 @@ def run(options: Namespace, settings: Settings) -> None:
             _push(model, Path(made) / model.target.name, options, settings)
 
 
-def _model(options: Namespace) -> Model:
+def _model(options: Namespace) -> ModelJobs:
     target = targets.model(options.target)
     if options.saved_model is None:
         raise Refused("two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME")
-    return Model(target, _jobs(Path(options.saved_model), versions.number(options.version)), {})
+    return ModelJobs(target, _jobs(Path(options.saved_model), versions.number(options.version)), {})
 
 
-def _configured(options: Namespace) -> list[Model]:
+def _configured(options: Namespace) -> list[ModelJobs]:
     if options.saved_model is not None or options.version is not None:
         raise Refused("--models-config names everything to convert: give it REPOSITORY alone")
     repository = targets.repository(options.target) or "."
@@ -62,11 +62,11 @@ def _configured(options: Namespace) -> list[Model]:
         jobs = _served(_jobs(config.base_path, None), config.name, said)
         if config.version_labels:
             said["version_labels"] = dict(config.version_labels)
-        models.append(Model(targets.model(f"{repository}/{config.name}"), jobs, said))
+        models.append(ModelJobs(targets.model(f"{repository}/{config.name}"), jobs, said))
     return models
 
 
-def _served(jobs: Sequence[Job], name: str, policy: Mapping[str, Any]) -> list[Job]:
+def _served(jobs: Sequence[ConvertJob], name: str, policy: Mapping[str, Any]) -> list[ConvertJob]:
     """Returns the jobs whose versions the policy serves: TensorFlow Serving would not load the others either."""
     chosen = parse(name, _text(policy)).version_policy
     present = sorted(job.number for job in jobs)
@@ -77,12 +77,12 @@ def _served(jobs: Sequence[Job], name: str, policy: Mapping[str, Any]) -> list[J
     return [job for job in jobs if job.number in served]
 
 
-def _jobs(folder: Path, version: int | None) -> list[Job]:
+def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
     """Returns what a folder has to convert: it is a SavedModel, or has numbered ones."""
     if _is_saved_model(folder):
         name = folder.resolve().name
         default = int(name) if VERSION.fullmatch(name) else 1
-        return [Job(folder, default if version is None else version)]
+        return [ConvertJob(folder, default if version is None else version)]
     if not folder.is_dir():
         raise Refused(f"there is no folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
@@ -90,14 +90,14 @@ def _jobs(folder: Path, version: int | None) -> list[Job]:
         raise Refused(f"{folder} is not a SavedModel: it has neither {MARKERS[0]} nor numbered versions with one")
     if version is not None:
         raise Refused(f"--version is for one SavedModel, and {folder} has {len(found)} numbered ones")
-    return [Job(entry, int(entry.name)) for entry in sorted(found, key=lambda entry: int(entry.name))]
+    return [ConvertJob(entry, int(entry.name)) for entry in sorted(found, key=lambda entry: int(entry.name))]
 
 
 def _is_saved_model(folder: Path) -> bool:
     return any((folder / marker).is_file() for marker in MARKERS)
 
 
-def _checked(model: Model, settings: Settings, *, force: bool) -> Model:
+def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     """Returns the model with the other keys of its published settings. Raises Refused, ServingError.
 
     A push would refuse the same versions and settings, but only after the conversion.
@@ -112,7 +112,7 @@ def _checked(model: Model, settings: Settings, *, force: bool) -> Model:
     return model._replace(settings=json.loads(there.settings) | model.settings)
 
 
-def _convert(model: Model, made: Path, signatures: Sequence[str]) -> None:
+def _convert(model: ModelJobs, made: Path, signatures: Sequence[str]) -> None:
     """Writes the model into a folder as `dragoman push` takes it. Raises Refused."""
     from handler.commands.convert.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
 
@@ -138,7 +138,7 @@ def _text(settings: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(settings, indent=2, ensure_ascii=False)}\n".encode()
 
 
-def _push(model: Model, made: Path, options: Namespace, settings: Settings) -> None:
+def _push(model: ModelJobs, made: Path, options: Namespace, settings: Settings) -> None:
     """Publishes a folder's versions as `dragoman push` does. Raises Refused, ServingError."""
     asked = {"model": made, "target": str(model.target), "version": None, "check": True}
     push.run(Namespace(**asked, force=options.force, quiet=options.quiet), settings)

@@ -15,7 +15,7 @@ from handler.commands.convert.feeds import Feed, Feeds, Names
 from handler.commands.convert.graph import Nodes, rewire, tensor
 from handler.commands.convert.labels import CLASSES, class_labels
 from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import SavedModel, Signature, opened
+from handler.commands.convert.saved_model import SavedModel, SavedSignature, opened
 from handler.commands.refused import Refused
 
 Settings = dict[str, Any]
@@ -98,7 +98,7 @@ class _Conversion:
         self._feeds.plant(graph)
         return graph
 
-    def _as_it_reads(self, nodes: Nodes, signature: Signature) -> Signature:
+    def _as_it_reads(self, nodes: Nodes, signature: SavedSignature) -> SavedSignature:
         """Decides by ParseExample: a signature of plain text can have the aliases of one that takes examples."""
         self._parsed[signature.name] = parsed = features.parsers(nodes, signature)
         if signature.examples is None or parsed or signature.declared in ("classify", "regress"):
@@ -107,17 +107,17 @@ class _Conversion:
         self._feeds.add_inputs(nodes, predicts)
         return predicts
 
-    def _outputs_of(self, signature: Signature) -> list[str]:
+    def _outputs_of(self, signature: SavedSignature) -> list[str]:
         return [self._copies[key] for key in _keys(signature).values()]
 
-    def _fed(self, signature: Signature) -> list[Feed]:
+    def _fed(self, signature: SavedSignature) -> list[Feed]:
         if signature.examples is None:
             tensors = [port.tensor for port in signature.inputs.values()]
         else:
             tensors = [feature.tensor for feature in self._features[signature.name]]
         return [feed for name in tensors if (feed := self._feeds.of(tensor(name))) is not None]
 
-    def _check(self, nodes: Nodes, signature: Signature) -> None:
+    def _check(self, nodes: Nodes, signature: SavedSignature) -> None:
         """Raises Refused if the outputs need more than the signature feeds."""
         where = f"signature {signature.name!r}"
         used = nodes.ancestors(self._outputs_of(signature))
@@ -133,7 +133,7 @@ class _Conversion:
             if nodes[name].op == "Placeholder":
                 raise Refused(f"{where} needs the placeholder {name!r}, which it does not feed")
 
-    def _read_labels(self, nodes: Nodes, signature: Signature) -> None:
+    def _read_labels(self, nodes: Nodes, signature: SavedSignature) -> None:
         if CLASSES in signature.outputs:
             copy = self._copies[_keys(signature)[CLASSES]]
             parsed = [feature for parser in self._parsed[signature.name] for feature in parser.dense]
@@ -141,7 +141,7 @@ class _Conversion:
             if labels is not None:
                 self._labels[signature.name] = labels
 
-    def _published(self, signature: Signature) -> dict[str, str]:
+    def _published(self, signature: SavedSignature) -> dict[str, str]:
         """Returns the outputs that stay tensors: alias -> our copy."""
         return {
             alias: self._copies[key]
@@ -164,7 +164,7 @@ class _Conversion:
             settings |= {side: said} if said else {}
         return settings | {"signatures": {each.name: self._signature(each, names) for each in self._signatures}}
 
-    def _signature(self, signature: Signature, names: Mapping[str, str]) -> Settings:
+    def _signature(self, signature: SavedSignature, names: Mapping[str, str]) -> Settings:
         if signature.examples is None:
             inputs = _bound_inputs(signature, self._feeds)
         else:
@@ -175,7 +175,7 @@ class _Conversion:
         return settings if labels is None else settings | {"class_labels": labels}
 
 
-def _keys(signature: Signature) -> dict[str, tuple[str, int]]:
+def _keys(signature: SavedSignature) -> dict[str, tuple[str, int]]:
     """Returns alias -> its tensor, and how many earlier aliases of the signature have the same tensor."""
     names = [tensor(port.tensor) for port in signature.outputs.values()]
     return {alias: (names[index], names[:index].count(names[index])) for index, alias in enumerate(signature.outputs)}
@@ -211,13 +211,13 @@ def _needs(nodes: Nodes, used: set[str], feature: Feature, copied: Feed | None) 
     return any(node.name in used for node in nodes.consumers(feature.tensor))
 
 
-def _override(made: onnx_model.Tensor) -> Settings:
+def _override(made: onnx_model.GraphTensor) -> Settings:
     """Returns the entry that says more than ONNX Runtime does, which reports a scalar and any rank alike."""
     shape = None if made.shape is None else list(made.shape)
     return {"name": made.name, "datatype": made.datatype.name, "shape": shape}
 
 
-def _bound_inputs(signature: Signature, feeds: Feeds) -> Settings:
+def _bound_inputs(signature: SavedSignature, feeds: Feeds) -> Settings:
     bindings: Settings = {}
     for alias, port in signature.inputs.items():
         binding: Settings = {"tensor": feeds.name(port.tensor)}

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from handler.commands.convert.graph import Nodes, node_of, tensor
 from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import Signature
+from handler.commands.convert.saved_model import SavedSignature
 from handler.commands.refused import Refused
 
 PARSERS: Final = ("ParseExample", "ParseExampleV2")
@@ -29,7 +29,7 @@ class Parser(NamedTuple):
     """The names of sparse and ragged features."""
 
 
-def parsers(nodes: Nodes, signature: Signature) -> list[Parser]:
+def parsers(nodes: Nodes, signature: SavedSignature) -> list[Parser]:
     """Returns every node that parses the signature's examples."""
     examples = signature.examples
     if examples is None:
@@ -85,7 +85,7 @@ def _shape(proto: Any) -> tuple[int, ...]:
     return (-1,) if proto.unknown_rank else tuple(dim.size for dim in proto.dim)
 
 
-def check_examples(signatures: Sequence[Signature]) -> None:
+def check_examples(signatures: Sequence[SavedSignature]) -> None:
     """Raises Refused for a signature that would predict from examples that another signature parses."""
     parsed = {tensor(each.examples.tensor) for each in signatures if each.examples is not None}
     for signature in signatures:
@@ -93,7 +93,7 @@ def check_examples(signatures: Sequence[Signature]) -> None:
             raise _refused(signature, PREDICTS)
 
 
-def check_cut(nodes: Nodes, signature: Signature, parsed: Iterable[Parser], used: set[str]) -> None:
+def check_cut(nodes: Nodes, signature: SavedSignature, parsed: Iterable[Parser], used: set[str]) -> None:
     """Raises Refused if the `used` nodes, which compute the outputs, still need serialized examples."""
     for parser in parsed:
         if parser.node in used:
@@ -108,7 +108,7 @@ def check_cut(nodes: Nodes, signature: Signature, parsed: Iterable[Parser], used
         raise _refused(signature, f"its examples are read by {ops}; expected ParseExample alone")
 
 
-def check_lengths(signature: Signature, needed: Iterable[Feature]) -> None:
+def check_lengths(signature: SavedSignature, needed: Iterable[Feature]) -> None:
     for feature in needed:
         if min(feature.shape, default=0) < 0:
             raise _refused(
@@ -116,5 +116,5 @@ def check_lengths(signature: Signature, needed: Iterable[Feature]) -> None:
             )
 
 
-def _refused(signature: Signature, reason: str) -> Refused:
+def _refused(signature: SavedSignature, reason: str) -> Refused:
     return Refused(f"signature {signature.name!r}: {reason}; choose others with --signature")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from handler.commands.convert.features import Feature
 from handler.commands.convert.graph import Nodes, node_of, tensor
 from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import Port, Signature
+from handler.commands.convert.saved_model import Port, SavedSignature
 
 PRESCRIBED: Final = ("inputs", "outputs")
 OWN: Final = re.compile(r"(?!\w*PartitionedCall|serving_default_|Identity|Placeholder)[A-Za-z]\w*:0")
@@ -64,7 +64,7 @@ class Feeds:
         """Returns the ONNX name of the feed that replaces this tensor. There must be one."""
         return next(feed.name for feed in self.all if tensor(name) in feed.tensors)
 
-    def add_inputs(self, nodes: Nodes, signature: Signature) -> None:
+    def add_inputs(self, nodes: Nodes, signature: SavedSignature) -> None:
         """Adds a feed for each of the signature's inputs. Serialized examples are not an input of the graph."""
         if signature.examples is None:
             taken = {tensor(port.tensor) for port in signature.inputs.values()}
@@ -72,7 +72,7 @@ class Feeds:
                 free = nodes.op(port.tensor) == "Placeholder"
                 self._add(signature.name, alias, port, free=free, elsewhere=taken)
 
-    def add_features(self, signature: Signature, features: list[Feature], copies: Mapping[str, Feed]) -> None:
+    def add_features(self, signature: SavedSignature, features: list[Feature], copies: Mapping[str, Feed]) -> None:
         """Adds a feed for each feature. `copies`: a feature's tensor -> the feed that replaced a copy of it."""
         for feature in features:
             copy = copies.get(feature.tensor)

@@ -12,14 +12,14 @@ import numpy as np
 from handler.commands.convert.features import Feature
 from handler.commands.convert.graph import SIZES_ONLY, Nodes, node_of, tensor
 from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import SavedModel, Signature
+from handler.commands.convert.saved_model import SavedModel, SavedSignature
 
 CLASSES: Final = "classes"
 MATRIX: Final = 2
 
 
 def class_labels(
-    saved: SavedModel, nodes: Nodes, signature: Signature, copy: str, features: Iterable[Feature]
+    saved: SavedModel, nodes: Nodes, signature: SavedSignature, copy: str, features: Iterable[Feature]
 ) -> list[str] | None:
     """Returns the label of each score. None if `copy`, the classes' node, depends on more than the batch's size."""
     if signature.method != "classify" or set(signature.outputs) != {CLASSES, "scores"}:
@@ -38,7 +38,7 @@ def _values_of(nodes: Nodes, copy: str) -> set[str]:
     return {name for name in found if name == node_of(copy) or nodes[name].op not in SIZES_ONLY}
 
 
-def _one_of_nothing(signature: Signature, features: Iterable[Feature]) -> dict[str, Any]:
+def _one_of_nothing(signature: SavedSignature, features: Iterable[Feature]) -> dict[str, Any]:
     """Returns a feed of one example, all zeros."""
     if signature.examples is not None:
         example = tf.train.Example()

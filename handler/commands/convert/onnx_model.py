@@ -68,7 +68,7 @@ ELEMENTWISE: Final = frozenset(
 """ONNX operations that mean the same at every rank."""
 
 
-class Tensor(NamedTuple):
+class GraphTensor(NamedTuple):
     """An input or output of the ONNX model. `shape`: -1 is any size, None any rank."""
 
     name: str
@@ -78,8 +78,8 @@ class Tensor(NamedTuple):
 
 class Made(NamedTuple):
     model: bytes
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[GraphTensor, ...]
+    outputs: tuple[GraphTensor, ...]
 
 
 def make(
@@ -214,9 +214,9 @@ def _give_values(graph: Any, optional: Iterable[Feed]) -> None:
             graph.initializer.append(onnx.helper.make_tensor(feed.name, row.onnx, sizes, zeros, raw=True))
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: Any) -> GraphTensor:
     kind = value.type.tensor_type
     if kind.elem_type not in BY_ONNX:
         raise Refused(f"{value.name!r} is of ONNX type {kind.elem_type}, which no protocol carries")
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim)
-    return Tensor(value.name, BY_ONNX[kind.elem_type], shape if kind.HasField("shape") else None)
+    return GraphTensor(value.name, BY_ONNX[kind.elem_type], shape if kind.HasField("shape") else None)

@@ -24,7 +24,7 @@ class Port(NamedTuple):
     shape: tuple[int, ...] | None
 
 
-class Signature(NamedTuple):
+class SavedSignature(NamedTuple):
     """`defaults`: numpy arrays for inputs that a request may omit. `declared`: the method that the file names."""
 
     name: str
@@ -43,7 +43,7 @@ class Signature(NamedTuple):
 
 
 class SavedModel:
-    def __init__(self, session: Any, signatures: Sequence[Signature]) -> None:
+    def __init__(self, session: Any, signatures: Sequence[SavedSignature]) -> None:
         self.session = session
         self.signatures = signatures
 
@@ -121,7 +121,7 @@ def _inlined(graph: Any, fetches: Sequence[str]) -> Any:
     return tf_optimizer.OptimizeGraph(config, meta)
 
 
-def _signature(graph: Any, name: str, proto: Any) -> Signature:
+def _signature(graph: Any, name: str, proto: Any) -> SavedSignature:
     what = f"signature {name!r}:"
     inputs = {alias: _port(graph, f"{what} input {alias!r}", info) for alias, info in proto.inputs.items()}
     outputs = {alias: _port(graph, f"{what} output {alias!r}", info) for alias, info in proto.outputs.items()}
@@ -129,7 +129,7 @@ def _signature(graph: Any, name: str, proto: Any) -> Signature:
         raise Refused(f"{what} it has no inputs; choose others with --signature")
     if len({port.tensor for port in inputs.values()}) < len(inputs):
         raise Refused(f"{what} two of its inputs are one tensor; choose others with --signature")
-    return Signature(
+    return SavedSignature(
         name,
         _method(proto.method_name, inputs, set(outputs)),
         dict(sorted(inputs.items())),

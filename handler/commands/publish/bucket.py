@@ -56,7 +56,7 @@ class Conflict(Taken):
     """Something has happened to the key meanwhile, and the store cannot tell whether the condition holds: try again."""
 
 
-class Item(NamedTuple):
+class ListedFile(NamedTuple):
     """`path`: relative to what was listed. `etag`: with its quotes, None where the store lists none."""
 
     path: str
@@ -116,7 +116,7 @@ class Bucket:
         self._client.meta.events.register_first("request-created.s3", _signing)
         self._client.meta.events.register_last("request-created.s3", _sending)
 
-    def items(self, prefix: str) -> Iterator[Item]:
+    def items(self, prefix: str) -> Iterator[ListedFile]:
         """`prefix`: empty, or a folder with its slash."""
         begin = self._place.prefix + prefix
         try:
@@ -125,7 +125,7 @@ class Bucket:
                     self.now = parsedate_to_datetime(page.date)
                 for found in page.objects:
                     etag = None if found.etag is None else f'"{found.etag}"'
-                    yield Item(found.key[len(begin) :], found.size, found.time, etag)
+                    yield ListedFile(found.key[len(begin) :], found.size, found.time, etag)
         except Forbidden:
             raise Refused(errors.meaning(403, "AccessDenied", self._place, self.uri, "s3:ListBucket")) from None
         except Unreadable as error:

@@ -11,7 +11,7 @@ from core.errors import ServingError
 from handler import backends
 from handler.backends import Source
 from handler.commands.publish import external
-from handler.commands.publish.versions import Job, Version, missing
+from handler.commands.publish.versions import LocalVersion, PushJob, missing
 from handler.commands.refused import Refused
 from handler.settings import Settings, model
 from handler.settings.model import FILE
@@ -20,7 +20,7 @@ ONNX = backends.BACKENDS["onnx"].marker
 PYTHON = backends.BACKENDS["python"].marker
 
 
-def check(job: Job, model_settings_text: bytes | None, settings: Settings, *, load: bool) -> bool:
+def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *, load: bool) -> bool:
     """Checks a version, and loads it if `load` is set. Returns whether it was loaded. Raises Refused."""
     name, version = job.model, job.version
     own = version.source(FILE)
@@ -42,7 +42,7 @@ def check(job: Job, model_settings_text: bytes | None, settings: Settings, *, lo
     return False
 
 
-def _check_weights(version: Version) -> None:
+def _check_weights(version: LocalVersion) -> None:
     path = version.source(ONNX)
     assert path is not None  # noqa: S101 - the version's last file
     if absent := missing(version, external.locations(path)):
@@ -50,7 +50,7 @@ def _check_weights(version: Version) -> None:
 
 
 @contextmanager
-def _as_folder(version: Version) -> Iterator[Path]:
+def _as_folder(version: LocalVersion) -> Iterator[Path]:
     """Yields a folder with the version's files. A single file is linked under the name that it will have."""
     if version.folder is not None:
         yield version.folder
@@ -63,7 +63,7 @@ def _as_folder(version: Version) -> Iterator[Path]:
         yield Path(made)
 
 
-def _compile(version: Version) -> None:
+def _compile(version: LocalVersion) -> None:
     """Checks the syntax alone. Only servers that allow code run it."""
     path = version.source(PYTHON)
     assert path is not None  # noqa: S101 - the version's last file

@@ -14,16 +14,16 @@ from io import BytesIO
 
 from core.errors import ServingError
 from handler.commands.publish import standing
-from handler.commands.publish.bucket import Bucket, Item, Only, Taken
-from handler.commands.publish.sending import Object
-from handler.commands.publish.versions import Job
+from handler.commands.publish.bucket import Bucket, ListedFile, Only, Taken
+from handler.commands.publish.sending import PushedObject
+from handler.commands.publish.versions import PushJob
 from handler.commands.refused import Refused
 
 
-class Claim:
-    """One version's. `objects`: what is pushed."""
+class PushClaim:
+    """The right to replace one version. `objects`: what is pushed."""
 
-    def __init__(self, bucket: Bucket, job: Job, objects: Iterable[Object]) -> None:
+    def __init__(self, bucket: Bucket, job: PushJob, objects: Iterable[PushedObject]) -> None:
         self._bucket = bucket
         self._key = f"{job.model}/.push-{job.number}"
         self._text = "".join(sorted(f"{each.content.sha256}  {each.file.path}\n" for each in objects)).encode()
@@ -46,7 +46,7 @@ class Claim:
             raise standing.under_way(self._key)
         self._put(Only(etag=found.etag))
 
-    def _found(self) -> Item | None:
+    def _found(self) -> ListedFile | None:
         """What is there of .push-1, and not of .push-10."""
         return next((item for item in self._bucket.items(self._key) if not item.path), None)
 

@@ -76,7 +76,7 @@ def _chunks(file: io.BufferedReader, left: int) -> Iterator[bytes]:
         yield chunk
 
 
-class Stopped(BaseException):
+class CommandStopped(BaseException):
     """The command ends. botocore would retry an Exception, but does not retry this."""
 
 
@@ -119,7 +119,7 @@ class Section(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._stop.is_set():
-            raise Stopped
+            raise CommandStopped
         view = memoryview(buffer)[: max(0, self._size - self._at)]
         read = os.preadv(self._file, [view], self._start + self._at)
         self._at += read

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from handler.commands.publish.files import CHUNK, LocalFile, local_file
 from handler.commands.publish.meter import Meter
-from handler.commands.publish.versions import MARKERS, Job
+from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.staging import appear, of_number, staged, sync
 from handler.settings.model import FILE
 
 
-def publish(repository: Path, job: Job, meter: Meter) -> None:
+def publish(repository: Path, job: PushJob, meter: Meter) -> None:
     """Copies the version, and then the model's settings. Raises Refused."""
     model, version, settings = repository / job.model, job.version, job.settings
     meter.begin(f"{job.model}/{job.number}", version.size)

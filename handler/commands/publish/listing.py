@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
 from handler.commands.publish import shelf, targets
-from handler.commands.publish.bucket import Item
+from handler.commands.publish.bucket import ListedFile
 from handler.commands.publish.meter import human
 from handler.commands.publish.versions import MARKERS
 from handler.lifecycle.repository import NAME, VERSION, Listing, Repository, Version, folders_of
@@ -48,14 +48,14 @@ def run(options: Namespace, settings: Settings) -> None:
         print(_table(rows) if rows else f"there is no model at {text}")  # noqa: T201 - the result
 
 
-def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[Item]]]:
+def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
     found = shelf.items(settings, whole, "")
     if any(_is_of_model(item.path) for item in found):
         target = targets.model(text)
         return target.repository, {target.name: found}
-    models: dict[str, list[Item]] = {}
+    models: dict[str, list[ListedFile]] = {}
     for item in found:
         name, separator, path = item.path.partition("/")
         if separator and NAME.fullmatch(name):
@@ -69,7 +69,7 @@ def _is_of_model(path: str) -> bool:
     return path == FILE or bool(VERSION.fullmatch(folder) and name in MARKERS)
 
 
-def _rows(store: shelf.Listed, name: str, items: Sequence[Item]) -> Iterator[Row]:
+def _rows(store: shelf.Listed, name: str, items: Sequence[ListedFile]) -> Iterator[Row]:
     judge = _Judge(store, name)
     folders = sorted(folders_of(File(item.path, item.size) for item in items))
     for folder in folders:
@@ -79,7 +79,7 @@ def _rows(store: shelf.Listed, name: str, items: Sequence[Item]) -> Iterator[Row
         yield _row(name, "", items, INCOMPLETE, "no numbered folder with a model")
 
 
-def _row(model: str, version: str, items: Sequence[Item], state: str, reason: str) -> Row:
+def _row(model: str, version: str, items: Sequence[ListedFile], state: str, reason: str) -> Row:
     newest = max(item.modified for item in items)
     return Row(model, version, len(items), sum(item.size for item in items), newest, state, reason)
 

@@ -37,7 +37,7 @@ def run(options: Namespace, settings: Settings) -> None:
         _write_settings(target / FILE, there.settings, meter, force=options.force)
 
 
-def _wanted(there: shelf.Model, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
+def _wanted(there: shelf.RepositoryModel, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
     """Returns the wanted versions in ascending order. Of 1 and 001, it chooses 1."""
     found = {
         folder.number: folder

@@ -7,7 +7,7 @@ from pathlib import Path
 from handler.commands.publish import checks, folder, shelf, targets, upload, versions
 from handler.commands.publish.bucket import Bucket
 from handler.commands.publish.meter import Meter, human
-from handler.commands.publish.versions import Found, Job
+from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from handler.settings.model import parse
@@ -38,23 +38,23 @@ def run(options: Namespace, settings: Settings) -> None:
         print(f"{target}/{job.number}: {files}, {human(job.version.size)}; {state}")  # noqa: T201 - the result
 
 
-def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[Job]:
+def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[PushJob]:
     """`number`: of a version whose folder has none. The last version brings the model's settings."""
     jobs = [
-        Job(target.name, number if version.number is None else version.number, version, None, force)
+        PushJob(target.name, number if version.number is None else version.number, version, None, force)
         for version in found.versions
     ]
     return [*jobs[:-1], jobs[-1]._replace(settings=found.settings)]
 
 
-def _check_free(jobs: Sequence[Job], there: shelf.Model, target: targets.Target) -> None:
+def _check_free(jobs: Sequence[PushJob], there: shelf.RepositoryModel, target: targets.Target) -> None:
     for job in jobs:
         if job.number in there.complete:
             other = "" if len(jobs) == 1 else "; --version pushes another one alone"
             raise Refused(f"{target}/{job.number} is there already: --force replaces it{other}")
 
 
-def _send(job: Job, target: targets.Target, settings: Settings, meter: Meter) -> None:
+def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter) -> None:
     try:
         if targets.is_s3(target.repository):
             upload.publish(Bucket(settings, target.repository), job, meter)

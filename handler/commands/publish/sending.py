@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import ServingError
 from handler.commands.publish.bucket import STREAMS, Bucket, Conflict, Copied, Only, Taken
-from handler.commands.publish.files import Content, LocalFile, Section, Stopped, stamp
+from handler.commands.publish.files import CommandStopped, Content, LocalFile, Section, stamp
 from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 
@@ -27,7 +27,7 @@ class Large:
     etags: list[str] = field(default_factory=list)
 
 
-class Object(NamedTuple):
+class PushedObject(NamedTuple):
     """`copied`: an object of the bucket with the same bytes."""
 
     key: str
@@ -64,12 +64,12 @@ class Sender:
             for key, upload in self._bucket.uploads(folder):
                 self._bucket.abort(key, upload)
 
-    def send_parts(self, objects: Iterable[Object]) -> None:
+    def send_parts(self, objects: Iterable[PushedObject]) -> None:
         for each in objects:
             if not each.is_small:
                 self._send_parts(each)
 
-    def _send_parts(self, each: Object) -> None:
+    def _send_parts(self, each: PushedObject) -> None:
         self._give_up(each.key)
         large = self._large[each.key] = Large(each.key, self._bucket.begin(each.key, each.content.sha256))
         large.etags = self.each(partial(self._send_part, each, large.upload), range(len(each.content.md5s)))
@@ -77,20 +77,20 @@ class Sender:
             self._unchanged(each)
             self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
 
-    def _send_part(self, each: Object, upload: str, index: int) -> str:
+    def _send_part(self, each: PushedObject, upload: str, index: int) -> str:
         if each.copied is not None:
             return self._bucket.copy(each.copied, each.key, upload, index + 1, each.span(index))
         with self._body(each, index) as body:
             return self._bucket.part(each.key, upload, index + 1, body, each.content.md5s[index])
 
-    def _body(self, each: Object, index: int) -> Section:
+    def _body(self, each: PushedObject, index: int) -> Section:
         return Section(each.file.source, *each.span(index), self._meter, self._stop)
 
-    def _unchanged(self, each: Object) -> None:
+    def _unchanged(self, each: PushedObject) -> None:
         if stamp(each.file.source) != each.content.stamp:
             raise Refused(f"{each.file.source} has changed while it was sent: push it again")
 
-    def show(self, objects: Sequence[Object], only: Only) -> None:
+    def show(self, objects: Sequence[PushedObject], only: Only) -> None:
         """Make objects appear. One that is there with the same bytes is as good as ours. Raises Taken."""
         for _ in range(TRIES):
             shown = self.each(partial(self._show, only=only), objects)
@@ -100,7 +100,7 @@ class Sender:
             self.send_parts(objects)  # after a conflict an upload cannot be completed any more
         raise Taken
 
-    def _show(self, each: Object, only: Only) -> bool:
+    def _show(self, each: PushedObject, only: Only) -> bool:
         """Whether it is there; False after a conflict."""
         try:
             self._write(each, only)
@@ -115,7 +115,7 @@ class Sender:
             self.shown.append(each.key)
         return True
 
-    def _write(self, each: Object, only: Only) -> None:
+    def _write(self, each: PushedObject, only: Only) -> None:
         if each.is_small:
             self._unchanged(each)
             with self._body(each, 0) as body:
@@ -133,13 +133,13 @@ class Sender:
             with suppress(Taken):
                 self._bucket.abort(large.key, large.upload)
 
-    def verify(self, each: Object) -> None:
+    def verify(self, each: PushedObject) -> None:
         """Raises Taken if the object is not what was sent, as far as the store tells: not every one keeps metadata."""
         found = self._bucket.head(each.key)
         if found is None or found.size != each.file.size or found.sha256 not in (None, each.content.sha256):
             raise Taken
 
-    def is_there(self, each: Object) -> bool:
+    def is_there(self, each: PushedObject) -> bool:
         found = self._bucket.head(each.key)
         return found is not None and found.sha256 == each.content.sha256
 
@@ -174,7 +174,7 @@ class Sender:
             self._stop.set()
             raise
         failures = [failure for future in futures if (failure := future.exception()) is not None]
-        for failure in sorted(failures, key=lambda each: isinstance(each, Stopped)):
+        for failure in sorted(failures, key=lambda each: isinstance(each, CommandStopped)):
             raise failure
         return [future.result() for future in futures]
 

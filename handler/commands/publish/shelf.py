@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from core.errors import ModelNotLoadable
 from handler.commands.publish import targets
-from handler.commands.publish.bucket import Bucket, Item
+from handler.commands.publish.bucket import Bucket, ListedFile
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository, Version, folders_of
 from handler.settings import Settings
@@ -19,7 +19,7 @@ from handler.stores.progress import Progress
 class Listed:
     """A store whose files have been listed, all at once; what is read of it is read once."""
 
-    def __init__(self, store: Store, models: dict[str, list[Item]]) -> None:
+    def __init__(self, store: Store, models: dict[str, list[ListedFile]]) -> None:
         self.uri = store.uri
         self._store = store
         self._models = models
@@ -44,7 +44,7 @@ class Listed:
         return self._store.fetch(*asked)
 
 
-class Model(NamedTuple):
+class RepositoryModel(NamedTuple):
     """What a repository has of a model. `settings`: its own file."""
 
     folders: Sequence[Version]
@@ -52,7 +52,7 @@ class Model(NamedTuple):
     settings: bytes | None
 
 
-def model(settings: Settings, target: targets.Target) -> Model:
+def model(settings: Settings, target: targets.Target) -> RepositoryModel:
     """Raises Refused, ServingError."""
     store = open_store(settings._replace(repository=target.repository))
     try:
@@ -62,7 +62,7 @@ def model(settings: Settings, target: targets.Target) -> Model:
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
     complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
-    return Model(folders, frozenset(complete), text)
+    return RepositoryModel(folders, frozenset(complete), text)
 
 
 def is_complete(store: Store, name: str, version: Version, text: bytes | None) -> bool:
@@ -80,7 +80,7 @@ def _files(store: Store, target: targets.Target) -> Sequence[File]:
     return store.files(target.name)
 
 
-def items(settings: Settings, repository: str, prefix: str) -> list[Item]:
+def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
     """Every file below a folder of the repository, with paths relative to it; hidden ones apart."""
     if targets.is_s3(repository):
         return [item for item in Bucket(settings, repository).items(prefix) if not item.path.endswith("/")]
@@ -90,8 +90,8 @@ def items(settings: Settings, repository: str, prefix: str) -> list[Item]:
     return list(_walk(settings, root))
 
 
-def _walk(settings: Settings, root: Path) -> Iterator[Item]:
+def _walk(settings: Settings, root: Path) -> Iterator[ListedFile]:
     store = open_store(settings._replace(repository=str(root.absolute().parent)))
     for file in store.files(root.absolute().name):
         modified = (root / file.path).stat().st_mtime
-        yield Item(file.path, file.size or 0, datetime.fromtimestamp(modified, UTC))
+        yield ListedFile(file.path, file.size or 0, datetime.fromtimestamp(modified, UTC))

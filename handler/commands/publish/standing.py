@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from handler.commands.publish.bucket import Bucket, Item
-from handler.commands.publish.versions import MARKERS, Job
+from handler.commands.publish.bucket import Bucket, ListedFile
+from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 
 YOUNG: Final = timedelta(minutes=15)
@@ -21,17 +21,17 @@ class Standing(NamedTuple):
     `main`: its marker, which decides that. None and None where there is no such version yet.
     """
 
-    folders: Mapping[str, Mapping[str, Item]]
+    folders: Mapping[str, Mapping[str, ListedFile]]
     current: str | None
     main: str | None
 
     @property
-    def marker(self) -> Item | None:
+    def marker(self) -> ListedFile | None:
         """The object that makes the version visible."""
         return None if self.current is None or self.main is None else self.folders[self.current][self.main]
 
     @property
-    def files(self) -> Mapping[str, Item]:
+    def files(self) -> Mapping[str, ListedFile]:
         """Of the current folder."""
         return {} if self.current is None else self.folders[self.current]
 
@@ -40,9 +40,9 @@ class Standing(NamedTuple):
         return (self.current, self.files) == (other.current, other.files)
 
 
-def look(bucket: Bucket, job: Job) -> Standing:
+def look(bucket: Bucket, job: PushJob) -> Standing:
     """One listing."""
-    folders: dict[str, dict[str, Item]] = {}
+    folders: dict[str, dict[str, ListedFile]] = {}
     for item in bucket.items(f"{job.model}/"):
         if job.has(item.path):
             folder, _, path = item.path.partition("/")
@@ -54,7 +54,7 @@ def look(bucket: Bucket, job: Job) -> Standing:
     return Standing(folders, None, None)
 
 
-def is_debris(bucket: Bucket, item: Item, marker: Item | None) -> bool:
+def is_debris(bucket: Bucket, item: ListedFile, marker: ListedFile | None) -> bool:
     """Whether an object that servers do not see is in nobody's way: old, or older than what has become visible since.
 
     A push that had put it by then finds another marker than it has seen, and stops.

@@ -35,12 +35,12 @@ from typing import Final
 from core.errors import ServingError
 from handler.commands.publish import standing
 from handler.commands.publish.bucket import Bucket, Copied, Only, Taken
-from handler.commands.publish.claim import Claim
+from handler.commands.publish.claim import PushClaim
 from handler.commands.publish.files import LocalFile, content, local_file
 from handler.commands.publish.meter import Meter
-from handler.commands.publish.sending import Object, Sender
+from handler.commands.publish.sending import PushedObject, Sender
 from handler.commands.publish.standing import Standing
-from handler.commands.publish.versions import MARKERS, Job
+from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 from handler.settings.model import FILE
 
@@ -49,7 +49,7 @@ PART: Final = 16 * 1024 * 1024
 MOST_PARTS: Final = 10_000
 
 
-def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
+def publish(bucket: Bucket, job: PushJob, meter: Meter) -> None:
     """Raises Refused, ServingError."""
     meter.begin(f"reading {job.model}/{job.number}", job.version.size)
     objects = [_object(each.path, each, meter) for each in job.version.files]
@@ -63,13 +63,13 @@ def publish(bucket: Bucket, job: Job, meter: Meter) -> None:
             _settle(push, model_settings, job)
 
 
-def _object(key: str, file: LocalFile, meter: Meter) -> Object:
+def _object(key: str, file: LocalFile, meter: Meter) -> PushedObject:
     part_size = max(PART, -(-file.size // MOST_PARTS))
-    return Object(key, file, content(file.source, part_size, meter))
+    return PushedObject(key, file, content(file.source, part_size, meter))
 
 
 @contextmanager
-def _cleaning(push: Sender, job: Job) -> Iterator[None]:
+def _cleaning(push: Sender, job: PushJob) -> Iterator[None]:
     """Whatever ends it: no upload is left and nothing that `shown` names, if the store lets us."""
     try:
         yield
@@ -84,7 +84,7 @@ def _cleaning(push: Sender, job: Job) -> Iterator[None]:
         push.close()
 
 
-def _settle(push: Sender, model_settings: Object, job: Job) -> None:
+def _settle(push: Sender, model_settings: PushedObject, job: PushJob) -> None:
     """Raises Refused, which says that the version is there."""
     try:
         push.show([model_settings], Only())
@@ -96,11 +96,11 @@ def _settle(push: Sender, model_settings: Object, job: Job) -> None:
 class _Publishing:
     """`objects`: with their paths in the version's folder as keys."""
 
-    def __init__(self, bucket: Bucket, job: Job, meter: Meter, objects: Sequence[Object]) -> None:
+    def __init__(self, bucket: Bucket, job: PushJob, meter: Meter, objects: Sequence[PushedObject]) -> None:
         self._bucket, self._job, self._meter = bucket, job, meter
         self._objects = objects
         self._plain = str(job.number)
-        self._claim = Claim(bucket, job, objects)
+        self._claim = PushClaim(bucket, job, objects)
 
     def run(self, push: Sender) -> None:
         seen = self._look()
@@ -129,7 +129,7 @@ class _Publishing:
     def _key(self, folder: str, path: str) -> str:
         return f"{self._job.model}/{folder}/{path}"
 
-    def _at(self, folder: str, origin: Standing | None = None) -> list[Object]:
+    def _at(self, folder: str, origin: Standing | None = None) -> list[PushedObject]:
         """The objects in one of the version's folders; `origin`: whose current folder has them already."""
         copied = {}
         if origin is not None and origin.current is not None:
@@ -222,7 +222,7 @@ class _Publishing:
         markers = [each for each in (last, *late) if each.key not in ours]
         self._crown(push, markers, objects)
 
-    def _crown(self, push: Sender, markers: Sequence[Object], objects: Sequence[Object]) -> None:
+    def _crown(self, push: Sender, markers: Sequence[PushedObject], objects: Sequence[PushedObject]) -> None:
         """The markers, when all the rest is right; and a look at all of it, now that it shows.
 
         Swift's condition holds when a body begins, not when it has come.
@@ -242,7 +242,7 @@ class _Publishing:
         push.shown.clear()
 
     def _in_the_way(
-        self, push: Sender, folder: str, objects: Sequence[Object], seen: Standing
+        self, push: Sender, folder: str, objects: Sequence[PushedObject], seen: Standing
     ) -> tuple[set[str], list[tuple[str, str | None]]]:
         """Keys of what is as it is to be; keys and ETags of what must go.
 

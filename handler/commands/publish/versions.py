@@ -17,7 +17,7 @@ BY_SUFFIX: Final = {Path(marker).suffix: marker for marker in MARKERS}
 SKIPPED: Final = "__pycache__"
 
 
-class Version(NamedTuple):
+class LocalVersion(NamedTuple):
     """`number`: its folder's, None where that has none. `folder`: where its files are, None for a single file."""
 
     number: int | None
@@ -38,12 +38,12 @@ class Version(NamedTuple):
         return next((file.source for file in self.files if file.path == path), None)
 
 
-class Job(NamedTuple):
+class PushJob(NamedTuple):
     """A version on its way. `settings`: the model's own, where this version brings them."""
 
     model: str
     number: int
-    version: Version
+    version: LocalVersion
     settings: Path | None
     force: bool
 
@@ -62,19 +62,19 @@ class Job(NamedTuple):
 class Found(NamedTuple):
     """`settings`: the model's own, beside its versions."""
 
-    versions: tuple[Version, ...]
+    versions: tuple[LocalVersion, ...]
     settings: Path | None
 
 
 def find(path: Path, wanted: int | None) -> Found:
     """`wanted`: --version. Raises Refused."""
     if path.is_file():
-        return Found((Version(None, _single(path), None),), None)
+        return Found((LocalVersion(None, _single(path), None),), None)
     if not path.is_dir():
         raise Refused(f"there is no file or folder {path}")
     numbered = _numbered(path)
     if not numbered or any((path / marker).is_file() for marker in MARKERS):
-        return Found((Version(None, _files(path), path),), None)
+        return Found((LocalVersion(None, _files(path), path),), None)
     if wanted is not None:
         numbered = [each for each in numbered if each.number == wanted]
         if not numbered:
@@ -92,11 +92,11 @@ def number(text: str | None) -> int | None:
     return int(text)
 
 
-def _numbered(path: Path) -> list[Version]:
+def _numbered(path: Path) -> list[LocalVersion]:
     """Ascending; of 1 and 001 the plain one, as servers have it."""
     folders = [entry for entry in path.iterdir() if VERSION.fullmatch(entry.name) and entry.is_dir()]
     chosen = {int(folder.name): folder for folder in sorted(folders, key=lambda each: len(each.name), reverse=True)}
-    return [Version(each, _files(chosen[each]), chosen[each]) for each in sorted(chosen)]
+    return [LocalVersion(each, _files(chosen[each]), chosen[each]) for each in sorted(chosen)]
 
 
 def _single(path: Path) -> tuple[LocalFile, ...]:
@@ -129,6 +129,6 @@ def _plain(path: str) -> str:
     return path
 
 
-def missing(version: Version, paths: Sequence[str]) -> list[str]:
+def missing(version: LocalVersion, paths: Sequence[str]) -> list[str]:
     present = {file.path for file in version.files}
     return [path for path in paths if path not in present]

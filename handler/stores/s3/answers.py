@@ -38,7 +38,7 @@ class Broken(Exception):
         return self.status in OVERLOADED
 
 
-class Refused(Exception):
+class StoreRefused(Exception):
     """A refusal that retrying cannot change. `region`: the bucket's, if the store names it, else empty."""
 
     def __init__(self, status: int, code: str, region: str = "") -> None:
@@ -147,14 +147,14 @@ class Answer:
 
 
 def whole(body: Body, seconds: float) -> bytes:
-    """Returns a small body, and closes it. `seconds`: for all of it. Raises Broken, Refused if it is too long."""
+    """Returns a small body, and closes it. `seconds`: for all of it. Raises Broken, StoreRefused if it is too long."""
     until = time.monotonic() + seconds
     content = bytearray()
     try:
         while chunk := body.read(until - time.monotonic()):
             content += chunk
             if len(content) > SMALL:
-                raise Refused(200, "TooLong")
+                raise StoreRefused(200, "TooLong")
     finally:
         body.close()
     return bytes(content)

@@ -10,8 +10,8 @@ from handler.settings import Settings
 from handler.stores import Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import errors, listing, session
-from handler.stores.s3.answers import Broken, Refused
-from handler.stores.s3.http import Bucket
+from handler.stores.s3.answers import Broken, StoreRefused
+from handler.stores.s3.http import BucketReader
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location
 from handler.stores.s3.retries import Failed, OutOfTime, Tries
@@ -32,11 +32,11 @@ class Client:
         self._settings = settings
         self._page = page
         self._lock = threading.Lock()
-        self._made: Bucket | None = None
+        self._made: BucketReader | None = None
         self._region = ""  # the store's answer, once it has named one
 
     @property
-    def bucket(self) -> Bucket:
+    def bucket(self) -> BucketReader:
         """The bucket, with connections and credentials. Raises ServingError."""
         with self._lock:
             if self._made is None:
@@ -48,7 +48,7 @@ class Client:
         with self._lock:
             self._made = None
 
-    def tried(self, ask: Callable[[Bucket], T], progress: Progress) -> T:
+    def tried(self, ask: Callable[[BucketReader], T], progress: Progress) -> T:
         """Calls `ask` with retries, and follows a region redirect. Raises Failed, OutOfTime, ServingError."""
         tries = Tries(TRIES)
         while progress.left > 0:
@@ -61,13 +61,13 @@ class Client:
                 if pause is None:
                     raise Failed("", broken) from broken
                 sleep(max(0.0, min(pause, progress.left)))
-            except Refused as refused:
+            except StoreRefused as refused:
                 log.warning("%s: %s", self._settings.repository, refused)
                 if not self._moved(bucket, refused) or tries.pause() is None:
                     raise Failed("", refused) from refused
         raise OutOfTime
 
-    def _moved(self, bucket: Bucket, refused: Refused) -> bool:
+    def _moved(self, bucket: BucketReader, refused: StoreRefused) -> bool:
         """Decides whether the store has named another region than it was asked in. Later requests ask there."""
         if refused.region in ("", bucket.region):
             return False

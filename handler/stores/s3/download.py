@@ -29,11 +29,11 @@ from handler.stores import checksums
 from handler.stores.journal import Identity
 from handler.stores.progress import Progress
 from handler.stores.s3 import ranges
-from handler.stores.s3.answers import Answer, Broken, Line, Refused
-from handler.stores.s3.http import Bucket
-from handler.stores.s3.objects import Item, fitting, missing, resume
+from handler.stores.s3.answers import Answer, Broken, Line, StoreRefused
+from handler.stores.s3.http import BucketReader
+from handler.stores.s3.objects import Transfer, fitting, missing, resume
 from handler.stores.s3.ranges import Region
-from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, Stopped, Tries
+from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, StreamStopped, Tries
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes between two lines in the journal: what a killed process may fetch again, per stream."""
@@ -51,7 +51,7 @@ class Download:
     Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials.
     """
 
-    def __init__(self, bucket: Bucket, items: Sequence[Item], most: int, progress: Progress) -> None:
+    def __init__(self, bucket: BucketReader, items: Sequence[Transfer], most: int, progress: Progress) -> None:
         self._bucket = bucket
         self._progress = progress
         self._items = {item.work: item for item in items if not item.part.complete}
@@ -105,7 +105,7 @@ class Download:
         try:
             while (task := self._claim()) is not None:
                 self._fetch(self._items[task.work], task.region)
-        except Stopped:
+        except StreamStopped:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again by run, in the caller's thread
             self._fail(error)
@@ -132,11 +132,11 @@ class Download:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise Stopped
+            raise StreamStopped
         if self._progress.left <= 0:
             raise OutOfTime
 
-    def _fetch(self, item: Item, region: Region) -> None:
+    def _fetch(self, item: Transfer, region: Region) -> None:
         """Fetches a region to its end, which another stream may bring nearer. The last one verifies the object."""
         try:
             if region.rest > 0 or not item.work.opened:
@@ -147,7 +147,7 @@ class Download:
             self._persist(item, region, self._learn)
             self._verify(item)
 
-    def _persist(self, item: Item, region: Region, attempt: Callable[[Item, Region], None]) -> None:
+    def _persist(self, item: Transfer, region: Region, attempt: Callable[[Transfer, Region], None]) -> None:
         """Repeats an attempt as long as bytes arrive. Raises Failed."""
         tries = Tries()
         while True:
@@ -162,13 +162,13 @@ class Download:
                     raise Failed(item.file.path, broken) from broken
             self._wait(pause)
 
-    def _leave(self, item: Item, region: Region) -> None:
+    def _leave(self, item: Transfer, region: Region) -> None:
         """Ends this stream, unless it is the last active one: the others will claim its region."""
         with self._changed:
             if self._active > 1 and item.work.release(region):
                 self._active -= 1
                 self._changed.notify_all()
-                raise Stopped
+                raise StreamStopped
 
     def _wait(self, seconds: float) -> None:
         with self._changed:
@@ -176,13 +176,13 @@ class Download:
             self._changed.wait(min(seconds, max(0.0, self._progress.left)))
             self._check()
 
-    def _release(self, item: Item, region: Region) -> bool:
+    def _release(self, item: Transfer, region: Region) -> bool:
         """Frees a region. Returns whether the whole object has arrived."""
         with self._changed:
             self._changed.notify_all()
             return item.work.release(region) and item.work.finished
 
-    def _receive(self, item: Item, region: Region) -> None:
+    def _receive(self, item: Transfer, region: Region) -> None:
         """Writes as much of the region as one answer brings."""
         with self._answer(item, region) as answer:
             skip = region.start - answer.start
@@ -197,7 +197,7 @@ class Download:
                 self._land(item, region, chunk)
 
     @contextmanager
-    def _answer(self, item: Item, region: Region) -> Iterator[Answer]:
+    def _answer(self, item: Transfer, region: Region) -> Iterator[Answer]:
         first, item.first = item.first, None
         with self._line(first) as line:
             answer = self._asked(item, region, first, line)
@@ -220,7 +220,7 @@ class Download:
             with self._changed:
                 self._lines.discard(line)
 
-    def _asked(self, item: Item, region: Region, first: Answer | None, line: Line) -> Answer:
+    def _asked(self, item: Transfer, region: Region, first: Answer | None, line: Line) -> Answer:
         identity = item.part.identity
         if identity is None or not item.work.opened:
             return self._opened(item, first or self._get(item, line))
@@ -232,15 +232,17 @@ class Download:
             item.part.learn(checksum)
         return answer
 
-    def _get(self, item: Item, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True) -> Answer:
+    def _get(
+        self, item: Transfer, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True
+    ) -> Answer:
         try:
             return self._bucket.get(item.file.key, self._progress.left, headers, body=body, line=line)
-        except Refused as refusal:
+        except StoreRefused as refusal:
             if refusal.status in CHANGED:
                 raise Replaced from refusal
             raise Failed(item.file.path, refusal) from refusal
 
-    def _opened(self, item: Item, answer: Answer) -> Answer:
+    def _opened(self, item: Transfer, answer: Answer) -> Answer:
         """Checks the first answer against the listing, and shares the object among streams. Raises Replaced."""
         if (answer.size, answer.etag) != (item.file.size, item.file.etag):
             answer.body.close()
@@ -251,7 +253,7 @@ class Download:
             self._changed.notify_all()
         return answer
 
-    def _land(self, item: Item, region: Region, chunk: bytes) -> None:
+    def _land(self, item: Transfer, region: Region, chunk: bytes) -> None:
         data = memoryview(chunk)[: region.rest]
         item.part.write(data, region.start)
         region.start += len(data)
@@ -259,12 +261,12 @@ class Download:
         if region.start - region.saved >= SAVE:
             self._save(item, region)
 
-    def _save(self, item: Item, region: Region) -> None:
+    def _save(self, item: Transfer, region: Region) -> None:
         if region.start > region.saved:
             item.part.save(region.saved, region.start)
             region.saved = region.start
 
-    def _learn(self, item: Item, _: Region) -> None:
+    def _learn(self, item: Transfer, _: Region) -> None:
         """Asks for the checksum if the listing names one: S3 sends it with a whole object, and not with ranges."""
         identity = item.part.identity
         if item.file.checked and identity is not None and identity.checksum is None:
@@ -276,7 +278,7 @@ class Download:
             if checksum := checksums.of_answer(answer.headers):
                 item.part.learn(checksum)
 
-    def _verify(self, item: Item) -> None:
+    def _verify(self, item: Transfer) -> None:
         """Renames a right file to its final name. Restarts a wrong one once. Raises Damaged."""
         part, identity = item.part, item.part.identity
         wanted = None if identity is None else identity.checksum
@@ -292,7 +294,7 @@ class Download:
             item.work.restart()
             self._changed.notify_all()
 
-    def _pieces(self, item: Item) -> Iterator[bytes]:
+    def _pieces(self, item: Transfer) -> Iterator[bytes]:
         for position in range(0, item.work.size, READ):
             self._check()
             yield item.part.read(READ, position)

@@ -4,7 +4,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
-from handler.stores.s3.answers import Broken, Refused
+from handler.stores.s3.answers import Broken, StoreRefused
 from handler.stores.s3.location import Location
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
@@ -32,14 +32,14 @@ CURES: Final = {
 """By S3's error code."""
 
 
-def is_absent(reason: Broken | Refused) -> bool:
+def is_absent(reason: Broken | StoreRefused) -> bool:
     """Decides whether an object is missing or forbidden: without ListBucket, S3 answers 403 to either."""
-    return isinstance(reason, Refused) and reason.code in ABSENT | DENIED
+    return isinstance(reason, StoreRefused) and reason.code in ABSENT | DENIED
 
 
-def is_denied(reason: Broken | Refused) -> bool:
+def is_denied(reason: Broken | StoreRefused) -> bool:
     """Decides whether a permission is missing."""
-    return isinstance(reason, Refused) and reason.code in DENIED
+    return isinstance(reason, StoreRefused) and reason.code in DENIED
 
 
 def meaning(status: int, code: str, place: Location, uri: str, permission: str = "") -> str:
@@ -51,7 +51,7 @@ def meaning(status: int, code: str, place: Location, uri: str, permission: str =
     return f"the store answered {status} {code} for {uri}: check AWS_ENDPOINT_URL_S3"
 
 
-def of(reason: Broken | Refused, place: Location, uri: str, what: str = "") -> ServingError:
+def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "") -> ServingError:
     """Returns the error for a client. `what`: the file that was being read, empty for a listing."""
     if reason.status:
         passes = isinstance(reason, Broken) and reason.code not in CURES

@@ -1,7 +1,7 @@
 """GET requests to one bucket over HTTP/1.1, on connections that are kept.
 
 botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off. This one
-takes a sixth. It raises Broken where a retry may pass, and Refused where none will.
+takes a sixth. It raises Broken where a retry may pass, and StoreRefused where none will.
 """
 
 import re
@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.s3.answers import Answer, Body, Broken, Line, Refused, limit, whole
+from handler.stores.s3.answers import Answer, Body, Broken, Line, StoreRefused, limit, whole
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0
@@ -40,14 +40,14 @@ class Signer(Protocol):
         ...
 
 
-class Request(NamedTuple):
+class SignedRequest(NamedTuple):
     method: str
     target: str
     headers: dict[str, str]
 
 
-class Bucket:
-    """`base`: URL of the bucket; an object is at `base/key`. `proxy`: its URL, with a login if it wants one."""
+class BucketReader:
+    """Reads a bucket. `base`: its URL; an object is at `base/key`. `proxy`: its URL, with a login if it wants one."""
 
     def __init__(
         self, base: str, region: str, signer: Signer, tls: ssl.SSLContext | None = None, proxy: str | None = None
@@ -71,7 +71,7 @@ class Bucket:
         body: bool = True,
         line: Line | None = None,
     ) -> Answer:
-        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, Refused.
+        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, StoreRefused.
 
         `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
         """
@@ -89,7 +89,7 @@ class Bucket:
             raise
 
     def list(self, parameters: Mapping[str, str], seconds: float) -> tuple[bytes, str]:
-        """Returns ListObjectsV2's document, and the answer's Date, empty without one. Raises Broken, Refused."""
+        """Returns ListObjectsV2's document, and the answer's Date, empty without one. Raises Broken, StoreRefused."""
         until = time.monotonic() + seconds
         query = urlencode(
             sorted({"list-type": "2", "encoding-type": "url", **parameters}.items()), quote_via=quote, safe="~"
@@ -105,16 +105,16 @@ class Bucket:
                 return
         connection.close()
 
-    def _request(self, method: str, url: str, signed: Mapping[str, str], unsigned: Mapping[str, str]) -> Request:
+    def _request(self, method: str, url: str, signed: Mapping[str, str], unsigned: Mapping[str, str]) -> SignedRequest:
         headers = {**self._signer.sign(method, url, signed), **unsigned, "User-Agent": "dragoman"}
         parts = urlsplit(url)
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         if self._proxy is not None and self._tls is None:
             target = url
             headers |= _authorization(self._proxy)
-        return Request(method, target, headers)
+        return SignedRequest(method, target, headers)
 
-    def _ask(self, request: Request, until: float, line: Line) -> Body:
+    def _ask(self, request: SignedRequest, until: float, line: Line) -> Body:
         """Sends a request on an idle connection or a new one. `until`: the deadline, on time.monotonic()."""
         try:
             connection = self._kept()
@@ -126,7 +126,7 @@ class Bucket:
         except (OSError, HTTPException) as error:
             raise Broken.of(error) from error
 
-    def _answer(self, connection: HTTPConnection, request: Request, until: float, line: Line) -> Body:
+    def _answer(self, connection: HTTPConnection, request: SignedRequest, until: float, line: Line) -> Body:
         try:
             if connection.sock is None:
                 connection.connect()
@@ -144,7 +144,7 @@ class Bucket:
             raise
 
     def _refused(self, response: HTTPResponse) -> None:
-        """Raises Refused or Broken, by status and S3's error code."""
+        """Raises StoreRefused or Broken, by status and S3's error code."""
         try:
             with response:
                 found = re.search(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>", response.read(65536))
@@ -155,7 +155,7 @@ class Bucket:
         if code in EXPIRED:
             self._signer.renew()
         elif not (status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES):  # noqa: PLR2004 - server errors
-            raise Refused(status, code, response.headers.get("x-amz-bucket-region", ""))
+            raise StoreRefused(status, code, response.headers.get("x-amz-bucket-region", ""))
         raise Broken(f"{status} {code}", status, code)
 
     def _kept(self) -> HTTPConnection | None:

@@ -17,7 +17,7 @@ class Unreadable(Exception):
     """The document is not a page of a listing. The message says why."""
 
 
-class Object(NamedTuple):
+class ListedObject(NamedTuple):
     """An object as a listing has it.
 
     `key`: the whole key. `size`: in bytes. `etag`: without quotes, None if the store lists none. `checked`: the store
@@ -45,7 +45,7 @@ class Page(NamedTuple):
     `date`: when the store answered, by its own clock, in HTTP's format; empty if it does not say.
     """
 
-    objects: list[Object]
+    objects: list[ListedObject]
     folders: list[str]
     following: str | None
     date: str
@@ -72,13 +72,13 @@ def _following(root: ET.Element) -> str | None:
     raise Unreadable("the listing does not say how it goes on")  # of ListObjects, the first version, for instance
 
 
-def _object(found: ET.Element, decoded: Callable[[str], str]) -> Object:
+def _object(found: ET.Element, decoded: Callable[[str], str]) -> ListedObject:
     size = _text(found, "Size")
     if not SIZE.fullmatch(size):
         raise Unreadable("the listing has an object without a size")
     checked = _text(found, "ChecksumType") != "COMPOSITE" and checksums.is_known(_text(found, "ChecksumAlgorithm"))
     etag = _text(found, "ETag").strip('"') or None
-    return Object(decoded(_text(found, "Key")), int(size), etag, checked, _text(found, "LastModified"))
+    return ListedObject(decoded(_text(found, "Key")), int(size), etag, checked, _text(found, "LastModified"))
 
 
 def _text(element: ET.Element, name: str) -> str:

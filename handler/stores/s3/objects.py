@@ -21,7 +21,7 @@ class Known(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Item:
+class Transfer:
     """A file in flight. `first`: an answer that has not been used yet. `damaged`: it failed its checksum once."""
 
     file: Known
@@ -31,7 +31,7 @@ class Item:
     damaged: bool = False
 
 
-def resume(item: Item, most: int) -> None:
+def resume(item: Transfer, most: int) -> None:
     """Continues a file where the journal has parts of the same content. `most`: streams that may share its work."""
     part, file = item.part, item.file
     if part.ranges:
@@ -43,7 +43,7 @@ def resume(item: Item, most: int) -> None:
         item.work.resume([(0, file.size)], most)
 
 
-def missing(item: Item) -> int:
+def missing(item: Transfer) -> int:
     """Returns the bytes that no stream has fetched yet."""
     return sum(region.rest for region in item.work.free) if item.work.opened else item.work.size
 

@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from handler.stores.s3.answers import Broken, Refused
+from handler.stores.s3.answers import Broken, StoreRefused
 
 TRIES: Final = 6
 """Attempts in a row without a single byte."""
@@ -18,7 +18,7 @@ class Replaced(Exception):
 class Failed(Exception):
     """The store refused, or every attempt failed. `path`: of the file. `reason`: of the last attempt."""
 
-    def __init__(self, path: str, reason: Broken | Refused) -> None:
+    def __init__(self, path: str, reason: Broken | StoreRefused) -> None:
         super().__init__(path)
         self.path = path
         self.reason = reason
@@ -37,7 +37,7 @@ class OutOfTime(Exception):
     """The deadline has passed."""
 
 
-class Stopped(Exception):
+class StreamStopped(Exception):
     """The stream ends: another one has failed, or does its work."""
 
 

@@ -18,7 +18,7 @@ from core.errors import ModelNotLoadable
 from handler.settings import Settings
 from handler.stores.s3 import addresses, environment, errors
 from handler.stores.s3.environment import DEFAULT_REGION, NOW, RENEWAL, Keys
-from handler.stores.s3.http import Bucket
+from handler.stores.s3.http import BucketReader
 from handler.stores.s3.location import Location
 from handler.stores.s3.signature import Login, signed
 
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 NO_CREDENTIALS: Final = "no usable AWS credentials: set them (DRAGOMAN_S3_ANONYMOUS=true: a public bucket)"
 
 
-def connect(settings: Settings, place: Location, region: str = "") -> Bucket:
+def connect(settings: Settings, place: Location, region: str = "") -> BucketReader:
     """Returns the bucket. No request is sent yet. `region`: another than the configured one. Raises ServingError."""
     return _by_environment(settings, place, region) or _by_botocore(settings, place, region)
 
 
-def _by_environment(settings: Settings, place: Location, region: str) -> Bucket | None:
+def _by_environment(settings: Settings, place: Location, region: str) -> BucketReader | None:
     """Returns None where botocore must be asked."""
     host = environment.host(os.environ)
     if settings.s3_anonymous or host is None or environment.keys(os.environ) is None:
@@ -43,7 +43,7 @@ def _by_environment(settings: Settings, place: Location, region: str) -> Bucket 
     return _bucket(settings, place, url, host.region, lambda: os.environ.get("AWS_CA_BUNDLE"))
 
 
-def _by_botocore(settings: Settings, place: Location, region: str) -> Bucket:
+def _by_botocore(settings: Settings, place: Location, region: str) -> BucketReader:
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - a third of a second of cold start
     from botocore.session import get_session  # noqa: PLC0415
 
@@ -57,14 +57,16 @@ def _by_botocore(settings: Settings, place: Location, region: str) -> Bucket:
     return _bucket(settings, place, url, region, lambda: session.get_config_variable("ca_bundle"))
 
 
-def _bucket(settings: Settings, place: Location, url: str, region: str, bundle: Callable[[], str | None]) -> Bucket:
+def _bucket(
+    settings: Settings, place: Location, url: str, region: str, bundle: Callable[[], str | None]
+) -> BucketReader:
     try:
         tls = _tls(bundle) if url.startswith("https:") else None
     except OSError as error:
         log.warning("%s: %s", settings.repository, error)
         raise errors.unanswered(place, type(error).__name__) from error
     log.info("repository %s: %s, region %s", settings.repository, url, region)
-    return Bucket(url, region, Anonymous() if settings.s3_anonymous else Signer(region), tls, _proxy(url))
+    return BucketReader(url, region, Anonymous() if settings.s3_anonymous else KeySigner(region), tls, _proxy(url))
 
 
 def region_of(session: Any) -> str:
@@ -142,7 +144,7 @@ class Anonymous:
         """Does nothing: there are no credentials."""
 
 
-class Signer:
+class KeySigner:
     """Signature Version 4 with the environment's keys, or with those that botocore finds and refreshes."""
 
     def __init__(self, region: str) -> None:

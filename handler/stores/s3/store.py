@@ -20,9 +20,9 @@ from handler.stores.s3 import errors
 from handler.stores.s3.answers import whole
 from handler.stores.s3.client import Client
 from handler.stores.s3.download import Download
-from handler.stores.s3.http import Bucket
+from handler.stores.s3.http import BucketReader
 from handler.stores.s3.location import locate
-from handler.stores.s3.objects import Item, Known
+from handler.stores.s3.objects import Known, Transfer
 from handler.stores.s3.ranges import Work, most_streams
 from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced
 
@@ -67,7 +67,7 @@ class S3Store:
     def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
         key, progress = f"{self._place.prefix}{model}/{path}", progress or Progress()
 
-        def ask(bucket: Bucket) -> bytes:
+        def ask(bucket: BucketReader) -> bytes:
             return whole(bucket.get(key, progress.left, {}).body, progress.left)
 
         try:
@@ -142,7 +142,7 @@ class S3Store:
             items = []
             for each in files:
                 path = str(PurePosixPath(each.path).relative_to(version))
-                items.append(Item(each, parts.part(path, each.size, each.etag), Work(each.size), each.first))
+                items.append(Transfer(each, parts.part(path, each.size, each.etag), Work(each.size), each.first))
             parts.keep([item.part for item in items])
             self._cache.make_room(model, progress.total, parts.allocated())
             Download(self._client.bucket, items, self._streams, progress).run()

@@ -16,7 +16,7 @@ from handler.aws import Function
 from handler.lifecycle.single_flight import Background
 from handler.stores.progress import Progress
 from handler.stores.s3.answers import Broken
-from handler.stores.s3.http import Bucket
+from handler.stores.s3.http import BucketReader
 from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import ONNX, PATIENT, ROOT, served
@@ -110,12 +110,12 @@ def test_a_store_that_stalls_is_no_loaded_models_business(monkeypatch: pytest.Mo
         assert function(infer("/v2/models/m/infer"), context(60))["statusCode"] == 200
         asked: list[float] = []
 
-        def stalls(_: Bucket, __: Any, seconds: float) -> bytes:
+        def stalls(_: BucketReader, __: Any, seconds: float) -> bytes:
             asked.append(seconds)
             time.sleep(min(seconds, 2 * SLICE_SECONDS))
             raise Broken("TimeoutError")
 
-        monkeypatch.setattr(Bucket, "list", stalls)
+        monkeypatch.setattr(BucketReader, "list", stalls)
         models._catalog.put_off("m", float("-inf"))
         for _ in range(2):
             assert function(infer("/v2/models/m/infer"), context(2))["statusCode"] == 200

@@ -354,7 +354,7 @@ def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
 
 
 @given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.booleans())
-def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.Kind, gzipped: bool) -> None:  # noqa: FBT001 - both ways
+def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.CallKind, gzipped: bool) -> None:  # noqa: FBT001 - both ways
     """Nothing but the protocol's own errors."""
     question = connect.Question(METHODS["ModelInfer"], kind, None, None, gzipped, deflates=False)
     try:

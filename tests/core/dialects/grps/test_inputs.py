@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.dialects.grps.content import MAP_FIELDS, Binary, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.content import MAP_FIELDS, Binary, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.inputs import bound
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
@@ -16,11 +16,11 @@ from tests.support.grps_samples import FP32, UNTOLD, model, same, spec, string, 
 PAIR = model(spec("a", "FP32", -1), spec("b", "INT32", 2))
 
 
-def entry(field: str, name: str, value: Any) -> Entry:
+def entry(field: str, name: str, value: Any) -> MapEntry:
     """One value of a map."""
     if isinstance(value, bytes):
-        return Entry(field, string(name, value))
-    return Entry(field, tensor(name, MAP_FIELDS[field].name, value)._replace(array=np.array(value)))
+        return MapEntry(field, string(name, value))
+    return MapEntry(field, tensor(name, MAP_FIELDS[field].name, value)._replace(array=np.array(value)))
 
 
 def only(content: Any, *inputs: Any) -> Any:

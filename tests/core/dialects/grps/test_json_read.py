@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dialects.grps.content import Binary, Map, Numbers, Question, Tensors, Text
+from core.dialects.grps.content import Binary, GrpsQuestion, Map, Numbers, Tensors, Text
 from core.dialects.grps.json_read import NO_FIELD, OCTETS_ONLY, camel, document, read
 from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput, ServingError
@@ -25,18 +25,18 @@ BLANKS = [b"", b" " * WORTH_SIMD]
 """Behind a document: long texts have readers of their own."""
 
 
-def asked(value: Any, blank: bytes = b"", **more: Any) -> Question:
+def asked(value: Any, blank: bytes = b"", **more: Any) -> GrpsQuestion:
     """What a document says."""
     return read(json.dumps(value).encode() + blank, **more)
 
 
-def theirs(value: Any) -> Question:
+def theirs(value: Any) -> GrpsQuestion:
     """What protobuf's reader makes of it."""
     message = json_format.ParseDict(value, GrpsMessage(), ignore_unknown_fields=True)
     return read_message(message.SerializeToString())
 
 
-def alike(left: Question, right: Question) -> bool:
+def alike(left: GrpsQuestion, right: GrpsQuestion) -> bool:
     """The same model and content."""
     contents = (left.content, right.content)
     if left.model != right.model or type(left.content) is not type(right.content):
@@ -282,4 +282,4 @@ def test_any_json_is_read_or_refused(value: Any, blank: bytes, binary: bool) -> 
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     """With an error of the protocol's."""
     with suppress(ServingError):
-        assert isinstance(read(body), Question)
+        assert isinstance(read(body), GrpsQuestion)

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import json_format
 
 from core.dialects.grps import messages as grps_messages
-from core.dialects.grps.content import Binary, Entry, Map, Numbers, Tensors, Text
+from core.dialects.grps.content import Binary, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.json_read import camel
 from core.dialects.grps.json_read import read as read_json
 from core.dialects.grps.json_write import snake, write
@@ -32,11 +32,13 @@ def told(content: Any, spell: Any = snake, non_finite: NonFinite | None = NonFin
     return {kind: value}
 
 
-def single(field: str, name: str, datatype: str, value: Any) -> Entry:
+def single(field: str, name: str, datatype: str, value: Any) -> MapEntry:
     """One value of a map."""
     if isinstance(value, bytes):
-        return Entry(field, string(name, value))
-    return Entry(field, tensor(name, datatype, [value])._replace(array=tensor("", datatype, [value]).array.reshape(())))
+        return MapEntry(field, string(name, value))
+    return MapEntry(
+        field, tensor(name, datatype, [value])._replace(array=tensor("", datatype, [value]).array.reshape(()))
+    )
 
 
 MAPS = Map(

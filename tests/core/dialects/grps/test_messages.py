@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dialects.grps import messages as grps_messages
-from core.dialects.grps.content import Binary, Map, Numbers, Question, Tensors, Text
+from core.dialects.grps.content import Binary, GrpsQuestion, Map, Numbers, Tensors, Text
 from core.dialects.grps.messages import NO_FIELD, WORTH_SPLITTING, refusal, success, write
 from core.errors import InvalidInput, ModelNotFound, ServingError
 from core.schema import fields as raw_fields
@@ -23,7 +23,7 @@ COUNT = WORTH_SPLITTING
 FLOATS = ["FP16", "FP32", "FP64"]
 
 
-def asked(**members: Any) -> Question:
+def asked(**members: Any) -> GrpsQuestion:
     """What a message says."""
     return read(GrpsMessage(**members).SerializeToString())
 
@@ -33,7 +33,7 @@ def gtensors(*tensors: Any) -> GenericTensorData:
     return GenericTensorData(tensors=[GenericTensor(**members) for members in tensors])
 
 
-def tensors(question: Question) -> Any:
+def tensors(question: GrpsQuestion) -> Any:
     """The tensors that a message carries."""
     assert isinstance(question.content, Tensors)
     return question.content.tensors
@@ -75,7 +75,7 @@ def test_answers_are_what_protobuf_reads() -> None:
 def test_every_other_form_comes_back(content: Any) -> None:
     """Empty ones, too."""
     question = read(write(content))
-    assert question == Question("", content)
+    assert question == GrpsQuestion("", content)
 
 
 def test_maps_are_read_with_the_type_of_each() -> None:
@@ -253,7 +253,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, padding: int) -> None:
     for candidate in (body, in_gtensors(body)):
         blank = framed(9, bytes(padding)) if padding else b""  # a field that nobody knows
         try:
-            assert isinstance(read(blank + candidate), Question)
+            assert isinstance(read(blank + candidate), GrpsQuestion)
         except (DecodeError, ServingError):
             continue
 

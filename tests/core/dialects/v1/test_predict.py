@@ -17,7 +17,7 @@ from tests.support.samples import told
 from tests.support.v1_samples import binding, listed, model, output, question, result, signature
 
 if TYPE_CHECKING:
-    from core.dialects.v1.request import Question
+    from core.dialects.v1.request import V1Question
 
 SPEC = model(
     serving_default=signature({"x": "x"}, {"y": "y"}),
@@ -183,7 +183,7 @@ def test_an_encoded_tensor_is_text_on_both_sides() -> None:
 
 
 def explained(
-    explanations: list[Any], asked: Question | None = None, outputs: tuple[Any, ...] = (Y,), spec: Any = SPEC
+    explanations: list[Any], asked: V1Question | None = None, outputs: tuple[Any, ...] = (Y,), spec: Any = SPEC
 ) -> bytes:
     """The answer's text for what a model explained."""
     operation, reply = explain(asked or question({"instances": [1, 2]}), spec)

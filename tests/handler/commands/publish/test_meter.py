@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from handler.commands.publish.files import Section, Stopped
+from handler.commands.publish.files import CommandStopped, Section
 from handler.commands.publish.meter import Meter, human
 
 if TYPE_CHECKING:
@@ -81,5 +81,5 @@ def test_a_body_counts_what_is_sent_once(tmp_path: Path, monkeypatch: pytest.Mon
         assert body.read(100) == bytes(range(2, 8))
         assert added == [4, -4, 6]
         stop.set()
-        with pytest.raises(Stopped):
+        with pytest.raises(CommandStopped):
             body.read(1)

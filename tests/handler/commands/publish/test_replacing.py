@@ -60,7 +60,7 @@ class Place(NamedTuple):
             if not (folder / name).exists():
                 (folder / name).write_bytes(content)
         (version,) = versions.find(folder, None).versions
-        job = versions.Job("m", number, version, settings=None, force=True)
+        job = versions.PushJob("m", number, version, settings=None, force=True)
         upload.publish(self.bucket, job, Meter(quiet=quiet))
 
     def tried(self, files: dict[str, bytes], *, number: int = 1) -> Exception | None:

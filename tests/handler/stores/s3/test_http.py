@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3.answers import Broken, Line, Refused, whole
-from handler.stores.s3.http import Bucket
+from handler.stores.s3.answers import Broken, Line, StoreRefused, whole
+from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous
 from tests.support import s3_stand_in
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def bucket(url: str, **more: Any) -> Bucket:
+def bucket(url: str, **more: Any) -> BucketReader:
     """Asked without a signature."""
-    return Bucket(f"{url}/bucket", "us-east-1", Anonymous(), **more)
+    return BucketReader(f"{url}/bucket", "us-east-1", Anonymous(), **more)
 
 
 def test_a_connection_is_kept_for_the_next_request(stand_in: s3_stand_in.StandIn) -> None:
@@ -187,7 +187,7 @@ def test_a_listing_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
 def test_a_refusal_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
     """Of an object, which itself must have a length."""
     stand_in.chunked = True
-    with pytest.raises(Refused, match="404 NoSuchKey"):
+    with pytest.raises(StoreRefused, match="404 NoSuchKey"):
         bucket(stand_in.url).get("x", 5)
 
 
@@ -211,5 +211,5 @@ def test_a_listing_without_end_is_refused(speaks: Any, monkeypatch: pytest.Monke
     """Before it fills the memory."""
     monkeypatch.setattr(s3_answers, "SMALL", 10)
     speaks["text"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 2
-    with pytest.raises(Refused, match="200 TooLong"):
+    with pytest.raises(StoreRefused, match="200 TooLong"):
         bucket(speaks["url"]).list({}, 5)

@@ -21,7 +21,7 @@ from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.settings import Settings
 from handler.stores.s3 import environment, session, signature
 from handler.stores.s3.location import locate
-from handler.stores.s3.session import Anonymous, Signer, connect
+from handler.stores.s3.session import Anonymous, KeySigner, connect
 from handler.stores.s3.store import S3Store
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def test_a_file_at_its_usual_place_is_left_to_botocore(monkeypatch: pytest.Monke
 def test_keys_that_expire_are_read_again_when_botocore_does(monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
     """From a quarter of an hour before their end on; after it they are refused."""
     configure(monkeypatch, KEYS | {"AWS_CREDENTIAL_EXPIRATION": ahead(60)})
-    signer, theirs = Signer("eu-west-1"), get_session().get_credentials()
+    signer, theirs = KeySigner("eu-west-1"), get_session().get_credentials()
 
     def both() -> tuple[str, ...]:
         signed = signer.sign("GET", "http://h/", {})["Authorization"]
@@ -257,7 +257,7 @@ def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.M
     """A key without a secret, for instance; the reason is said, its text is not."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     with pytest.raises(ModelNotLoadable, match="no usable AWS credentials.*PartialCredentialsError"):
-        Signer("us-east-1").sign("GET", "http://h/", {})
+        KeySigner("us-east-1").sign("GET", "http://h/", {})
 
 
 @pytest.mark.parametrize("profile", [{}, {"AWS_CONFIG_FILE": "config", "AWS_PROFILE": "default"}])
@@ -268,7 +268,7 @@ def test_renewed_credentials_are_looked_for_anew(
     monkeypatch.chdir(tmp_path)
     Path("config").write_text("[default]\n")
     configure(monkeypatch, KEYS | profile)
-    signer = Signer("us-east-1")
+    signer = KeySigner("us-east-1")
     assert "Credential=key/" in signer.sign("GET", "http://h/", {})["Authorization"]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
     assert "Credential=key/" in signer.sign("GET", "http://h/", {})["Authorization"]
