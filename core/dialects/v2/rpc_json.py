@@ -115,7 +115,9 @@ def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
         name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
         raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
     operation, _ = rpc_infer.decode(rpc_infer.ProtoRequest(message, parts))
-    wants_raw = bool(flag_of(operation.parameters, "binary_data_output", REQUEST)) or bool(raw) or not message.inputs
+    parameters = operation.parameters
+    wants_raw = bool(parameters and flag_of(parameters, "binary_data_output", REQUEST))
+    wants_raw = wants_raw or bool(raw) or not message.inputs
 
     def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return _answer(result, message.id, told, wants_raw=wants_raw)
