@@ -1,4 +1,4 @@
-"""What a client can ask, whatever the protocol, and what the answer says.
+"""The operations that clients request, and their results, in every protocol.
 
 Everything that travels is a NamedTuple: a frozen dataclass takes ten times as long to define (0.6 ms), and forty of
 them were half of the time that this project adds to a cold start.
@@ -25,9 +25,9 @@ class State(StrEnum):
 
 
 class ModelRef(NamedTuple):
-    """`version`: as the client wrote it; None is the server's choice (the highest number).
+    """A model, or one of its versions. `version`: the client's text; None is the server's choice (the highest number).
 
-    `label`: instead of a version, what the model's settings call one. `zero_is_newest`: version 0 means the highest
+    `label`: a version's name in the model's settings, instead of a number. `zero_is_newest`: 0 means the highest
     number, unless there is a version 0. `dashed`: `name` may be "name-version", and "" is the default model.
     """
 
@@ -71,13 +71,13 @@ class ModelMetadata(NamedTuple):
 
 
 class ModelStatus(NamedTuple):
-    """How it stands with the versions that `ref` names: all without a version and a label."""
+    """The state of the versions that `ref` names: all of them without a version and a label."""
 
     ref: ModelRef
 
 
 class ModelStatistics(NamedTuple):
-    """`ref` None: every model."""
+    """The statistics of a model. `ref` None: of every model."""
 
     ref: ModelRef | None
 
@@ -91,14 +91,14 @@ class Unload(NamedTuple):
 
 
 class RequestedOutput(NamedTuple):
-    """`classes` > 0: the classification extension's top `classes` instead of the tensor."""
+    """An output of a request. `classes` > 0: the classification extension's top `classes` instead of the tensor."""
 
     name: str
     classes: int = 0
 
 
 class Infer(NamedTuple):
-    """`outputs` empty: all, in the model's order. `raw`: the bytes of the only input, described by the model alone."""
+    """An inference. `outputs` empty: all, in the model's order. `raw`: the only input's bytes, in the model's type."""
 
     ref: ModelRef
     inputs: tuple[Tensor, ...]
@@ -108,7 +108,7 @@ class Infer(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The inference of `infer`, in as many answers as its model gives: a tuple, or a generator to be closed if left."""
+    """The inference of `infer`, with any number of answers: a tuple, or a generator to be closed if left."""
 
     infer: Infer
 
@@ -125,13 +125,13 @@ class Custom(NamedTuple):
 
 
 class SetOnline(NamedTuple):
-    """Whether this process calls itself ready, if nothing else speaks against it."""
+    """Sets whether this process reports itself ready, unless another reason prevents it."""
 
     online: bool
 
 
 class Explain(NamedTuple):
-    """The inference of `infer`, and how much each element of its inputs weighed in it."""
+    """The inference of `infer`, and the weight of each element of its inputs."""
 
     infer: Infer
 
@@ -141,9 +141,9 @@ class Explain(NamedTuple):
 
 
 class Deferred(NamedTuple):
-    """A question whose tensors only the model's spec tells: it is decoded once the model is there.
+    """A request whose tensors only the model's spec describes. It is decoded once the model is loaded.
 
-    `decode`: returns the operation, which is not Deferred, and the reply that phrases its result.
+    `decode`: returns the operation, which is not Deferred, and the function that makes an answer from its result.
     """
 
     ref: ModelRef
@@ -184,8 +184,8 @@ class ServerInfo(NamedTuple):
 class Explainer(NamedTuple):
     """Shapley values, against a background: input name -> its rows, [rows, ...], of the input's own type.
 
-    `budget`: coalitions of features to evaluate for an example. `output`, `target`: what is explained, None for the
-    rule that core.explanation states. `feature_names`: input name -> a name for each of its elements, or nothing.
+    `budget`: coalitions of features to evaluate for an example. `output`, `target`: the explained output and class,
+    None for the rule that core.explanation states. `feature_names`: input name -> its elements' names, or nothing.
     """
 
     background: Mapping[str, NDArray[Any]]
@@ -197,7 +197,7 @@ class Explainer(NamedTuple):
 
 
 class ModelSpec(NamedTuple):
-    """What is known of one loaded version. `inputs`, `outputs` None: it does not say, and anything goes."""
+    """The description of one loaded version. `inputs`, `outputs` None: not described, and not checked."""
 
     name: str
     version: str
@@ -206,22 +206,22 @@ class ModelSpec(NamedTuple):
     outputs: tuple[TensorSpec, ...] | None
     max_batch_size: int = 0
     signatures: Signatures = NONE
-    """Of TensorFlow Serving's clients; none where the model does not say its inputs and outputs."""
+    """The signatures for TensorFlow Serving's clients; none if the model does not describe its inputs and outputs."""
     v1_dialect: str | None = None
     """The answer's form under /v1 that the model's settings pin: "tfs", "kserve" or "auto"."""
     explainer: Explainer | None = None
-    """What explains its answers, unless it does so itself."""
+    """The explainer of its answers, unless the model explains them itself."""
 
 
 class ModelInfo(NamedTuple):
-    """`versions`: those that may be requested, in numeric order."""
+    """A model's metadata. `versions`: the versions that clients can request, in numeric order."""
 
     spec: ModelSpec
     versions: tuple[str, ...]
 
 
 class IndexEntry(NamedTuple):
-    """`fault`: why it is not loaded, where it was tried. `fresh`: it was not tried yet."""
+    """A version in the index. `fault`: the kind of its failed load. `fresh`: its load was not tried yet."""
 
     name: str
     version: str
@@ -232,7 +232,10 @@ class IndexEntry(NamedTuple):
 
 
 class StatusResult(NamedTuple):
-    """`versions`: ascending; none if there is no such model, or no version `missing`. `ready`: what would answer is."""
+    """A model's status. `versions`: ascending; none if there is no such model, or no version `missing`.
+
+    `ready`: the version that would answer is ready.
+    """
 
     versions: tuple[IndexEntry, ...]
     ready: bool = False
@@ -241,7 +244,7 @@ class StatusResult(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How often something happened, and how many nanoseconds it took together."""
+    """A number of events, and their total time in nanoseconds."""
 
     times: int = 0
     ns: int = 0
@@ -269,7 +272,7 @@ class InferResult(NamedTuple):
 
 
 class ExplainResult(NamedTuple):
-    """`explanations`: one per example, members as JSON takes them (numpy arrays among them)."""
+    """An explained inference. `explanations`: one per example, with members for JSON, numpy arrays among them."""
 
     inferred: InferResult
     explanations: Sequence[Mapping[str, Any]]

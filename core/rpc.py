@@ -19,7 +19,7 @@ NO_SIDE_EFFECTS: Final = 1
 
 
 class Form(Enum):
-    """How the requests and the answers of a method follow each other."""
+    """The order of a method's requests and answers."""
 
     UNARY = auto()
     STREAM = auto()
@@ -31,18 +31,18 @@ class Form(Enum):
 
 
 FORMS: Final = {(False, False): Form.UNARY, (True, True): Form.EXCHANGE, (False, True): Form.STREAM}
-"""By whether requests, and answers, are a stream."""
+"""Forms by two facts: whether requests are a stream, and whether answers are."""
 
 
 class Rpc(NamedTuple):
-    """What is made of a method's requests.
+    """One remote call's decoding.
 
-    `decode`: the operation, and the way to phrase its result, which for methods with many answers gives each of them.
-    `read`: the request out of its bytes, where that is more than its message. Raises DecodeError. `ref`: the model that
-    a request names, where the model tells how long it takes. `instead`: the protocol's own answer in place of an error,
-    None where it is an error there, too; of a request that could not be read, or whose Deferred has been decoded, it
-    gets None. `watched`: the answers are one, again and again. `read_json`, `decode_json`: as `read` and `decode`, from
-    and to proto3's JSON, of methods that carry tensors; they raise InvalidInput.
+    `decode`: returns the operation, and the function that makes the answer, or every answer, from its result. `read`:
+    parses a request's bytes, where they are more than its message. Raises DecodeError. `ref`: returns the model that a
+    request names, if the model decides how long the call takes. `instead`: returns the protocol's own answer in place
+    of an error, None if the protocol reports an error, too. Its request is None if that could not be read, or if its
+    Deferred was decoded. `watched`: one answer is sent whenever it changes. `read_json`, `decode_json`: like `read` and
+    `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Rpc(NamedTuple):
 
 
 class RpcMethod(NamedTuple):
-    """One method of a service, with what its .proto says of it. `safe`: it changes nothing, and may be a GET."""
+    """One method of a service, with the facts in its .proto. `safe`: it changes nothing, and GET is permitted."""
 
     service: str
     rpc: Rpc
@@ -71,7 +71,7 @@ class RpcMethod(NamedTuple):
         return f"/{self.service}/{self.rpc.name}"
 
     def read(self, body: bytes) -> Any:
-        """What `decode` takes. Raises InvalidInput for bytes that are no such message."""
+        """Returns the argument of `decode`. Raises InvalidInput for bytes that are not such a message."""
         try:
             return (self.rpc.read or self.request.FromString)(body)
         except DecodeError:
@@ -79,10 +79,10 @@ class RpcMethod(NamedTuple):
             raise InvalidInput(f"the {len(body)} bytes of the request are not a {kind}") from None
 
     def read_json(self, body: bytes) -> Any:
-        """What `decode_json` takes, or else `decode`. Raises InvalidInput."""
+        """Returns the argument of `decode_json`, or of `decode` if there is none. Raises InvalidInput."""
         if self.rpc.read_json is not None:
             return self.rpc.read_json(body)
-        from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+        from google.protobuf import json_format  # noqa: PLC0415 - only JSON requests need it
 
         kind = self.request.DESCRIPTOR.name
         document = jsonio.loads_exact(body)
@@ -94,7 +94,7 @@ class RpcMethod(NamedTuple):
             raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
 
     def write_json(self, answer: Message) -> bytes:
-        from google.protobuf import json_format  # noqa: PLC0415 - for those who speak JSON
+        from google.protobuf import json_format  # noqa: PLC0415 - only JSON requests need it
 
         return json_format.MessageToJson(answer, indent=None).encode()
 

@@ -19,7 +19,7 @@ LONGEST_REMEMBERED: Final = 256
 STATUS: Final[dict[Fault, int]] = {
     Fault.INVALID_ARGUMENT: 400,
     Fault.NOT_FOUND: 404,
-    # A model that cannot be loaded is no mistake of the client: for the caller it is simply not there to infer.
+    # A model that cannot be loaded is not the client's mistake: for the client it is unavailable.
     Fault.FAILED_PRECONDITION: 503,
     Fault.RESOURCE_EXHAUSTED: 413,
     Fault.UNAVAILABLE: 503,
@@ -58,7 +58,7 @@ def status_of(error: ServingError) -> int:
 
 
 def headers_of(error: ServingError) -> list[Header]:
-    """What every dialect adds to a refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3)."""
+    """Returns the headers of any dialect's refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3)."""
     headers: list[Header] = []
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
@@ -70,10 +70,10 @@ def headers_of(error: ServingError) -> list[Header]:
 
 
 class Options(NamedTuple):
-    """What an operator may choose of the wire.
+    """An operator's choices for the wire.
 
     `non_finite`: NaN and infinities in JSON answers: "token" as the protocol has them, "null", or "error".
-    `v1_dialect`: whose answer under /v1 where KServe's and TensorFlow Serving's differ: "auto", "tfs", "kserve".
+    `v1_dialect`: the answer's form under /v1 where KServe and TensorFlow Serving differ: "auto", "tfs", "kserve".
     """
 
     max_body_bytes: int = 64 * 1024 * 1024
@@ -81,14 +81,14 @@ class Options(NamedTuple):
     v1_dialect: str = "auto"
 
     def tokens(self, own: NonFinite) -> NonFinite | None:
-        """How to write what JSON has no number for; `own`: the protocol's way. None: not at all."""
+        """Returns the form of NaN and infinities in JSON, None if they are errors. `own`: the protocol's form."""
         if self.non_finite == "token":
             return own
         return NonFinite.NULL if self.non_finite == "null" else None
 
 
 class HttpRequest(NamedTuple):
-    """`path`: percent-decoded. `headers`: by name in lower case. `query`: as it stands behind the question mark."""
+    """A request. `path`: percent-decoded. `headers`: by lower-case name. `query`: the text after the question mark."""
 
     method: str
     path: str
@@ -98,7 +98,7 @@ class HttpRequest(NamedTuple):
     query: bytes = b""
 
     def content(self) -> bytes | memoryview:
-        """The body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
+        """Returns the body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
         limit = self.options.max_body_bytes
         if len(self.body) > limit:
             raise TooLarge(f"the body has {len(self.body)} bytes; at most {limit} are accepted")
@@ -115,7 +115,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """`parts`: the body in pieces that need not be joined yet."""
+    """An answer. `parts`: the body in pieces that are not joined yet."""
 
     status: int
     headers: tuple[Header, ...]
@@ -127,9 +127,10 @@ class HttpResponse(NamedTuple):
 
 
 class HttpStream(NamedTuple):
-    """An answer in chunks, each sent as soon as it is there.
+    """An answer in chunks, each sent as soon as it exists.
 
-    `chunks`: a tuple, or a generator, which is closed if the client goes; what it raises breaks the answer off.
+    `chunks`: a tuple, or a generator. The generator is closed if the client disconnects. Its error breaks the answer
+    off.
     """
 
     status: int
@@ -138,7 +139,7 @@ class HttpStream(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request on one route; `path`: what stood at the route's {placeholders}."""
+    """One request on one route. `path`: the values of the route's {placeholders}."""
 
     request: HttpRequest
     path: Mapping[str, str]
@@ -151,17 +152,17 @@ Decode = Callable[[Call], tuple[Operation, AnyReply]]
 
 
 class Waits(Enum):
-    """What a route may have to wait for: an edge with threads chooses one by it."""
+    """The thing that a route may wait for. An edge with threads chooses a thread by it."""
 
     NOTHING = auto()
     STORE = auto()
     MODEL = auto()
     LONG = auto()
-    """For a model, and never as short as its inferences."""
+    """A model, always for longer than its inferences take."""
 
 
 class Route(NamedTuple):
-    """`pattern`: segments between slashes; {name} takes any one segment, {name}:verb one that ends in :verb."""
+    """A route. `pattern`: segments between slashes; {name} is any segment, {name}:verb one that ends in :verb."""
 
     method: str
     pattern: str
@@ -171,11 +172,11 @@ class Route(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """One protocol over HTTP. It owns every path below `prefix`, and phrases the refusals there.
+    """One protocol over HTTP. It owns every path below `prefix`, and formats the refusals there.
 
     `refuse`: takes the error, and the method and path of the request that it answers. `any_case`: fixed segments match
-    in lower and upper case. `root`: what GET / answers to clients that do not want HTML. `json_length`: the header with
-    the number of bytes of a body's JSON, behind which its tensors follow; empty where bodies have no such part.
+    in lower and upper case. `root`: the answer of GET / to clients that do not want HTML. `json_length`: the header
+    with the number of bytes of a body's JSON, before its tensors; empty where bodies have no such part.
     """
 
     name: str
@@ -192,7 +193,7 @@ class Dialect(NamedTuple):
 
 
 class Router:
-    """Finds a dialect's route for a path. One trailing slash is as good as none; HEAD is as good as GET."""
+    """Finds a dialect's route for a path. Ignores one trailing slash. Treats HEAD like GET."""
 
     def __init__(self, dialect: Dialect) -> None:
         # By number of segments: a handful of candidates each, in the order of the table.
@@ -206,7 +207,7 @@ class Router:
             self._routes.setdefault(len(segments), []).append((segments, route))
 
     def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """Raises RouteNotFound, MethodNotAllowed."""
+        """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
         found = self._found.get((method, path))
         if found is None:
             found = self._find(method, path)

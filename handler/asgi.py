@@ -1,4 +1,4 @@
-"""What `uvicorn handler.asgi:app` serves; configured by the environment."""
+"""The application for `uvicorn handler.asgi:app`, configured by the environment."""
 
 import logging
 
@@ -8,7 +8,7 @@ from handler.settings import Settings
 
 
 def create() -> App:
-    """Raises InvalidSettings."""
+    """Makes the application. Raises InvalidSettings."""
     settings = Settings.from_env()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     keep_large_blocks()

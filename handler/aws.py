@@ -6,11 +6,11 @@ at import (Lambda's init phase), or once per invocation.
 
 import gc
 
-gc.disable()  # what importing makes lives as long as the instance: looking for garbage among it takes 6 ms of INIT
+gc.disable()  # imported objects live as long as the instance: a search for garbage among them takes 6 ms of INIT
 
 import time
 
-BEGAN = time.monotonic()  # of which the init phase's seconds are counted
+BEGAN = time.monotonic()  # the init phase's seconds count from here
 
 import asyncio
 import base64
@@ -46,9 +46,9 @@ from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
-"""Types of initialisation that no request waits for: up to 15 minutes, to be loaded and warm when one comes."""
+"""Types of initialisation that no request waits for. They may take 15 minutes, and models are warm after them."""
 LARGEST_RESPONSE: Final = 6_291_556
-"""Bytes of the JSON document that a function may answer. One more, and the runtime ends this instance."""
+"""The most bytes of a function's JSON document. With one more, the runtime ends this instance."""
 WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
 """A body of fewer characters fits even if each one is escaped to seven bytes."""
 EXCHANGE: Final = "dragoman"
@@ -70,9 +70,9 @@ TEXT: Final = [
 
 
 class _Exchange:
-    """What the function knows of an HTTP event and ASGI's scope does not say; it travels in the event for Mangum.
+    """The facts about an HTTP event that ASGI's scope lacks. They travel in the event for Mangum.
 
-    `scope`: the one that Mangum made, for refusing an answer that turns out too large.
+    `scope`: Mangum's scope, for the refusal of an answer that is too large.
     """
 
     __slots__ = ("deadline", "root", "scope")
@@ -84,7 +84,7 @@ class _Exchange:
 
 
 class Misconfigured:
-    """Stands in for the application when the settings are wrong, and says so to every request in a protocol's shape."""
+    """Replaces the application if the settings are wrong. It refuses every request, in its protocol's format."""
 
     def __init__(self, reason: str) -> None:
         self._error = ModelNotLoadable(f"this server is not configured: {reason}")
@@ -99,7 +99,7 @@ class Function:
     """One instance of the function. `app` is None when the settings are wrong."""
 
     def __init__(self, settings: Settings | None = None, began: float | None = None) -> None:
-        """`settings`: the environment's if there are none. `began`: when the init phase did, on time.monotonic."""
+        """Makes the application. `settings`: the environment's by default. `began`: the init phase's start."""
         keep_large_blocks()
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
@@ -112,23 +112,23 @@ class Function:
             self._initialise(self.app, time.monotonic() if began is None else began)
             self._asgi: Any = self.app
         except InvalidSettings as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is all there is to know
+            log.error("%s", error)  # noqa: TRY400 - the message has all the facts
             self._base_path = ""
             self._asgi = Misconfigured(str(error))
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT)
 
     def _initialise(self, app: App, began: float) -> None:
-        """Load what the settings name, as this type of initialisation leaves time for it."""
+        """Loads the models that the settings name, within the time of this type of initialisation."""
         how = app.settings.initialization
         short = how == "on-demand"  # the init phase is short, and a request waits for its end
         app.start(Deadline(began + INIT_SECONDS, init=True) if short else NEVER)
         if how in EARLY:
-            from handler.edge import snapshots  # noqa: PLC0415 - what most instances have no use for
+            from handler.edge import snapshots  # noqa: PLC0415 - most instances do not need it
 
             snapshots.watch(app) if how == "snap-start" else snapshots.warm(app)
 
     def close(self) -> None:
-        """End what an instance keeps for its whole life."""
+        """Ends the event loop, which an instance keeps for its whole life."""
         self._loop.close()
         asyncio.set_event_loop(None)
 
@@ -140,7 +140,7 @@ class Function:
         await self._asgi(scope, receive, send)
 
     def __call__(self, event: Any, context: Any) -> Any:
-        """Raises UnsupportedEvent."""
+        """Answers one event. Raises UnsupportedEvent."""
         kind = kind_of(event)
         deadline = NEVER if self.app is None else deadline_of(event, context, self.app.settings.patience)
         if kind is Kind.HTTP:
@@ -177,7 +177,7 @@ class Function:
         return "".join(text.decode() for _, text in headers)
 
     def _direct(self, event: dict[str, Any], context: Any, deadline: Deadline) -> Any:
-        """A V2 inference request as the event itself, for callers that invoke the function without HTTP."""
+        """Answers a V2 inference request that is the event itself: its caller invokes the function without HTTP."""
         version = event.get("model_version")
         path = f"/v2/models/{event['model_name']}{f'/versions/{version}' if version else ''}/infer"
         http = {"method": "POST", "path": path, "sourceIp": ""}
@@ -189,7 +189,7 @@ class Function:
         return orjson.loads(response["body"])
 
     def _checked(self, app: App, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
-        """Objects have been created: load the models they belong to as they now are, and say how that went."""
+        """Loads the models whose objects were created, as they are now, and returns the outcome of each."""
         models = dict.fromkeys(_models(app.settings.repository, s3_objects(event)))
         checked = []
         for model in models:
@@ -208,8 +208,8 @@ class Function:
 
 
 def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The models whose files are among the objects; those of other buckets and prefixes are none of ours."""
-    from handler.stores.s3.location import locate  # noqa: PLC0415 - for events that hardly any function gets
+    """Yields the models whose files are among the objects. Ignores other buckets and prefixes."""
+    from handler.stores.s3.location import locate  # noqa: PLC0415 - few functions get such events
 
     if not repository.startswith("s3://"):
         return
@@ -221,7 +221,7 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
 
 
 def _timing_of(response: dict[str, Any]) -> str:
-    """What Mangum's response says in Server-Timing. Some load balancers are given the values of headers in lists."""
+    """Returns Server-Timing from Mangum's response. Responses for some load balancers have header values in lists."""
     value = response.get("headers", response.get("multiValueHeaders", {})).get(SERVER_TIMING, "")
     return "".join(value)
 
@@ -239,7 +239,7 @@ def _plain(response: HttpResponse, timing: str) -> dict[str, Any]:
 
 
 def _document_size(body: str) -> int:
-    """Bytes of the document that the runtime will make of a response."""
+    """Returns the bytes of the document that the runtime will make from a response's body."""
     if len(body) < WORTH_MEASURING:
         return len(body)
     return len(json.dumps(body, ensure_ascii=False).encode()) + ENVELOPE

@@ -1,4 +1,4 @@
-"""Events of Lambda: their kinds, how long they may wait, and how HTTP events are made whole for Mangum."""
+"""Lambda's events: their kinds, their deadlines, and the repair of HTTP events for Mangum."""
 
 import base64
 import binascii
@@ -14,11 +14,11 @@ from core.errors import InvalidInput
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
 LONGEST_AGO: Final = 60.0
-"""A gateway that took a request longer ago than this did not: the event is a recorded one, or a clock is wrong."""
+"""The most seconds since a gateway took a request. A longer time means a recorded event, or a wrong clock."""
 INIT_SECONDS: Final = 9.0
-"""Lambda's init phase has 10 s on demand, and the interpreter and the runtime's client have had some of them before."""
+"""Lambda's init phase has 10 s on demand. The interpreter and the runtime's client have used some of them before."""
 LEAST_SECONDS: Final = 0.25
-"""A request that came too late to wait still moves its load on a little. Otherwise no load would ever end."""
+"""The shortest wait. A request that came too late still moves its load on a little, else no load would ever end."""
 WARMERS: Final = {"serverless-plugin-warmup", "aws.events", "aws.scheduler"}
 
 
@@ -34,7 +34,7 @@ class UnsupportedEvent(Exception):
 
 
 def kind_of(event: Any) -> Kind:
-    """Raises UnsupportedEvent."""
+    """Returns an event's kind. Raises UnsupportedEvent."""
     if isinstance(event, dict):
         context = event.get("requestContext")
         if isinstance(context, dict) and ("http" in context or "elb" in context or "httpMethod" in event):
@@ -53,7 +53,7 @@ def kind_of(event: Any) -> Kind:
 
 
 def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(bucket, key) of the objects that an S3 notification, direct or through EventBridge, says were created."""
+    """Returns (bucket, key) of the objects that S3 created, by its notification, direct or through EventBridge."""
     try:
         if event.get("source") == "aws.s3" and event.get("detail-type") == "Object Created":
             return [(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
@@ -68,11 +68,11 @@ def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any], str]:
-    """The HTTP event as Mangum reads it without harm, and the path in front of the application (ASGI's root_path).
+    """Returns the HTTP event in a form that Mangum reads correctly, and the path in front of the application.
 
-    The stage (HTTP APIs leave it in the path) or the base path of an API mapping is cut off at a segment's end, the
-    body is bytes, and what Mangum would trip over is gone: headers that are null, hosts and ports that are no such.
-    Raises InvalidInput for a body that is not the base64 it says it is.
+    That path is ASGI's root_path: the stage (HTTP APIs leave it in the path), or the base path of an API mapping. It
+    ends at a segment's end. The body becomes bytes. Headers that break Mangum are removed: null ones, invalid hosts and
+    ports. Raises InvalidInput for a body that is marked as base64 and is not base64.
     """
     body = _body(event)
     copy = {**event, "body": body, "isBase64Encoded": False}
@@ -122,7 +122,7 @@ def _headers(headers: Mapping[str, Any] | None, body: bytes) -> dict[str, Any]:
 
 
 def _trips(name: str, value: Any, body: bytes) -> bool:
-    """Whether a header, of one value or a list of them, would mislead what comes after."""
+    """Decides whether a header, with one value or a list of them, would mislead Mangum or the application."""
     text = value[0] if isinstance(value, list) and value else value
     if not isinstance(text, str):
         return True
@@ -136,12 +136,12 @@ def _trips(name: str, value: Any, body: bytes) -> bool:
 
 
 def _is_compressed(body: bytes) -> bool:
-    """Whether it begins as gzip (RFC 1952 2.3.1) or zlib (RFC 1950 2.2) does, as no JSON does."""
+    """Decides whether a body begins like gzip (RFC 1952 2.3.1) or zlib (RFC 1950 2.2). No JSON begins so."""
     return body[:2] == b"\x1f\x8b" or (body[:1] in (b"\x78", b"\x58", b"\x38") and int.from_bytes(body[:2]) % 31 == 0)
 
 
 def deadline_of(event: Any, context: Any, limit: float | None) -> Deadline:
-    """Returns what the function's timeout and the gateway leave; NEVER where neither ends the wait.
+    """Returns the deadline by the function's timeout and the gateway, NEVER if neither ends the wait.
 
     `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit.
     """
@@ -165,7 +165,7 @@ def _taken_ago(event: Any) -> float | None:
         return None
     if ".lambda-url." in str(context.get("domainName", "")):
         return None
-    epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # of REST APIs, of HTTP APIs
+    epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # REST APIs have the first, HTTP APIs the second
     if not isinstance(epoch, int | float):
         return None
     ago = time.time() - epoch / 1e3

@@ -1,7 +1,7 @@
 """The gRPC edge: the tables of remote calls on grpc.aio, in the event loop and over the models of the ASGI application.
 
-Messages come and go as bytes: what they mean is the tables' business, and what they must not be is not left to grpc,
-which would tell a client nothing but "Exception deserializing request!".
+grpc passes messages as bytes. The tables decode them, and refuse malformed ones: grpc's own refusal would say only
+"Exception deserializing request!".
 """
 
 import asyncio
@@ -30,7 +30,7 @@ SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 SERVER_TIMING: Final = TIMING.decode()
 LONGEST_DETAILS: Final = 1300
-"""Bytes of an error's text: percent-encoded three times as many, and clients take no more than 8 kB of trailers."""
+"""Bytes of an error's text. Percent-encoding makes three times as many, and clients accept 8 kB of trailers at most."""
 Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
 Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
@@ -39,20 +39,20 @@ class RpcServer:
     """One gRPC server of an application's models."""
 
     def __init__(self, app: App, address: str) -> None:
-        """In the event loop that it is to run in."""
+        """Makes a server that runs in the current event loop."""
         self.address = address
         self._app = app
         self._ending = asyncio.Event()
         options = [
             ("grpc.max_receive_message_length", app.settings.max_body_bytes),  # inflated, too
             ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # else a second server takes half of the calls, and nobody is told
+            ("grpc.so_reuseport", 0),  # else a second server silently takes half of the calls
         ]
         self._server = aio.server(options=options)
         self._server.add_generic_rpc_handlers(self._handlers())
 
     async def start(self) -> None:
-        """Raises RuntimeError where the address cannot be had."""
+        """Starts the server. Raises RuntimeError if it cannot listen on the address."""
         try:
             self._server.add_insecure_port(self.address)
         except RuntimeError:
@@ -73,7 +73,7 @@ class RpcServer:
         return tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
 
     def _handler(self, method: RpcMethod) -> Any:
-        """Without serializers: grpc then gives and takes bytes."""
+        """Makes a handler without serializers: grpc then passes bytes."""
         forms: dict[Form, tuple[Callable[..., Any], Callable[..., Any]]] = {
             Form.UNARY: (grpc.unary_unary_rpc_method_handler, self._unary),
             Form.STREAM: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._each)),
@@ -105,7 +105,7 @@ class RpcServer:
                     yield answer
 
     async def _each(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
-        """Raises ServingError."""
+        """Yields each answer to one request. Raises ServingError."""
         codec = MessageCodec(method, body)
         answers = await self._answer(codec, method, context)
         each: AsyncGenerator[bytes] = self._app.dispatcher.each((answers,) if isinstance(answers, bytes) else answers)
@@ -114,7 +114,7 @@ class RpcServer:
                 yield answer
 
     async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
-        """Raises ServingError."""
+        """Yields the answer whenever it has changed. Raises ServingError."""
         last = None
         while not self._ending.is_set():
             answer = await self._answer(MessageCodec(method, body), method, context)
@@ -150,12 +150,12 @@ class RpcServer:
 
 
 async def _reflected(body: bytes) -> bytes:
-    """Raises InvalidInput."""
+    """Returns the answer of server reflection. Raises InvalidInput."""
     return reflection.answer(body, SERVICES)
 
 
 async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
-    """What the work gives; its error ends the call."""
+    """Returns the result of `work`. Its error ends the call."""
     try:
         return await work
     except ServingError as error:
@@ -171,7 +171,7 @@ def _refusal(error: ServingError) -> Refusal:
 
 
 class Beside:
-    """An ASGI application, and a gRPC server that starts and ends with it."""
+    """An ASGI application with a gRPC server that starts and ends with it."""
 
     def __init__(self, app: App, address: str) -> None:
         self._app = app

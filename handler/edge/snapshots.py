@@ -1,7 +1,7 @@
-"""What is done in advance where Lambda starts instances before any request comes: provisioned ones, and snapshots.
+"""Preparation of instances that Lambda starts before any request comes: provisioned ones, and snapshots.
 
-SnapStart takes one snapshot of an initialised instance when a version is published, and every instance goes on from it:
-with the same memory, the same random numbers to come, connections that are long gone, and perhaps weeks later.
+SnapStart takes one snapshot of an initialised instance when a version is published. Every instance continues from it,
+perhaps weeks later: with the same memory, the same random numbers to come, and connections that are long gone.
 """
 
 import gc
@@ -25,17 +25,17 @@ from handler.edge.app import App
 
 log = logging.getLogger(__name__)
 RESTORE_SECONDS: Final = 8.0
-"""Lambda gives what runs after a restore 10."""
+"""Lambda permits 10 for the hooks after a restore."""
 LENGTH_PREFIX: Final = 4
-"""Bytes before each string; all of them zero, it is empty."""
+"""Bytes before each string. If all of them are zero, the string is empty."""
 HOOKS: Final = "snapshot_restore_py"
-"""The module of Lambda's runtime (and of PyPI) that keeps what is to run around a snapshot."""
+"""The module of Lambda's runtime (and of PyPI) that keeps the hooks around a snapshot."""
 
 
 def warm(app: App) -> None:
-    """One inference of each loaded model, which nobody asked for and nobody counts: the first is the slowest.
+    """Runs one uncounted inference of each loaded model, because the first one is the slowest.
 
-    Models whose settings have a warm-up have had it when they were loaded.
+    Models whose settings have a warm-up ran it when they were loaded.
     """
     for version in app.registry.known():
         loaded = version.loaded
@@ -57,7 +57,7 @@ def _infer(model: Model) -> None:
 
 
 def request(spec: ModelSpec) -> tuple[dict[bytes, bytes], bytes]:
-    """Headers and body of a V2 inference of zeros and empty strings, of the least size that the model says it takes."""
+    """Returns the headers and body of a V2 inference: zeros and empty strings, in the model's smallest shapes."""
     inputs, size = [], 0
     for tensor in spec.inputs or ():
         shape = [1] if tensor.shape is None else [max(1, length) for length in tensor.shape]
@@ -71,7 +71,7 @@ def request(spec: ModelSpec) -> tuple[dict[bytes, bytes], bytes]:
 
 
 def watch(app: App) -> None:
-    """Have Lambda call `before` and `after` around the snapshot that it takes."""
+    """Registers `before` and `after`, which Lambda calls around the snapshot."""
     try:
         hooks: Any = importlib.import_module(HOOKS)
     except ImportError:
@@ -82,7 +82,7 @@ def watch(app: App) -> None:
 
 
 def before(app: App) -> None:
-    """Leave in memory what every instance needs, and nothing that only one can have."""
+    """Prepares the memory that every instance needs, and ends the connections that only one can have."""
     warm(app)
     app.registry.disconnect()
     gc.collect()
@@ -90,7 +90,7 @@ def before(app: App) -> None:
 
 
 def after(app: App) -> None:
-    """Differ from the other instances of the snapshot, and catch up with the repository."""
+    """Seeds the random numbers anew, unlike the snapshot's other instances, and catches up with the repository."""
     random.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()

@@ -1,4 +1,4 @@
-"""Answers in many pieces, of models that take their time over each, where the event loop must not wait for them."""
+"""Answers in many pieces, each of which takes a model some time. The event loop does not wait for them."""
 
 import logging
 import threading
@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 END: Final = object()
 GRACE_SECONDS: Final = 5
-"""For what is being answered when the server is told to end: a stream may have no end of its own."""
+"""Seconds for the answers in flight when the server ends. A stream may have no end of its own."""
 
 
 async def each(items: Iterable[T], workers: "Workers | None") -> AsyncGenerator[T]:
-    """The items, each made in one of the threads when the one before has been taken; in this one without threads.
+    """Yields the items. A worker thread makes each one when the previous one was taken; without workers, this thread.
 
-    A tuple has nothing left to be made. Who leaves early, or is cancelled, lets the iterator be closed.
+    A tuple's items exist already. The iterator is closed if the caller leaves early or is cancelled.
     """
     if isinstance(items, tuple):
         for item in items:
@@ -40,7 +40,7 @@ async def each(items: Iterable[T], workers: "Workers | None") -> AsyncGenerator[
 
 
 class _Steps(Generic[T]):
-    """An iterator whose steps are taken in changing threads, and that may be left while one is being taken."""
+    """An iterator whose steps run in changing threads. The caller may leave it during a step."""
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items: Iterator[T] | None = items
@@ -48,19 +48,19 @@ class _Steps(Generic[T]):
         self._stepping = threading.Lock()
 
     def next(self) -> Any:
-        """An item, or END."""
+        """Returns an item, or END."""
         with self._stepping:
             if self._items is None:
                 return END
             item = next(self._items, END)
             if item is END:
                 self._items = None
-        if self._left:  # who left while this step was being taken did not wait for it
+        if self._left:  # the caller left during this step, and did not wait for its end
             self.close()
         return item
 
     def leave(self) -> bool:
-        """Whether nobody else will close it, so that the caller has to. Never waits."""
+        """Marks the iterator as left. Returns whether the caller has to close it. Never waits."""
         self._left = True
         if self._items is None or not self._stepping.acquire(blocking=False):
             return False

@@ -1,7 +1,7 @@
 """The bounded thread pool in which an ASGI server runs models.
 
-concurrent.futures has no bound on what waits, and wakes its threads in turn, each with cold caches: its round trip from
-an event loop takes 56 us where this one takes 20 us. The thread that fell idle last is woken first.
+concurrent.futures does not bound its queue, and wakes its threads in turn, each with cold caches. Its round trip from
+an event loop takes 56 us; this one takes 20 us. This pool wakes the thread that fell idle last.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class Workers:
-    """`run` belongs to the event loop's thread; `close` ends the threads once what waits is done."""
+    """The pool. Only the event loop's thread calls `run`. `close` ends the threads once the waiting jobs are done."""
 
     def __init__(self, threads: int, queue: int) -> None:
         self._room = threads + queue
@@ -31,9 +31,9 @@ class Workers:
             worker.start()
 
     async def run(self, work: Callable[[], Any], *, admitted: bool = False) -> Any:
-        """The result of `work`, called in one of the threads. Raises ServerBusy where too many wait.
+        """Returns the result of `work`, which one of the threads calls. Raises ServerBusy if too many jobs wait.
 
-        `admitted`: it goes on with what has been begun, and is not turned away.
+        `admitted`: the job continues an admitted request, and is never refused.
         """
         if self._held >= self._room and not admitted:
             raise ServerBusy(f"{self._held} requests wait already: try again, or raise DRAGOMAN_QUEUE", retry_after=1)
@@ -48,7 +48,7 @@ class Workers:
             del future  # see _do
 
     def spare(self, work: Callable[[], None]) -> None:
-        """Call `work`, which raises nothing, in one of the threads; nobody waits for it."""
+        """Calls `work`, which raises nothing, in one of the threads, without waiting for it."""
         loop = asyncio.get_running_loop()
         self._put((loop, loop.create_future(), work))
 
@@ -61,7 +61,7 @@ class Workers:
         worker.wake(job)
 
     def next_for(self, worker: "_Worker") -> Job | None:
-        """A job that waits; None if the worker is idle from now on, or has to end."""
+        """Returns a waiting job, None if the worker is idle from now on or has to end."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -80,7 +80,7 @@ class Workers:
 
 
 class _Worker(threading.Thread):
-    """Sleeps on a lock that whoever brings a job releases."""
+    """A thread that sleeps on a lock. `wake` releases the lock with a job."""
 
     def __init__(self, pool: Workers, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -110,11 +110,11 @@ def _do(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", work: Ca
         return
     try:
         outcome, error = work(), None
-    except BaseException as raised:  # noqa: BLE001 - handed to whoever awaits it
+    except BaseException as raised:  # noqa: BLE001 - raised where the job is awaited
         outcome, error = None, raised
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed: no caller waits any more
         loop.call_soon_threadsafe(_settle, future, outcome, error)
-    # An error's traceback holds this frame, which would hold the error: a circle, with the request's body in it.
+    # An error's traceback holds this frame. The frame would hold the error: a cycle, with the request's body in it.
     del future, outcome, error
 
 

@@ -1,4 +1,4 @@
-"""What this process takes of the machine's memory, and how its allocator treats large blocks."""
+"""The memory of this process: its size, and its allocator's treatment of large blocks."""
 
 import ctypes
 import os
@@ -10,20 +10,21 @@ from typing import Final
 M_TRIM_THRESHOLD: Final = -1
 M_MMAP_THRESHOLD: Final = -3
 LARGEST_KEPT: Final = 32 * 1024 * 1024
-"""The most that glibc accepts for M_MMAP_THRESHOLD on 64-bit machines (mallopt(3))."""
+"""The largest value that glibc accepts for M_MMAP_THRESHOLD on 64-bit machines (mallopt(3))."""
 SEPARATE_FROM: Final = 128 * 1024
 STATM: Final = Path("/proc/self/statm")
 STATUS: Final = Path("/proc/self/status")
 CLEAR_REFS: Final = Path("/proc/self/clear_refs")
 RESET_PEAK: Final = "5"
-"""Sets VmHWM back to what is resident now (proc(5), /proc/pid/clear_refs)."""
+"""Sets VmHWM back to the bytes that are resident now (proc(5), /proc/pid/clear_refs)."""
 
 
 def keep_large_blocks() -> None:
-    """Let glibc reuse the blocks of request bodies and tensors instead of returning each to the kernel.
+    """Makes glibc reuse the blocks of request bodies and tensors instead of returning each to the kernel.
 
-    By default a block from 128 KB on (growing by use) is a mapping of its own, whose pages are faulted in and zeroed
-    again at every request: that took half the time of a binary inference of 600 KB. Other allocators are left alone.
+    By default a block from 128 KB on (growing by use) is a mapping of its own. The kernel faults in and zeroes its
+    pages again at every request: that took half the time of a binary inference of 600 KB. Other allocators stay as
+    they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -33,10 +34,10 @@ def keep_large_blocks() -> None:
 
 @contextmanager
 def separate_blocks() -> Iterator[None]:
-    """What is allocated meanwhile, from 128 KB on, is a mapping of its own, which ends when it is freed.
+    """Makes each block from 128 KB on a mapping of its own, which ends when the block is freed.
 
-    Models are loaded so: of a model among other blocks, glibc would keep up to 64 MB for each thread that loaded any,
-    and malloc_trim gives back what is free in the middle of a thread's arena, but not at its end.
+    Models are loaded so. Among other blocks, glibc would keep up to 64 MB of a model for each thread that loaded one.
+    malloc_trim returns free blocks in the middle of a thread's arena, but not those at its end.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -50,14 +51,14 @@ def separate_blocks() -> Iterator[None]:
 
 
 def trim() -> None:
-    """Return what is free to the kernel, as far as glibc does that."""
+    """Returns free memory to the kernel, as far as glibc does that."""
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
 
 
 def resident() -> int | None:
-    """Bytes of this process that are in memory now, None where nobody tells."""
+    """Returns this process's bytes in memory, None where the system does not report them."""
     try:
         return int(STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (OSError, ValueError, IndexError):
@@ -68,11 +69,11 @@ def reset_peak() -> None:
     try:
         CLEAR_REFS.write_text(RESET_PEAK)
     except OSError:
-        return  # the peak then is that of the process's whole life, which is no less
+        return  # the peak is then the whole process's, which is at least as large
 
 
 def peak() -> int:
-    """The most bytes that were in memory since `reset_peak`, 0 where nobody tells."""
+    """Returns the most bytes in memory since `reset_peak`, 0 where the system does not report them."""
     try:
         lines = STATUS.read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))

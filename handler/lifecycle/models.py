@@ -1,4 +1,4 @@
-"""A model as its files were last listed: the versions that it serves, and which of them a request gets."""
+"""A model as its files were last listed: its served versions, and the choice of one for a request."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
@@ -13,12 +13,12 @@ from handler.settings import model
 from handler.settings.model import ModelSettings
 
 draw: Callable[[], float] = random
-"""Which request a canary gets: uniform in [0, 1)."""
+"""Draws a number, uniform in [0, 1). It decides whether a canary answers a request."""
 NOT_THERE: Final = "a canary in its settings, which the repository does not have"
 
 
 class CanarySplit(NamedTuple):
-    """Who answers requests that name no version. `canaries`: each with its share and those before it added up."""
+    """The targets of requests without a version. `canaries`: each with the sum of the shares up to its own."""
 
     stable: ServedVersion
     canaries: tuple[tuple[float, ServedVersion], ...]
@@ -28,14 +28,14 @@ class CanarySplit(NamedTuple):
         return self.stable.name
 
     def pick(self, drawn: float) -> ServedVersion:
-        """The version for one request; the stable one instead of a canary that could not be loaded."""
+        """Returns the version for one request: the stable one instead of a canary that could not be loaded."""
         for upto, slot in self.canaries:
             if drawn < upto:
                 return self.stable if slot.is_failing else slot
         return self.stable
 
     def is_quick(self, size: int) -> bool:
-        """Whether each version that `pick` may give is; see ServedVersion.is_quick."""
+        """Decides whether each version that `pick` may return is quick; see ServedVersion.is_quick."""
         slots = (self.stable, *(slot for _, slot in self.canaries if not slot.is_failing))
         return all(slot.is_quick(size) for slot in slots)
 
@@ -44,9 +44,9 @@ Target = ServedVersion | CanarySplit
 
 
 class ListedModel(NamedTuple):
-    """`versions`: by number, ascending; never empty. `coming`: what a later look found, where that has yet to load.
+    """A model's entry. `versions`: by number, ascending; never empty. `coming`: a later entry that has yet to load.
 
-    `look`: the number of the look that this is from. `trouble`: why a later one found nothing.
+    `look`: the number of the look that made this entry. `trouble`: the reason why a later look found nothing.
     """
 
     listing: Listing
@@ -57,7 +57,7 @@ class ListedModel(NamedTuple):
 
     @classmethod
     def of(cls, listing: Listing, known: "ListedModel | None", look: int, due: float) -> "ListedModel":
-        """Versions that are as they were keep what is known of them. `due`: when others are to be looked at again."""
+        """Makes an entry. Unchanged versions keep their slots. `due`: the time of the next look at the others."""
         slots = {}
         for version in listing.versions:
             slot = known.same(listing, version) if known is not None else None
@@ -73,7 +73,7 @@ class ListedModel(NamedTuple):
         return cls(listing, slots, look)
 
     def same(self, listing: Listing, version: Version) -> ServedVersion | None:
-        """The slot of a version whose files and settings have not changed."""
+        """Returns the slot of a version if its files and settings are unchanged."""
         for slots in (self.versions, self.coming.versions if self.coming is not None else {}):
             slot = slots.get(version.number)
             if (
@@ -89,7 +89,7 @@ class ListedModel(NamedTuple):
 
     @property
     def slots(self) -> tuple[ServedVersion, ...]:
-        """Of what serves, and of what is coming."""
+        """The slots of this entry, and those of the coming one."""
         return tuple(dict.fromkeys((*self.versions.values(), *(self.coming.slots if self.coming is not None else ()))))
 
     @property
@@ -102,7 +102,7 @@ class ListedModel(NamedTuple):
 
     @property
     def stable(self) -> ServedVersion:
-        """The newest version that is no canary."""
+        """The newest version that is not a canary."""
         others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
         return others[-1] if others else next(reversed(self.versions.values()))
 
@@ -112,7 +112,7 @@ class ListedModel(NamedTuple):
 
     @property
     def target(self) -> Target:
-        """Of requests that name neither a version nor a label."""
+        """The target of requests that name neither a version nor a label."""
         canaries = self.canaries
         if not canaries:
             return self.stable
@@ -120,7 +120,7 @@ class ListedModel(NamedTuple):
         return CanarySplit(self.stable, tuple(zip(shares, canaries, strict=True)))
 
     def find(self, version: str) -> ServedVersion | None:
-        """A version by the text of its number."""
+        """Finds a version by the text of its number."""
         return self.versions.get(int(version)) if version.isascii() and version.isdecimal() else None
 
     def labelled(self) -> Iterator[tuple[str, ServedVersion]]:
@@ -131,11 +131,11 @@ class ListedModel(NamedTuple):
 
     @property
     def targets(self) -> tuple[ServedVersion, ...]:
-        """Those that requests without a version or label may get, the stable one first."""
+        """The versions that may answer requests without a version or label, the stable one first."""
         return tuple(dict.fromkeys((self.stable, *self.canaries)))
 
     def served(self) -> dict[ModelRef, Target]:
-        """What serves, in all words that need no other look."""
+        """Returns the serving targets by each reference that needs no other look."""
         name = self.listing.name
         served: dict[ModelRef, Target] = {
             ModelRef(name, str(number)): slot for number, slot in self.versions.items() if slot.serves
@@ -148,7 +148,7 @@ class ListedModel(NamedTuple):
         return served
 
     def successors(self, after: "ListedModel") -> list[ServedVersion]:
-        """Those of a later entry that have to be in memory before it takes over: they stand in for what serves."""
+        """Returns a later entry's versions that replace serving ones. They must be in memory before it takes over."""
         labels = dict(after.labelled())
         pairs = [(self.stable, after.stable)]
         pairs += [(slot, after.versions[number]) for number, slot in self.versions.items() if number in after.versions]
@@ -158,7 +158,7 @@ class ListedModel(NamedTuple):
         return [slot for slot in wanted if slot is after.stable or slot not in canaries]
 
     def overview(self) -> Iterator[IndexEntry]:
-        """Every version with its state: what serves, then what has yet to take over."""
+        """Yields every version with its state: this entry's first, then those that have yet to take over."""
         coming = self.coming.versions if self.coming is not None else {}
         for number, slot in self.versions.items():
             entry, after = slot.entry, coming.get(number)

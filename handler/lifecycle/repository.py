@@ -1,9 +1,9 @@
-"""What a store's files mean: models, their versions, their settings.
+"""The layout of a repository: models, their versions, their settings.
 
 <model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
 A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
-is version 123. A folder without any runtime's marker file is no version yet: publishers put that file last. Of two
-folders with one number the shorter name counts, so that a publisher can put a version beside the one that it replaces.
+is version 123. A folder without any runtime's marker file is not a version yet: publishers put that file last. If two
+folders have one number, the shorter name counts: a publisher can put a version beside the one that it replaces.
 """
 
 import re
@@ -24,11 +24,11 @@ NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
 VERSION: Final = model_settings.VERSION
 MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
 MOVES: Final = 4
-"""Folders that a version is looked for in, until it counts as being replaced all the time."""
+"""The number of folders to try. A version that has moved on from each of them counts as being replaced."""
 
 
 class Version(NamedTuple):
-    """One version that the policy serves; `folder` is its directory's name as written."""
+    """One version of a model. `folder`: its directory's name as written."""
 
     number: int
     folder: str
@@ -36,14 +36,14 @@ class Version(NamedTuple):
 
     @property
     def paths(self) -> set[str]:
-        """Its files, relative to its folder."""
+        """The paths of its files, relative to its folder."""
         return {file.path.partition("/")[2] for file in self.files}
 
 
 class Listing(NamedTuple):
-    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its settings, read.
+    """A model as the store has it now. `versions`: served ones, ascending; never empty. `said`: its parsed settings.
 
-    `partial`: the store may not be listed, and there may be other versions.
+    `partial`: listing is not permitted, and there may be other versions.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    """What the store has, in words of models. Every method raises StillLoading soon after the deadline."""
+    """The models in a store. Every method raises StillLoading soon after the deadline."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -68,12 +68,12 @@ class Repository:
         return [name for name in self._store.models(_progress(deadline)) if NAME.fullmatch(name)]
 
     def look(self, name: str, wanted: int | None, deadline: Deadline = NEVER) -> Listing:
-        """What the store has of a model. `wanted`: a version to try where the store may not be listed.
+        """Returns a model's listing. `wanted`: a version to try where listing is not permitted.
 
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
         """
         if not NAME.fullmatch(name):
-            raise ModelNotFound(f"there is no model {shown(name)}: that is no model's name")
+            raise ModelNotFound(f"there is no model {shown(name)}: that is not a model's name")
         try:
             files = self._store.files(name, _progress(deadline))
         except Forbidden:
@@ -86,7 +86,7 @@ class Repository:
         versions = _versions(version for version in folders if self.is_complete(name, version, said, deadline))
         if not versions:
             raise ModelNotLoadable(_no_version(name, folders))
-        # Canaries are served beside what the policy says of the others.
+        # The policy chooses among the other versions. Canaries are served beside them.
         stable = said.version_policy.choose(sorted(versions.keys() - said.canary.keys()))
         served = sorted({*stable, *(said.canary.keys() & versions.keys())})
         if not served:
@@ -94,13 +94,13 @@ class Repository:
         return Listing(name, tuple(versions[number] for number in served), text, said)
 
     def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
-        """Without permission to list: versions that the settings or the request name, as ONNX models."""
+        """Returns the versions that the settings or the request name, as ONNX models: listing is not permitted."""
         text = self._store.read(name, model_settings.FILE, _progress(deadline))
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
         if not numbers:
             raise ModelUnavailable(
-                f"model {name!r} is missing or forbidden: the store may not be listed. Grant s3:ListBucket, "
+                f"model {name!r} is missing or forbidden: listing is not permitted. Grant s3:ListBucket, "
                 "name a version in the request, or set version_policy.specific in its settings"
             )
         marker = next(iter(BACKENDS.values())).marker
@@ -108,7 +108,7 @@ class Repository:
         return Listing(name, versions, text, said, partial=True)
 
     def is_complete(self, name: str, version: Version, said: ModelSettings, deadline: Deadline = NEVER) -> bool:
-        """Whether there is a model in the folder. Its own settings are asked only where no marker answers."""
+        """Decides whether the folder has a model. Reads its own settings only where no marker decides."""
         paths = version.paths
         if found(paths, said.implementation):
             return True
@@ -123,9 +123,9 @@ class Repository:
     def settings(
         self, listing: Listing, version: Version, deadline: Deadline = NEVER, folder: Folder | None = None
     ) -> ModelSettings:
-        """Returns the model's settings with the version's own keys over them. `folder`: the version as it was fetched.
+        """Returns the model's settings with the version's own keys over them. `folder`: the fetched version.
 
-        A push may have replaced its own settings, with the whole version, since they were read from the store.
+        A push may have replaced the version, with its own settings, since they were read from the store.
         """
         if folder is None:
             own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
@@ -135,9 +135,9 @@ class Repository:
         return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
-        """Returns the version's files: those that were listed, or all those that have replaced them since.
+        """Returns the version's files: the listed ones, or all those that have replaced them since.
 
-        A push that replaces a version takes it out of its folder, the marker first, and has it in another one by then.
+        A push that replaces a version removes it from its folder, the marker first. Another folder has it by then.
         """
         for _ in range(MOVES):
             try:
@@ -155,14 +155,14 @@ class Repository:
         )
 
     def _again(self, listing: Listing, version: Version, deadline: Deadline) -> Version | None:
-        """Returns the version as the store has it now, None where it has none."""
+        """Returns the version as the store has it now, None if it has gone."""
         with suppress(ModelNotFound, ModelNotLoadable):
             found = self.look(listing.name, version.number, deadline).versions
             return next((each for each in found if each.number == version.number), None)
         return None
 
     def disconnect(self) -> None:
-        """End what the store keeps open to the world; it is opened again when it is needed."""
+        """Ends the store's open connections. The store opens new ones when it needs them."""
         getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
 
     def _read_settings(self, name: str, prefix: str, files: Iterable[File], deadline: Deadline) -> bytes | None:
@@ -177,7 +177,7 @@ def _progress(deadline: Deadline) -> Progress | None:
 
 
 def folders_of(files: Iterable[File]) -> list[Version]:
-    """A model's numbered folders, complete or not."""
+    """Returns a model's numbered folders, complete or not."""
     folders: dict[str, list[File]] = {}
     for file in files:
         folder, separator, _ = file.path.partition("/")
@@ -187,7 +187,7 @@ def folders_of(files: Iterable[File]) -> list[Version]:
 
 
 def _versions(folders: Iterable[Version]) -> dict[int, Version]:
-    # Of 1 and 001 the plain one wins: it comes last.
+    # The plain name comes last, and wins: 1 before 001.
     return {version.number: version for version in sorted(folders, key=lambda each: len(each.folder), reverse=True)}
 
 

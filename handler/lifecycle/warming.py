@@ -1,4 +1,4 @@
-"""The requests that a model answers before it is ready, so that its first client does not pay for what they bring."""
+"""Warm-up requests: a model answers them before it is ready, so that its first client does not pay their cost."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from handler.settings.warmup import WarmUp
 
 
 def warm(model: Model, requests: Iterable[WarmUp], folder: Path) -> None:
-    """Raises ModelNotLoadable with the reason if one of them fails."""
+    """Sends the warm-up requests to a model. Raises ModelNotLoadable with the reason if one of them fails."""
     spec = model.spec
     try:
         for request in requests:
@@ -76,7 +76,7 @@ def _shape(tensor: TensorSpec, request: WarmUp) -> tuple[int, ...]:
 
 
 def _values(datatype: DataType, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
-    """Floating-point numbers from 0 to 1, whole ones of 0 and 1, which most indices may be, texts "0" and "1"."""
+    """Returns floats from 0 to 1, or the integers 0 and 1, which most indices permit, or the texts "0" and "1"."""
     if datatype is BF16:  # the upper half of a 32-bit number
         bits = np.asarray(random.random(shape, np.float32)).view(np.uint32)
         return np.asarray(bits >> 16, datatype.numpy)

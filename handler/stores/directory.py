@@ -23,7 +23,7 @@ class DirectoryStore:
     def check(self, _: Progress | None = None) -> None:
         # The path itself is for the log and the operator, not for clients.
         if not self._root.is_dir():
-            raise ModelUnavailable("the repository is no directory: check DRAGOMAN_REPOSITORY")
+            raise ModelUnavailable("the repository is not a directory: check DRAGOMAN_REPOSITORY")
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
@@ -60,7 +60,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Returns a folder's entries, sorted, without hidden ones; none if it is not a folder. Raises ModelUnavailable."""
+    """Returns a folder's sorted entries without hidden ones, none if it is not a folder. Raises ModelUnavailable."""
     try:
         return sorted((each for each in os.scandir(folder) if each.name[0] != "."), key=lambda each: each.name)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,12 +1,13 @@
-"""The only module here that knows S3: a bucket's prefix as a publisher needs it, and what its refusals mean.
+"""The only module of this package that knows S3: a bucket's prefix for a publisher, and the meaning of S3's refusals.
 
 Needs s3:ListBucket, GetObject and PutObject; DeleteObject where something is replaced or was left behind, and
 AbortMultipartUpload where an upload is given up.
 
 Writes and deletions have conditions: "only if it is not there" (If-None-Match) or "only if it is this one" (If-Match).
-412 says that the condition does not hold: somebody else was quicker. 409 says that the store could not tell, as another
-request has changed the key meanwhile; S3 says so to a multipart upload whose key was deleted after it was begun, too.
-Such a write is repeated, an upload with all of its parts. A store that answers 501 to a condition is asked without it.
+412 means that the condition does not hold: another writer was quicker. 409 means that the store could not decide,
+because another request changed the key meanwhile. S3 also answers 409 to a multipart upload if its key was deleted
+after its begin. Such a write is repeated, an upload with all of its parts. After a 501, the write is sent without its
+condition.
 """
 
 import logging
@@ -32,14 +33,14 @@ from handler.stores.s3.session import NO_CREDENTIALS
 
 log = logging.getLogger(__name__)
 STREAMS: Final = 8
-"""Requests at a time. A body is read as it is sent: memory does not grow with files."""
+"""Requests at a time. A body is read while it is sent: memory does not grow with files."""
 SHA256: Final = "sha256"
-"""Key of the objects' metadata (x-amz-meta-sha256): hexadecimal, of the whole content."""
+"""Key in an object's metadata (x-amz-meta-sha256) for the hexadecimal checksum of its whole content."""
 TAKEN: Final = {"PreconditionFailed", "412", "NoSuchUpload"}
 CONFLICT: Final = {"ConditionalRequestConflict", "409"}
 CONDITIONS: Final = {"IfMatch", "IfNoneMatch"}
 WRITES: Final = {"put_object", "complete_multipart_upload", "upload_part_copy", "delete_object"}
-"""Requests that a store answers "there is no such object" where a condition or a copy names one that has gone."""
+"""Requests for which "there is no such object" means that the object of a condition or a copy has gone."""
 PERMISSIONS: Final = {
     "head_object": "s3:GetObject",
     "delete_object": "s3:DeleteObject",
@@ -49,15 +50,15 @@ PERMISSIONS: Final = {
 
 
 class Taken(Exception):
-    """Somebody else has written this object, or given up its upload, since it was looked at."""
+    """Another writer has written this object, or has aborted its upload, since this push read it."""
 
 
 class Conflict(Taken):
-    """Something has happened to the key meanwhile, and the store cannot tell whether the condition holds: try again."""
+    """The key changed meanwhile, and the store cannot decide whether the condition holds: try again."""
 
 
 class ListedFile(NamedTuple):
-    """`path`: relative to what was listed. `etag`: with its quotes, None where the store lists none."""
+    """A listed object. `path`: relative to the listed prefix. `etag`: with its quotes, None if the store lists none."""
 
     path: str
     size: int
@@ -72,28 +73,28 @@ class Head(NamedTuple):
 
 
 class Only(NamedTuple):
-    """A write's condition. `new`: no object is there; `etag`: this one is."""
+    """A write's condition. `new`: the key has no object. `etag`: its object has this ETag."""
 
     new: bool = False
     etag: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
-        """As botocore names them."""
+        """The condition's headers, by botocore's names."""
         if self.new:
             return {"IfNoneMatch": "*"}
         return {} if self.etag is None else {"IfMatch": self.etag}
 
 
 class Copied(NamedTuple):
-    """Where bytes come from that the bucket has already: an object, as long as it has this ETag."""
+    """The source of bytes that the bucket has already: an object, as long as it has this ETag."""
 
     key: str
     etag: str | None
 
 
 class Bucket:
-    """Keys are relative to the repository's prefix."""
+    """A bucket's prefix. Keys are relative to the repository's prefix."""
 
     def __init__(self, settings: Settings, uri: str) -> None:
         self.uri = uri
@@ -107,17 +108,17 @@ class Bucket:
                 max_pool_connections=STREAMS,
                 retries={"mode": "standard", "max_attempts": 5},
             )
-        except ValueError as error:  # an endpoint that is no URL
+        except ValueError as error:  # an endpoint that is not a URL
             raise self._unanswered(error) from None
-        self._unknown: set[str] = set()  # conditions that the store does not have, by request
+        self._unknown: set[str] = set()  # conditions that the store does not support, by request
         self.now = datetime.now(UTC)
-        """The store's clock, at its last answer to a listing."""
-        # Signing reads a body, too, where it is not sent over TLS.
+        """The store's time at its last answer to a listing."""
+        # Without TLS, signing reads a body, too.
         self._client.meta.events.register_first("request-created.s3", _signing)
         self._client.meta.events.register_last("request-created.s3", _sending)
 
     def items(self, prefix: str) -> Iterator[ListedFile]:
-        """`prefix`: empty, or a folder with its slash."""
+        """Yields the objects below `prefix`, which is empty or a folder with its slash."""
         begin = self._place.prefix + prefix
         try:
             for page in self._reader.pages({"prefix": begin}, Progress()):
@@ -132,7 +133,7 @@ class Bucket:
             raise errors.unanswered(self._place, str(error)) from error
 
     def head(self, key: str) -> Head | None:
-        """None where there is no such object."""
+        """Returns an object's size, checksum and ETag, None if there is no such object."""
         try:
             found = self._call("head_object", key)
         except _Absent:
@@ -140,20 +141,20 @@ class Bucket:
         return Head(found["ContentLength"], found.get("Metadata", {}).get(SHA256), found.get("ETag"))
 
     def put(self, key: str, body: Any, md5: str, sha256: str, only: Only) -> None:
-        """A small object. Raises Taken where the condition does not hold, as far as the store can tell."""
+        """Puts a small object. Raises Taken if the condition does not hold, as far as the store supports it."""
         self._write("put_object", key, only, Body=body, ContentMD5=md5, Metadata={SHA256: sha256})
 
     def begin(self, key: str, sha256: str) -> str:
-        """A multipart upload's id. Nothing shows before it is completed."""
+        """Begins a multipart upload, and returns its id. The object appears when the upload is completed."""
         return str(self._call("create_multipart_upload", key, Metadata={SHA256: sha256})["UploadId"])
 
     def part(self, key: str, upload: str, number: int, body: Section, md5: str) -> str:
-        """The part's ETag. Numbers begin with 1."""
+        """Uploads a part, and returns its ETag. Numbers begin with 1."""
         answer = self._call("upload_part", key, UploadId=upload, PartNumber=number, Body=body, ContentMD5=md5)
         return str(answer["ETag"])
 
     def copy(self, copied: Copied, key: str, upload: str, number: int, span: tuple[int, int]) -> str:
-        """A part that the bucket has already, by its first byte and its size. Raises Taken where it has other bytes."""
+        """Copies a part, and returns its ETag. `span`: first byte and size. Raises Taken if the source has changed."""
         source = {"Bucket": self._place.bucket, "Key": self._place.prefix + copied.key}
         arguments = {"CopySource": source, "CopySourceRange": f"bytes={span[0]}-{sum(span) - 1}"}
         same = {} if copied.etag is None else {"CopySourceIfMatch": copied.etag}
@@ -161,7 +162,7 @@ class Bucket:
         return str(answer["CopyPartResult"]["ETag"])
 
     def complete(self, key: str, upload: str, etags: Sequence[str], only: Only) -> None:
-        """The object appears, whole. Raises Taken like `put`."""
+        """Completes an upload: the whole object appears. Raises Taken like `put`."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]
         self._write("complete_multipart_upload", key, only, UploadId=upload, MultipartUpload={"Parts": parts})
 
@@ -169,13 +170,13 @@ class Bucket:
         self._call("abort_multipart_upload", key, UploadId=upload)
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
-        """Keys and ids of what has been begun and neither completed nor aborted."""
+        """Returns the keys and ids of uploads that are neither completed nor aborted."""
         page = self._call("list_multipart_uploads", Prefix=self._place.prefix + prefix)
         own = len(self._place.prefix)
         return [(found["Key"][own:], found["UploadId"]) for found in page.get("Uploads", ())]
 
     def delete(self, key: str, etag: str | None = None) -> None:
-        """`etag`: only this one. Raises Taken if it is another or gone, where the store can tell."""
+        """Deletes an object. `etag`: only this one; else raises Taken, if the store supports the condition."""
         self._write("delete_object", key, Only(etag=etag))
 
     def _write(self, method: str, key: str, only: Only, **arguments: Any) -> None:
@@ -227,11 +228,11 @@ class Bucket:
 
 
 class _Absent(Exception):
-    """No such object."""
+    """The object does not exist."""
 
 
 class _Unsupported(Refused):
-    """The store does not know this, or not with these headers."""
+    """The store does not support this request, or not with these headers."""
 
 
 def _signing(request: Any, **_: Any) -> None:

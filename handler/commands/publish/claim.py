@@ -1,9 +1,10 @@
-"""The right to replace a version: an object beside its folders, <model>/.push-<version>, put only where none is.
+"""The right to replace a version: an object beside its folders, <model>/.push-<version>, put only if there is none.
 
-S3 has no condition on one key for a write to another. Without this, a push that was overtaken could still put a file
-that the other version does not have, into the folder that servers take by then. Servers pass over the object: it lies
-in no numbered folder. It names what is pushed, so that the same push takes it over at once when it is run again after
-its death; another one does so when it is old. A push that stands still for so long, and goes on, finds other ETags.
+S3 has no condition on one key for a write to another. Without this object, an overtaken push could still put a file
+into the folder that servers take by then, although the other version does not have that file. Servers ignore the
+object: it lies in no numbered folder. It names the pushed files. The same push, run again after its death, takes it
+over at once; another push takes it over when it is old. A push that pauses for so long, and continues, finds other
+ETags.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from handler.commands.refused import Refused
 
 
 class PushClaim:
-    """The right to replace one version. `objects`: what is pushed."""
+    """The right to replace one version. `objects`: the pushed ones."""
 
     def __init__(self, bucket: Bucket, job: PushJob, objects: Iterable[PushedObject]) -> None:
         self._bucket = bucket
@@ -31,7 +32,7 @@ class PushClaim:
         self._held = False
 
     def take(self) -> None:
-        """Raises Refused, or Taken, if another push has it. Once more makes it young again."""
+        """Takes the right, or renews it. Raises Refused, or Taken, if another push has it."""
         try:
             self._put(Only(new=True))
         except Taken:
@@ -47,7 +48,7 @@ class PushClaim:
         self._put(Only(etag=found.etag))
 
     def _found(self) -> ListedFile | None:
-        """What is there of .push-1, and not of .push-10."""
+        """Finds the object of this claim: .push-1, and not .push-10."""
         return next((item for item in self._bucket.items(self._key) if not item.path), None)
 
     def _is_same(self) -> bool:
@@ -59,11 +60,11 @@ class PushClaim:
         self._bucket.put(self._key, BytesIO(self._text), md5, self._sha256, only)
 
     def release(self) -> None:
-        """If the store lets us: what remains is in the way of other pushes for some minutes."""
+        """Releases the right, if the store permits it. An object that remains blocks other pushes for some minutes."""
         if self._held:
             with suppress(Taken, Refused, ServingError):
                 self._bucket.delete(self._key)
 
     def forget(self) -> None:
-        """What the same push has left, after which nothing is to be done."""
+        """Marks a claim that the same push has left as held, so that `release` deletes it."""
         self._held = self._is_same()

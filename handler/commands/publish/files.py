@@ -16,7 +16,7 @@ CHUNK: Final = 1024 * 1024
 
 
 class LocalFile(NamedTuple):
-    """`path`: in the version's folder, with slashes. `source`: its path here. `size`: in bytes, when it was listed."""
+    """A file. `path`: in the version's folder, with slashes. `source`: its local path. `size`: bytes at its listing."""
 
     path: str
     source: Path
@@ -24,7 +24,7 @@ class LocalFile(NamedTuple):
 
 
 class Content(NamedTuple):
-    """`sha256`: of the whole. `md5s`: in base64, of each part of `part_size` bytes. `stamp`: changes with the file."""
+    """Checksums of a file. `sha256`: of the whole. `md5s`: in base64, of each part. `stamp`: changes with the file."""
 
     sha256: str
     md5s: tuple[str, ...]
@@ -33,7 +33,7 @@ class Content(NamedTuple):
 
 
 def local_file(path: str, source: Path) -> LocalFile:
-    """Raises Refused."""
+    """Returns the file with its size. Raises Refused."""
     try:
         return LocalFile(path, source, source.stat().st_size)
     except OSError as error:
@@ -83,7 +83,7 @@ class CommandStopped(BaseException):
 class Section(io.RawIOBase):
     """`size` bytes of a file from `start` on, as the body of a request. The meter counts the bytes that are sent.
 
-    `counting`: whether the bytes that are read now are sent. Signing reads them, too.
+    `counting`: whether a read is for sending. Signing reads the bytes, too.
     """
 
     def __init__(self, source: Path, start: int, size: int, meter: Meter, stop: threading.Event) -> None:

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 def run(options: Namespace, settings: Settings) -> None:
-    """Raises Refused, ServingError."""
+    """Prints the versions and their states. Raises Refused, ServingError."""
     text = options.target or settings.repository
     repository, models = _models(settings, text)
     store = shelf.Listed(open_store(settings._replace(repository=repository)), models)

@@ -19,7 +19,7 @@ from handler.stores.progress import Progress
 
 
 def run(options: Namespace, settings: Settings) -> None:
-    """Raises Refused, ServingError."""
+    """Fetches the wanted versions, then the settings. Raises Refused, ServingError."""
     source = targets.model(options.source)
     if not targets.is_s3(source.repository):
         raise Refused(f"{options.source!r} is on this machine already; expected s3://bucket/prefix/NAME")
@@ -38,7 +38,7 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _wanted(there: shelf.RepositoryModel, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
-    """Returns the wanted versions in ascending order. Of 1 and 001, it chooses 1."""
+    """Returns the wanted versions in ascending order. Prefers the plain name: 1 before 001."""
     found = {
         folder.number: folder
         for folder in sorted(there.folders, key=lambda each: len(each.folder), reverse=True)

@@ -1,4 +1,4 @@
-"""`dragoman push`: look at what there is here and there, check it, send it."""
+"""`dragoman push`: compares the files with the repository, checks them, and sends them."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip in
 
 
 def run(options: Namespace, settings: Settings) -> None:
-    """Raises Refused, ServingError."""
+    """Checks every version, then sends them. Raises Refused, ServingError."""
     target = targets.model(options.target)
     wanted = versions.number(options.version)
     found = versions.find(Path(options.model), wanted)
@@ -39,7 +39,7 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[PushJob]:
-    """`number`: of a version whose folder has none. The last version brings the model's settings."""
+    """Makes the jobs. `number`: for a version whose folder has none. The last job includes the model's settings."""
     jobs = [
         PushJob(target.name, number if version.number is None else version.number, version, None, force)
         for version in found.versions

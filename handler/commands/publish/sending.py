@@ -1,4 +1,4 @@
-"""Objects on their way into a bucket, several at a time: parts that nobody sees, then each object at once."""
+"""Sends objects into a bucket, several at a time: first invisible parts, then each object at once."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -15,12 +15,12 @@ from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 
 TRIES: Final = 3
-"""Of a write that meets others on its key."""
+"""Attempts of a write that conflicts with others on its key."""
 
 
 @dataclass(slots=True)
 class Large:
-    """A multipart upload. `etags`: of the parts that are there, once all are."""
+    """A multipart upload. `etags`: the parts', once all of them are sent."""
 
     key: str
     upload: str
@@ -28,7 +28,7 @@ class Large:
 
 
 class PushedObject(NamedTuple):
-    """`copied`: an object of the bucket with the same bytes."""
+    """An object to push. `copied`: an object of the bucket with the same bytes."""
 
     key: str
     file: LocalFile
@@ -40,13 +40,13 @@ class PushedObject(NamedTuple):
         return len(self.content.md5s) == 1
 
     def span(self, index: int) -> tuple[int, int]:
-        """Where a part begins, and its size."""
+        """Returns a part's first byte and its size."""
         start = index * self.content.part_size
         return start, min(self.content.part_size, self.file.size - start)
 
 
 class Sender:
-    """`shown`: keys that have appeared and go again if the push ends before its version is there."""
+    """Sends objects. `shown`: keys that have appeared; they are removed if the push ends before its version appears."""
 
     def __init__(self, bucket: Bucket, meter: Meter) -> None:
         self._bucket, self._meter = bucket, meter
@@ -59,7 +59,7 @@ class Sender:
         self._pool.shutdown(cancel_futures=True)
 
     def forget_uploads(self, folder: str) -> None:
-        """Those of a push that died: they cost their storage and nobody sees them. Not every key may list them."""
+        """Aborts a dead push's uploads: invisible, they cost storage. Does nothing without permission to list them."""
         with suppress(Refused, Taken):
             for key, upload in self._bucket.uploads(folder):
                 self._bucket.abort(key, upload)
@@ -91,7 +91,7 @@ class Sender:
             raise Refused(f"{each.file.source} has changed while it was sent: push it again")
 
     def show(self, objects: Sequence[PushedObject], only: Only) -> None:
-        """Make objects appear. One that is there with the same bytes is as good as ours. Raises Taken."""
+        """Makes objects appear. Accepts an existing object with the same bytes. Raises Taken."""
         for _ in range(TRIES):
             shown = self.each(partial(self._show, only=only), objects)
             objects = [each for each, done in zip(objects, shown, strict=True) if not done]
@@ -101,7 +101,7 @@ class Sender:
         raise Taken
 
     def _show(self, each: PushedObject, only: Only) -> bool:
-        """Whether it is there; False after a conflict."""
+        """Makes an object appear. Returns whether it exists now: False after a conflict."""
         try:
             self._write(each, only)
         except Taken as taken:
@@ -134,7 +134,7 @@ class Sender:
                 self._bucket.abort(large.key, large.upload)
 
     def verify(self, each: PushedObject) -> None:
-        """Raises Taken if the object is not what was sent, as far as the store tells: not every one keeps metadata."""
+        """Raises Taken if the object differs from the sent one. Not every store keeps the metadata to compare."""
         found = self._bucket.head(each.key)
         if found is None or found.size != each.file.size or found.sha256 not in (None, each.content.sha256):
             raise Taken
@@ -144,7 +144,7 @@ class Sender:
         return found is not None and found.sha256 == each.content.sha256
 
     def remove(self, key: str, etag: str | None = None) -> None:
-        """The object with this ETag. One that has gone or has been replaced is somebody else's affair."""
+        """Removes the object with this ETag. Leaves one that another writer has replaced or removed."""
         for _ in range(TRIES):
             try:
                 self._bucket.delete(key, etag)
@@ -152,25 +152,25 @@ class Sender:
                 continue
             except Taken:
                 found = self._bucket.head(key)
-                if found is not None and found.etag == etag:  # Swift compares another one for what came in parts
+                if found is not None and found.etag == etag:  # Swift compares another ETag of objects in parts
                     self._bucket.delete(key)
             return
         raise Taken
 
     def remove_all(self, objects: Iterable[tuple[str, str | None]]) -> None:
-        """Keys, with their ETags."""
+        """Removes objects by their keys and ETags."""
         for key, etag in objects:
             self.remove(key, etag)
 
     def each(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """In parallel; the first failure ends the others."""
+        """Returns the results of `work` on the items, in parallel. The first failure ends the others."""
         futures: list[Future[Any]] = [self._pool.submit(work, item) for item in items]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             if any(future.exception() for future in done):
                 self._stop.set()
             wait(futures)
-        except BaseException:  # Ctrl-C: what is under way ends at its next read
+        except BaseException:  # Ctrl-C: each request in flight ends at its next read
             self._stop.set()
             raise
         failures = [failure for future in futures if (failure := future.exception()) is not None]
@@ -179,7 +179,7 @@ class Sender:
         return [future.result() for future in futures]
 
     def clean(self) -> None:
-        """As far as the store lets us; what remains is in nobody's way, until the next push of this version."""
+        """Aborts the uploads and removes `shown`, as far as the store permits. The rest does not block another push."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
         for large in self._large.values():
@@ -188,7 +188,7 @@ class Sender:
             self.drop(key)
 
     def drop(self, key: str, etag: str | None = None) -> None:
-        """Remove an object that servers do not see, if the store lets us."""
+        """Removes an object that servers do not see, if the store permits it."""
         self._tried(self.remove, key, etag)
 
     def _tried(self, work: Callable[..., None], *arguments: str | None) -> None:

@@ -1,4 +1,4 @@
-"""A repository as a publisher looks at it: what servers would make of its files, and which are in the way."""
+"""A repository as a publisher sees it: its files, and the versions that servers would find in them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from handler.stores.progress import Progress
 
 
 class Listed:
-    """A store whose files have been listed, all at once; what is read of it is read once."""
+    """A store with one listing of all its files. It reads each file once."""
 
     def __init__(self, store: Store, models: dict[str, list[ListedFile]]) -> None:
         self.uri = store.uri
@@ -45,7 +45,7 @@ class Listed:
 
 
 class RepositoryModel(NamedTuple):
-    """What a repository has of a model. `settings`: its own file."""
+    """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file."""
 
     folders: Sequence[Version]
     complete: frozenset[int]
@@ -53,12 +53,12 @@ class RepositoryModel(NamedTuple):
 
 
 def model(settings: Settings, target: targets.Target) -> RepositoryModel:
-    """Raises Refused, ServingError."""
+    """Returns a model as the repository has it. Raises Refused, ServingError."""
     store = open_store(settings._replace(repository=target.repository))
     try:
         files = _files(store, target)
     except Forbidden:
-        raise Refused(f"{target.repository} may not be listed: grant s3:ListBucket") from None
+        raise Refused(f"listing {target.repository} is not permitted: grant s3:ListBucket") from None
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
     complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
@@ -66,11 +66,11 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
 
 
 def is_complete(store: Store, name: str, version: Version, text: bytes | None) -> bool:
-    """Whether a server would take these files for a version. `text`: the model's own settings."""
+    """Decides whether a server would take these files for a version. `text`: the model's own settings."""
     try:
         said = parse(name, text)
     except ModelNotLoadable:
-        said = ModelSettings()  # whoever needs them says what is wrong
+        said = ModelSettings()  # the code that needs them reports the mistake
     return Repository(store).is_complete(name, version, said)
 
 
@@ -81,7 +81,7 @@ def _files(store: Store, target: targets.Target) -> Sequence[File]:
 
 
 def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
-    """Every file below a folder of the repository, with paths relative to it; hidden ones apart."""
+    """Returns every file below a folder of the repository, except hidden ones. Paths are relative to the folder."""
     if targets.is_s3(repository):
         return [item for item in Bucket(settings, repository).items(prefix) if not item.path.endswith("/")]
     root = Path(repository).expanduser() / prefix

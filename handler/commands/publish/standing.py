@@ -1,4 +1,4 @@
-"""What a bucket has of one version: its folders, the one that servers take, and what is left over in the others."""
+"""A version in a bucket: its folders, the one that servers take, and the leftovers in the others."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -9,16 +9,16 @@ from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 
 YOUNG: Final = timedelta(minutes=15)
-"""What has been put since may belong to a push that is under way: from its first object to its marker is not long."""
+"""A younger object may belong to a push in progress: the time from its first object to its marker is short."""
 DIGITS: Final = 18
-"""Most digits in the name of a version's folder (handler.settings.model.VERSION)."""
+"""The most digits in the name of a version's folder (handler.settings.model.VERSION)."""
 
 
 class Standing(NamedTuple):
-    """`folders`: objects by their paths in each folder of the version, and the folders by their names as written.
+    """A version's folders, by their names as written. `folders`: each folder's objects, by their paths in it.
 
-    `current`: the folder that servers take: of 1 and 01 they take the shorter name, if both have a marker.
-    `main`: its marker, which decides that. None and None where there is no such version yet.
+    `current`: the folder that servers take. If both 1 and 01 have a marker, they take the shorter name.
+    `main`: its marker, which decides that. None and None if there is no such version yet.
     """
 
     folders: Mapping[str, Mapping[str, ListedFile]]
@@ -32,16 +32,16 @@ class Standing(NamedTuple):
 
     @property
     def files(self) -> Mapping[str, ListedFile]:
-        """Of the current folder."""
+        """The objects of the current folder."""
         return {} if self.current is None else self.folders[self.current]
 
     def is_like(self, other: "Standing") -> bool:
-        """Whether servers take the same objects for the version."""
+        """Decides whether servers take the same objects for the version."""
         return (self.current, self.files) == (other.current, other.files)
 
 
 def look(bucket: Bucket, job: PushJob) -> Standing:
-    """One listing."""
+    """Lists the version's folders, with one listing."""
     folders: dict[str, dict[str, ListedFile]] = {}
     for item in bucket.items(f"{job.model}/"):
         if job.has(item.path):
@@ -55,15 +55,15 @@ def look(bucket: Bucket, job: PushJob) -> Standing:
 
 
 def is_debris(bucket: Bucket, item: ListedFile, marker: ListedFile | None) -> bool:
-    """Whether an object that servers do not see is in nobody's way: old, or older than what has become visible since.
+    """Decides whether an object that servers do not see is abandoned: it is old, or older than the visible marker.
 
-    A push that had put it by then finds another marker than it has seen, and stops.
+    If a push in progress had put it, that push finds another marker than before, and stops.
     """
     return bucket.now - item.modified >= YOUNG or (marker is not None and item.modified < marker.modified)
 
 
 def under_way(key: str) -> Refused:
-    """What is said of an object that may belong to another push."""
+    """Returns the refusal for an object that may belong to another push."""
     minutes = YOUNG.seconds // 60
     return Refused(
         f"{key} was put less than {minutes} minutes ago by a push that is under way, or has died: try again later, or "

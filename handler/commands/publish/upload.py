@@ -1,31 +1,30 @@
-"""One version into a bucket: whoever lists it sees the old one or the new one, whole, wherever the push ends.
+"""Publishes a version into a bucket: servers see the whole old one or the whole new one, wherever the push ends.
 
 S3 changes one object at a time. Two rules of the servers make one object decide (handler.lifecycle.repository): a
-folder counts as a version once it has a marker file, and of two folders with one number, 1 and 01, the shorter name
-counts.
+folder counts as a version once it has a marker file. If two folders have one number, 1 and 01, the shorter name counts.
 
-A new version: its files go first, large ones as parts that nobody sees, and the marker goes last. The model's settings
-follow it: they may name the version, and a push that is refused leaves those that are there.
+A new version: its files are sent first, large ones as invisible parts, and the marker last. The model's settings follow
+the marker: they may name the version, and a refused push leaves the existing settings.
 
-A version that is there (--force), by what differs:
+A version that exists (--force), by the number of objects that differ:
 
-- One object, which is all that a version of one file has. It is put in the old one's place, in one request.
+- One object, as in every version of one file. It replaces the old object, in one request.
 - More. The new version goes into the folder that servers do not take: 01, while 1 has a marker. Then the old marker is
-  deleted, and that one request changes what servers see. Then the files move to the plain name, small ones sent again
-  and large ones copied by the store, the marker last; then 01 goes, its marker first. In between both folders hold the
-  same version. Where the move fails, the version stays in 01, and the next push takes it up.
+  deleted: that one request makes servers see the new version. Then the files move to the plain name, small ones sent
+  again and large ones copied by the store, the marker last. Then 01 is deleted, its marker first. In between both
+  folders hold the same version. If the move fails, the version stays in 01, and the next push moves it.
 
-A push that dies before its one request leaves the old version, after it the new one. What else it leaves no server
-sees. The same push again keeps what has the same bytes; objects of another one are removed when they are old, or older
-than the marker that servers see. A server that fetches meanwhile asks for the ETags that it has listed: it gets them or
-lists again. Without s3:ListBucket servers know the plain name alone, and find none while the files move.
+A push that dies before its one request leaves the old version, after it the new one. Servers see no other object that
+it leaves. The same push, run again, keeps objects with the same bytes. Objects of another push are removed when they
+are old, or older than the marker that servers see. A server that fetches meanwhile requests the ETags that it has
+listed: it gets them or lists again. Without s3:ListBucket servers try only the plain name, and find no version while
+the files move.
 
-Of two pushes at a time one at most gets through. Every write has a condition: "only if it is not there"
+If two pushes run at a time, at most one succeeds. Every write has a condition: "only if it is not there"
 (If-None-Match: *), or "only if it is the one that this push has seen" (If-Match) where an object is replaced or
-deleted; and one push at a time replaces files of a version (see `claim`). A store without such conditions, or without
-atomic ones, cannot keep two publishers apart: files of both may meet, and the push that sees it withdraws. A runtime of
-a third party has no marker, and servers take any of its files for a version: one object of such a version can be
-replaced, not several.
+deleted. One push at a time replaces a version's files (see `claim`). A store without such conditions, or without atomic
+ones, cannot separate two publishers: files of both may mix, and the push that sees this withdraws. A third party's
+runtime has no marker, and servers take any of its files for a version: such a version can replace one object only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,12 +44,12 @@ from handler.commands.refused import Refused
 from handler.settings.model import FILE
 
 PART: Final = 16 * 1024 * 1024
-"""Bytes in a part, and the most that go as one object: S3 wants 5 MiB at least, and 10,000 parts at most."""
+"""Bytes in a part, and the most in one request. S3 requires 5 MiB or more in a part, and permits 10,000 parts."""
 MOST_PARTS: Final = 10_000
 
 
 def publish(bucket: Bucket, job: PushJob, meter: Meter) -> None:
-    """Raises Refused, ServingError."""
+    """Publishes a version, then the model's settings. Raises Refused, ServingError."""
     meter.begin(f"reading {job.model}/{job.number}", job.version.size)
     objects = [_object(each.path, each, meter) for each in job.version.files]
     model_settings = None
@@ -70,11 +69,11 @@ def _object(key: str, file: LocalFile, meter: Meter) -> PushedObject:
 
 @contextmanager
 def _cleaning(push: Sender, job: PushJob) -> Iterator[None]:
-    """Whatever ends it: no upload is left and nothing that `shown` names, if the store lets us."""
+    """Aborts the uploads and removes `shown` after any failure, if the store permits it."""
     try:
         yield
     except Taken:
-        push.shown.clear()  # by now these may be somebody else's
+        push.shown.clear()  # by now these may be another push's
         push.clean()
         raise job.refusal from None
     except BaseException:
@@ -85,7 +84,7 @@ def _cleaning(push: Sender, job: PushJob) -> Iterator[None]:
 
 
 def _settle(push: Sender, model_settings: PushedObject, job: PushJob) -> None:
-    """Raises Refused, which says that the version is there."""
+    """Puts the model's settings. Raises Refused, whose text states that the version exists."""
     try:
         push.show([model_settings], Only())
     except (Refused, ServingError) as error:
@@ -94,7 +93,7 @@ def _settle(push: Sender, model_settings: PushedObject, job: PushJob) -> None:
 
 
 class _Publishing:
-    """`objects`: with their paths in the version's folder as keys."""
+    """Publishes one version. `objects`: their keys are their paths in the version's folder."""
 
     def __init__(self, bucket: Bucket, job: PushJob, meter: Meter, objects: Sequence[PushedObject]) -> None:
         self._bucket, self._job, self._meter = bucket, job, meter
@@ -130,14 +129,14 @@ class _Publishing:
         return f"{self._job.model}/{folder}/{path}"
 
     def _at(self, folder: str, origin: Standing | None = None) -> list[PushedObject]:
-        """The objects in one of the version's folders; `origin`: whose current folder has them already."""
+        """Returns the objects with a folder's keys. `origin`: its current folder has the same bytes already."""
         copied = {}
         if origin is not None and origin.current is not None:
             copied = {path: Copied(self._key(origin.current, path), item.etag) for path, item in origin.files.items()}
         return [each._replace(key=self._key(folder, each.key), copied=copied.get(each.key)) for each in self._objects]
 
     def _different(self, push: Sender, seen: Standing) -> set[str]:
-        """Paths of the objects that the current folder lacks, has with other bytes, or has beside the version's."""
+        """Returns the paths of objects that the current folder lacks, has with other bytes, or has in addition."""
         assert seen.current is not None  # noqa: S101 - there is a version
         there = [each for each in self._at(seen.current) if each.file.path in seen.files]
         same = push.each(push.is_there, there)
@@ -145,7 +144,7 @@ class _Publishing:
         return {*seen.files, *(each.key for each in self._objects)} - equal
 
     def _overwrite(self, push: Sender, seen: Standing, path: str) -> None:
-        """One object in the place of the one that was seen."""
+        """Replaces the one object that differs."""
         assert seen.current is not None  # noqa: S101 - there is a version
         objects = self._at(seen.current)
         some = [each for each in objects if each.file.path == path]
@@ -173,9 +172,9 @@ class _Publishing:
             raise Taken
 
     def _stage(self, seen: Standing) -> str:
-        """The folder that servers do not take as long as the current one has its marker, or until it has one itself.
+        """Returns the folder that servers ignore as long as the current one has its marker, or it has none itself.
 
-        Raises Refused where no folder is such.
+        Raises Refused if there is no such folder.
         """
         if seen.main not in MARKERS or self._job.version.last not in MARKERS:
             raise Refused(
@@ -194,7 +193,7 @@ class _Publishing:
         return f"{self._job.model}/{folder}"
 
     def _fill(self, push: Sender, folder: str, seen: Standing, origin: Standing | None = None) -> None:
-        """All files into a folder that has no marker yet, or is not the one that servers take; the marker last."""
+        """Sends all files into a folder without a marker, or one that servers do not take, the marker last."""
         objects = self._at(folder, origin)
         last = next(each for each in objects if each.file.path == self._job.version.last)
         # Servers prefer the first of two markers: the second one alone would be another model.
@@ -203,32 +202,32 @@ class _Publishing:
         ours, debris = self._in_the_way(push, folder, objects, seen)
         if seen.current is not None:
             self._claim.take()
-        # Not before: a push that is refused gives up nothing of another one.
+        # Not before the claim: a refused push aborts no upload of another push.
         push.forget_uploads(f"{self._name(folder)}/")
-        push.remove_all(debris)  # nor later: S3 completes no upload whose key was deleted meanwhile
+        push.remove_all(debris)  # not later: S3 completes no upload if its key was deleted meanwhile
         missing = [each for each in objects if each.key not in ours]
         self._meter.begin(self._name(folder), sum(each.file.size for each in missing))
         push.send_parts(missing)
         if seen.current is not None:
-            self._claim.take()  # again: parts take their time
+            self._claim.take()  # renewed: parts take their time
         now = self._look()
         if not now.is_like(seen):
             raise Taken
         push.remove_all(self._in_the_way(push, folder, objects, now)[1])
         others = [each for each in others if each.key not in ours]
-        # The first one alone: a push that comes second here has put nothing yet.
+        # The first one alone: a second push fails here before it has put anything.
         for some in (others[:1], others[1:]):
             push.show(some, Only(new=True))
         markers = [each for each in (last, *late) if each.key not in ours]
         self._crown(push, markers, objects)
 
     def _crown(self, push: Sender, markers: Sequence[PushedObject], objects: Sequence[PushedObject]) -> None:
-        """The markers, when all the rest is right; and a look at all of it, now that it shows.
+        """Shows the markers when all other objects are right, then verifies all objects again.
 
-        Swift's condition holds when a body begins, not when it has come.
+        Swift checks a condition at the begin of a body, not at its end.
         """
         push.each(push.verify, [each for each in objects if each not in markers])
-        # They may be there even if their answers are lost: from now on the other files stay.
+        # The markers may exist even if their answers are lost: from now on the other files stay.
         push.shown.clear()
         for each in markers:
             push.show([each], Only(new=True))
@@ -238,15 +237,15 @@ class _Publishing:
         except Taken:
             push.each(push.remove, [each.key for each in markers])
             raise
-        # Servers may have seen it: from now on the markers stay, too.
+        # Servers may have seen the version: from now on the markers stay, too.
         push.shown.clear()
 
     def _in_the_way(
         self, push: Sender, folder: str, objects: Sequence[PushedObject], seen: Standing
     ) -> tuple[set[str], list[tuple[str, str | None]]]:
-        """Keys of what is as it is to be; keys and ETags of what must go.
+        """Returns the keys of objects that are right already, and the keys and ETags of those to remove.
 
-        Raises Refused if something may belong to a push that is under way.
+        Raises Refused if an object may belong to a push in progress.
         """
         own = {each.key: each for each in objects}
         ours, debris = set(), []
@@ -262,7 +261,7 @@ class _Publishing:
         return ours, debris
 
     def _retire(self, push: Sender, old: Standing) -> None:
-        """A version's current folder: markers that servers ignore, then the one that they see, then the rest."""
+        """Removes a version's current folder: the markers that servers ignore, then the main one, then the rest."""
         assert old.current is not None  # noqa: S101 - there is a version
         ignored = [path for path in MARKERS if path in old.files and path != old.main]
         markers = [*ignored, *([] if old.main is None else [old.main])]
@@ -273,7 +272,7 @@ class _Publishing:
                 push.drop(self._key(old.current, path), item.etag)
 
     def _tidy(self, push: Sender) -> None:
-        """The version, which is there, under its plain name; and no second folder of it."""
+        """Moves the visible version to its plain name, and removes its second folder."""
         now = self._look()
         if now.current != self._plain:
             self._move(now)
@@ -287,7 +286,7 @@ class _Publishing:
                     push.drop(key, item.etag)
 
     def _move(self, now: Standing) -> None:
-        """Into the plain folder; where that fails the version stays where it is."""
+        """Moves the version into the plain folder. If that fails, the version stays in its folder."""
         move = Sender(self._bucket, self._meter)
         try:
             with _cleaning(move, self._job):

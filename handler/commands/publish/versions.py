@@ -1,4 +1,4 @@
-"""What there is to push: a version's files, or a model's folder of numbered versions."""
+"""Finds the files to push: a version's files, or a model's folder of numbered versions."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ SKIPPED: Final = "__pycache__"
 
 
 class LocalVersion(NamedTuple):
-    """`number`: its folder's, None where that has none. `folder`: where its files are, None for a single file."""
+    """A version on this machine. `number`: its folder's, None if that has none. `folder`: None for a single file."""
 
     number: int | None
     files: tuple[LocalFile, ...]
@@ -26,7 +26,7 @@ class LocalVersion(NamedTuple):
 
     @property
     def last(self) -> str:
-        """The file that makes the rest a version. A third party's runtime has none: then the settings that name it."""
+        """The file that completes the version: its marker, or the settings that name a third party's runtime."""
         paths = [file.path for file in self.files]
         return next((path for path in (*MARKERS, FILE) if path in paths), paths[-1])
 
@@ -39,7 +39,7 @@ class LocalVersion(NamedTuple):
 
 
 class PushJob(NamedTuple):
-    """A version on its way. `settings`: the model's own, where this version brings them."""
+    """A version to push. `settings`: the model's own, if they are pushed with this version."""
 
     model: str
     number: int
@@ -48,26 +48,26 @@ class PushJob(NamedTuple):
     force: bool
 
     def has(self, path: str) -> bool:
-        """Whether a path in the model's folder is a file of this version, however its folder is written."""
+        """Decides whether a path in the model's folder is a file of this version. Its folder may be 1 or 01."""
         folder, _, name = path.partition("/")
         return bool(VERSION.fullmatch(folder)) and int(folder) == self.number and name[-1:] not in ("", "/")
 
     @property
     def refusal(self) -> Refused:
-        """For who comes second."""
+        """The refusal of the second of two pushes."""
         what = f"version {self.number} of {self.model!r}"
         return Refused(f"{what} is being pushed by somebody else, or has been meanwhile; this push stops")
 
 
 class Found(NamedTuple):
-    """`settings`: the model's own, beside its versions."""
+    """The versions to push. `settings`: the model's own, beside its versions."""
 
     versions: tuple[LocalVersion, ...]
     settings: Path | None
 
 
 def find(path: Path, wanted: int | None) -> Found:
-    """`wanted`: --version. Raises Refused."""
+    """Finds the versions in a file or folder. `wanted`: --version. Raises Refused."""
     if path.is_file():
         return Found((LocalVersion(None, _single(path), None),), None)
     if not path.is_dir():
@@ -84,7 +84,7 @@ def find(path: Path, wanted: int | None) -> Found:
 
 
 def number(text: str | None) -> int | None:
-    """--version. Raises Refused."""
+    """Parses --version. Raises Refused."""
     if text is None:
         return None
     if not VERSION.fullmatch(text):
@@ -93,7 +93,7 @@ def number(text: str | None) -> int | None:
 
 
 def _numbered(path: Path) -> list[LocalVersion]:
-    """Ascending; of 1 and 001 the plain one, as servers have it."""
+    """Returns the versions in ascending order. Prefers the plain name, 1 before 001, as servers do."""
     folders = [entry for entry in path.iterdir() if VERSION.fullmatch(entry.name) and entry.is_dir()]
     chosen = {int(folder.name): folder for folder in sorted(folders, key=lambda each: len(each.name), reverse=True)}
     return [LocalVersion(each, _files(chosen[each]), chosen[each]) for each in sorted(chosen)]
@@ -102,7 +102,7 @@ def _numbered(path: Path) -> list[LocalVersion]:
 def _single(path: Path) -> tuple[LocalFile, ...]:
     marker = BY_SUFFIX.get(path.suffix)
     if marker is None:
-        raise Refused(f"{path} is no model file; expected {' or '.join('*' + suffix for suffix in BY_SUFFIX)}")
+        raise Refused(f"{path} is not a model file; expected {' or '.join('*' + suffix for suffix in BY_SUFFIX)}")
     beside = external.locations(path) if marker.endswith(".onnx") else ()
     return (local_file(marker, path), *(local_file(each, path.parent / each) for each in beside))
 
@@ -115,7 +115,7 @@ def _files(folder: Path) -> tuple[LocalFile, ...]:
 
 
 def _paths(folder: Path) -> Iterator[str]:
-    """Of everything below but hidden files and compiled Python. Links to files are followed."""
+    """Yields the paths of all files below, except hidden ones and compiled Python. Follows links to files."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith(".") and each != SKIPPED)
         for name in sorted(names):

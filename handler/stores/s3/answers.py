@@ -51,7 +51,7 @@ class StoreRefused(Exception):
 class Line:
     """The connection that a thread waits on, from its request until it closes the answer.
 
-    Another thread ends that wait with `cut`: nothing but the end of its socket ends a read of the network.
+    Another thread ends that wait with `cut`: a read of the network ends only with its socket.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Line:
             self._end()
 
     def cut(self) -> None:
-        """Breaks off what the thread waits for, now and later."""
+        """Breaks off the thread's wait, and any later one."""
         with self._lock:
             self._is_cut = True
             self._end()
@@ -79,7 +79,7 @@ class Line:
 
 
 class Body:
-    """The body of a successful answer: as many bytes as its head says, or in chunks, as S3 sends listings.
+    """The body of a successful answer: as many bytes as its head states, or in chunks, as S3 sends listings.
 
     `done`: called once, with whether the connection may be used again.
     """

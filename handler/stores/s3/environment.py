@@ -1,6 +1,6 @@
 """Region, keys and certificates that the environment names by itself, as it does on Lambda.
 
-botocore reads the same variables, and importing it takes a third of a second of cold start. botocore is asked where a
+botocore reads the same variables, and importing it takes a third of a second of cold start. botocore decides where a
 profile, a configuration file, or a variable that is not read here could change the answer. A test compares the two.
 """
 
@@ -18,7 +18,7 @@ FILES: Final = (
     ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
     ("AWS_DATA_PATH", "~/.aws/models"),
 )
-"""What botocore reads if it exists: the variables that name it, and where it is without them."""
+"""Files that botocore reads if they exist: the variables that name them, and their default paths."""
 OTHERS: Final = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_DEFAULTS_MODE", "AWS_DATA_PATH")
 REGIONAL: Final = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
 TOKENS: Final = ("AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
@@ -28,7 +28,7 @@ RENEWAL: Final = timedelta(minutes=15)
 
 
 class Keys(NamedTuple):
-    """Credentials. `token`: of temporary ones, else None. `expires`: None if the environment does not say."""
+    """Credentials. `token`: of temporary ones, else None. `expires`: None if the environment does not set it."""
 
     access_key: str
     secret_key: str
@@ -81,7 +81,7 @@ def certificates(bundle: str | None, environ: Mapping[str, str]) -> str:
 
 
 def _is_all(environ: Mapping[str, str]) -> bool:
-    """Decides whether nothing but variables that are read here can change botocore's answer."""
+    """Decides whether botocore's answer depends only on the variables that are read here."""
     if any(name in environ for name in OTHERS):
         return False
     paths = (environ.get(name, default) for name, default in FILES)

@@ -54,4 +54,4 @@ class Tries:
         if self._failed >= self._most:
             return None
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._failed - 1))
-        return random.uniform(0, longest)  # noqa: S311 - jitter is no secret
+        return random.uniform(0, longest)  # noqa: S311 - jitter is not a secret

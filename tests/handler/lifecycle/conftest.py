@@ -59,6 +59,6 @@ class Unlisted(DirectoryStore):
 
 @pytest.fixture
 def unlisted(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Registry]:
-    """Makes a registry of a store that may not be listed."""
+    """Makes a registry of a store that does not permit listing."""
     monkeypatch.setattr("handler.stores.directory.DirectoryStore", Unlisted)
     return lambda: registry(root)

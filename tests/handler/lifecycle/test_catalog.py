@@ -68,7 +68,7 @@ def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str,
         ("q-1", ModelNotFound, "there is no model 'q-1'"),
         ("-1", ModelNotFound, "there is no model '-1'"),
         ("a-", ModelNotFound, "there is no model 'a-'"),
-        ("../a-1", ModelNotFound, "no model's name"),
+        ("../a-1", ModelNotFound, "not a model's name"),
     ],
 )
 def test_what_a_selector_does_not_find_is_said_in_its_own_words(

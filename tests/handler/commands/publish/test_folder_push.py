@@ -262,7 +262,7 @@ def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> 
     (tmp_path / "double.py").write_text("def predict(inputs, parameters): return inputs\n")
     assert run("push", tmp_path / "double.py", tmp_path / "r" / "double")[0] == 0
     assert below(tmp_path / "r" / "double") == ["1/model.py"]
-    assert "no model file; expected *.onnx or *.py" in run("push", tmp_path / "m" / "other.txt", target)[2]
+    assert "is not a model file; expected *.onnx or *.py" in run("push", tmp_path / "m" / "other.txt", target)[2]
 
 
 @pytest.mark.parametrize("command", [("push", "nothing"), ("push", "nothing.onnx")])

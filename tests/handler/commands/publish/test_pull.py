@@ -189,5 +189,5 @@ def test_a_bucket_that_may_not_be_listed_is_no_place_to_pull_from(
         raise Forbidden
 
     monkeypatch.setattr(S3Store, "files", forbidden)
-    told = f"dragoman: {published.rpartition('/')[0]} may not be listed: grant s3:ListBucket\n"
+    told = f"dragoman: listing {published.rpartition('/')[0]} is not permitted: grant s3:ListBucket\n"
     assert run("pull", published, tmp_path / "out") == (1, "", told)

@@ -55,7 +55,7 @@ def test_a_model_that_can_never_fit_is_not_even_fetched(
 def test_sizes_that_the_store_does_not_tell_are_looked_up_when_the_files_are_here(
     five: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that may not be listed reports none."""
+    """A store that does not permit listing reports none."""
     add_mb(five, "big", size=150)
 
     def forbidden(*_: Any) -> Any:
