@@ -24,7 +24,7 @@ class LocalFile(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Checksums. `sha256`: the file's. `md5s`: in base64, each part's (`part_size` bytes). `stamp`: changes with the file."""
+    """Checksums of a file. `sha256`: of the whole. `md5s`: in base64, of each part. `stamp`: changes with the file."""
 
     sha256: str
     md5s: tuple[str, ...]
