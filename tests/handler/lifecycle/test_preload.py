@@ -25,7 +25,7 @@ def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_i
     assert empty.ready(PATIENT).ready
     assert empty.names(PATIENT) == []
     gone = registry(tmp_path / "gone")
-    assert "no directory" in gone.ready(PATIENT).reason
+    assert "not a directory" in gone.ready(PATIENT).reason
     with pytest.raises(ModelUnavailable):
         gone.names(PATIENT)
     add(tmp_path, "a", "1")
