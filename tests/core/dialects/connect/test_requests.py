@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import tracemalloc
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from core.dialects.connect import requests
 from core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 40), max_size=4), st.booleans())
@@ -47,3 +51,10 @@ def test_text_that_is_no_base64_is_refused(text: bytes) -> None:
     """Padding stands at the end of four characters."""
     with pytest.raises(InvalidInput, match="not base64 text"):
         requests.from_text(text)
+
+
+@pytest.mark.parametrize("timeout", [requests.connect_timeout, requests.grpc_timeout])
+@pytest.mark.parametrize("headers", [{}, {b"connect-timeout-ms": b"", b"grpc-timeout": b""}])
+def test_a_call_without_a_timeout_has_none(timeout: Callable[..., float | None], headers: dict[bytes, bytes]) -> None:
+    """A header without a value counts as no header."""
+    assert timeout(headers) is None
