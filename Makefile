@@ -9,7 +9,9 @@ BIN := $(VENV)/bin
 
 .PHONY: setup run test test-convert check e2e fmt proto clean build-InferenceFunction runtime-python
 
+# The tests use an S3 server, which has an environment of its own. After this `make test` asks no registry.
 setup: $(VENV)/.setup
+	@$(BIN)/python -c 'from tests.e2e.tools import environment; environment("swift")'
 
 $(VENV)/.setup: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragoman needs Python 3.11+, and $(PYTHON) is %d.%d: try make PYTHON=python3.13" % sys.version_info[:2])'
@@ -19,7 +21,7 @@ $(VENV)/.setup: pyproject.toml
 	  || $(BIN)/python -m pip install --quiet --editable '.[server,onnx,dev]'
 	@touch $@
 
-run: setup
+run: $(VENV)/.setup
 	$(BIN)/dragoman serve --host $(HOST) --port $(PORT) --repository models
 
 # The tests of a file share servers, so they run in one process.

@@ -94,7 +94,7 @@ class Steps:
         if where in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
             return at == 0
         if where is not op.AT_BOUNDARY:
-            raise NotImplementedError(where)
+            raise AssertionError(f"the counter does not know the anchor {where}")
         before, after = at > 0 and WORD.match(text[at - 1]), at < len(text) and WORD.match(text[at])
         return bool(before) != bool(after)
 
@@ -106,7 +106,7 @@ class Steps:
         if kind is op.NOT_LITERAL:
             return ord(character) != value
         if kind is not op.IN:
-            raise NotImplementedError(kind)
+            raise AssertionError(f"the counter does not know the node {kind}")
         negate = value[0][0] is op.NEGATE
         return any(_is_in(item, character) for item in value[negate:]) != negate
 
