@@ -4,28 +4,36 @@ PYTHON ?= python3
 VENV ?= .venv
 HOST ?= 127.0.0.1
 PORT ?= 8080
-JOBS ?= 2
+JOBS ?= 3
 BIN := $(VENV)/bin
 
-.PHONY: setup run test test-convert check e2e fmt proto clean build-InferenceFunction runtime-python
+.PHONY: help setup run test test-convert check e2e fmt proto clean build-InferenceFunction runtime-python
+
+help: ## Print what make can do
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The tests use an S3 server, which has an environment of its own. After this `make test` asks no registry.
-setup: $(VENV)/.setup
+setup: $(VENV)/.setup ## Install what the tests need into .venv and .e2e
 	@$(BIN)/python -c 'from tests.e2e.tools import environment; environment("swift")'
 
-$(VENV)/.setup: pyproject.toml
+$(VENV)/.lean: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Dragoman needs Python 3.11+, and $(PYTHON) is %d.%d: try make PYTHON=python3.13" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv \
-	  && $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server,onnx,dev]' \
+	  && $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server,onnx]' \
+	  || $(BIN)/python -m pip install --quiet --editable '.[server,onnx]'
+	@touch $@
+
+$(VENV)/.setup: $(VENV)/.lean
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[server,onnx,dev]' \
 	  || $(BIN)/python -m pip install --quiet --editable '.[server,onnx,dev]'
 	@touch $@
 
-run: $(VENV)/.setup
+run: $(VENV)/.lean ## Serve models/ on 127.0.0.1:8080
 	$(BIN)/dragoman serve --host $(HOST) --port $(PORT) --repository models
 
-# The tests of a file share servers, so they run in one process.
-test: setup
+# The tests of a file share servers, so they run in one process. A third of the time they wait for servers.
+test: setup ## Run the tests
 	@rm -f .coverage
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-report= || { rm -f .coverage; exit 1; }
 
@@ -33,10 +41,10 @@ test: setup
 .coverage: $(shell find core handler models proto tests -type f -not -name '*.pyc') pyproject.toml README.md template.yaml
 	$(MAKE) test
 
-check: setup
+check: setup ## Check format, lint, types, layers and coverage
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy core handler
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory .coverage
 	$(BIN)/coverage report --include='core/*' --fail-under=100
@@ -45,7 +53,7 @@ check: setup
 # TensorFlow is 1.4 GB and not in the usual environment: `dragoman convert` has an environment of its own.
 CONVERT_VENV ?= .venv-convert
 CONVERT_BIN := $(CONVERT_VENV)/bin
-CONVERT_NEEDS := '.[convert,onnx]' coverage pytest pytest-timeout
+CONVERT_NEEDS := '.[convert,onnx]' coverage hypothesis pytest pytest-timeout
 
 $(CONVERT_VENV)/.setup: pyproject.toml $(VENV)/.setup
 	$(BIN)/python -m venv $(CONVERT_VENV)
@@ -53,30 +61,32 @@ $(CONVERT_VENV)/.setup: pyproject.toml $(VENV)/.setup
 	  || $(CONVERT_BIN)/python -m pip install --quiet --editable $(CONVERT_NEEDS)
 	@touch $@
 
-test-convert: $(CONVERT_VENV)/.setup
+test-convert: $(CONVERT_VENV)/.setup ## Run the tests of `dragoman convert`, which need TensorFlow
 	$(CONVERT_BIN)/coverage run --data-file=.coverage-convert --source=handler/commands/convert -m pytest tests/convert
 	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
 	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --fail-under=95
 
 # The tests on real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. The container engine needs root.
-e2e: setup
+e2e: setup ## Run the tests on Lambda's runtime, sam local and real S3 servers
 	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
 
 # What core/schema has of proto/: descriptor sets, which its modules load, and the types of their messages for mypy.
-# The schema that only `dragoman convert` reads stands beside it, and leaves the function's artifact with it.
+# The schema that only `dragoman convert` reads stands beside it, and leaves the function's artifact with it. Triton's stands
+# with the settings.
 SCHEMAS := $(notdir $(basename $(wildcard proto/*.proto)))
-schema = $(if $(filter model_server_config,$(1)),handler/commands/convert,core/schema)/$(1)
+folder = $(if $(filter model_server_config,$(1)),handler/commands/convert,$(if $(filter triton%,$(1)),handler/settings/triton,core/schema))
+schema = $(folder)/$(1)
 
-proto: setup
+proto: setup ## Make core/schema of proto/ again
 	mkdir -p build/proto
 	$(foreach name,$(SCHEMAS),$(BIN)/python -m grpc_tools.protoc --proto_path=proto --pyi_out=build/proto \
 	  --descriptor_set_out=$(call schema,$(name)).binpb $(name).proto && mv build/proto/$(name)_pb2.pyi $(call schema,$(name)).pyi &&) true
 
-fmt: setup
+fmt: setup ## Format the code
 	$(BIN)/ruff check --select I --fix
 	$(BIN)/ruff format
 
-clean:
+clean: ## Remove everything that make has made
 	rm -rf $(VENV) $(CONVERT_VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find core handler tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -85,6 +95,8 @@ clean:
 # Only wheels are installed, so any machine can build for either; but .pyc files need the runtime's own Python version.
 RUNTIME := 3.13
 ARCHITECTURE ?= x86_64
+# Servers that verify signatures need "onnx signing".
+EXTRAS ?= onnx
 WHEEL_ARCH = $(ARCHITECTURE:arm64=aarch64)
 GLIBC := 2_34 2_28 2_27 2_26 2_24 2_17
 PLATFORMS = $(GLIBC:%=--platform manylinux_%_$(WHEEL_ARCH)) --platform manylinux2014_$(WHEEL_ARCH)
@@ -95,7 +107,7 @@ RUNTIME_PYTHON ?= $(eval RUNTIME_PYTHON := $(firstword $(foreach python,$(CANDID
 PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-input
 # boto3 is in the runtime already: 33 MB less in the artifact.
 REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  print(*(r for r in p["dependencies"] + p["optional-dependencies"]["onnx"] if not r.startswith("boto3")), sep="\n")
+  print(*(r for r in sum((p["optional-dependencies"][e] for e in "$(EXTRAS)".split()), p["dependencies"]) if not r.startswith("boto3")), sep="\n")
 PRUNED := bin requirements.txt wheel handler/commands $(addprefix onnxruntime/,datasets quantization tools transformers)
 UNUSED := a c cpp h pxd pyi pyx
 

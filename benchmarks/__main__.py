@@ -4,7 +4,19 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import connect, grps, json_tensors, per_request, rpc, v1
+from benchmarks import (
+    abuse,
+    batching,
+    connect,
+    grps,
+    json_tensors,
+    observation,
+    overload,
+    per_request,
+    pipelines,
+    rpc,
+    v1,
+)
 from benchmarks.measure import Row, table
 
 
@@ -33,9 +45,14 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "requests": per_request.main,
     "rpc": rpc.main,
     "connect": connect.main,
+    "observation": observation.main,
+    "overload": overload.main,
+    "pipelines": pipelines.main,
+    "batching": batching.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,
+    "abuse": abuse.main,
 }
 
 

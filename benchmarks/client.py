@@ -36,6 +36,11 @@ class Connection:
         end = self._buffer.index(b"\r\n\r\n") + 4
         return bytes(self._view[:end]), bytes(self._view[end : self._filled])
 
+    @property
+    def head(self) -> bytes:
+        """The head of the answer that was received last."""
+        return bytes(self._view[: self._buffer.index(b"\r\n\r\n")])
+
     def receive(self, flags: int = 0) -> bool:
         """Reads once. Returns whether the answer is complete; the next call then begins a new answer."""
         if self._missing == 0:

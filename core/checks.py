@@ -1,14 +1,20 @@
-"""What a request's inputs and outputs are checked for, against what the model says of its own."""
+"""Checks a request's inputs and outputs against the model's own declaration."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from core import operations as ops
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TensorSpec, from_raw
+
+TEXT_OF_ELEMENT: Final = 128
+"""The most bytes of text for an element of a tensor: 25 digits, in a line of its own, with its indentation."""
+TEXT_OF_REQUEST: Final = 4 * 1024 * 1024
+"""The most bytes of text around a request's tensors."""
 
 
 def checked(operation: ops.Infer, spec: ops.ModelSpec) -> tuple[dict[str, Tensor], list[str]]:
@@ -18,6 +24,17 @@ def checked(operation: ops.Infer, spec: ops.ModelSpec) -> tuple[dict[str, Tensor
     """
     tensors = operation.inputs if operation.raw is None else (_raw_input(operation.raw, spec),)
     return _checked_inputs(tensors, spec, operation.outputs), _checked_outputs(operation.outputs, spec)
+
+
+def has_batches(spec: ops.ModelSpec) -> bool:
+    """Decides whether the first axis of the model's tensors is the batch: it has a batch size, or they all vary there.
+
+    Triton gives such a model a batch size by itself (model_configuration.md, "Auto-Generated Model Configuration").
+    """
+    if spec.max_batch_size:
+        return True
+    known = (*(spec.inputs or ()), *(spec.outputs or ())) if spec.inputs and spec.outputs else ()
+    return bool(known) and all(tensor.shape is not None and tensor.shape[:1] == (-1,) for tensor in known)
 
 
 def _checked_outputs(requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec) -> list[str]:
@@ -40,18 +57,27 @@ def _raw_input(raw: bytes | memoryview, spec: ops.ModelSpec) -> Tensor:
         has = "does not say its inputs" if spec.inputs is None else f"has {len(spec.inputs)}"
         raise InvalidInput(f"a raw binary request is for one input; model {shown(spec.name)} {has}")
     only = spec.inputs[0]
-    what = f"input {shown(only.name)} of a raw binary request"
+    what, shape = f"input {shown(only.name)} of a raw binary request", _shape_of_one(only, spec)
     if only.datatype.is_bytes:
-        if only.shape != (1,):
+        if shape is None or -1 in shape or math.prod(shape) != 1:
             raise InvalidInput(f"{what} is BYTES {_shape_text(only)}; only BYTES [1] can be one element")
-        element = np.empty(1, object)
-        element[0] = bytes(raw)
+        element = np.empty(shape, object)
+        element[...] = bytes(raw)
         return Tensor(only.name, only.datatype, element)
-    if only.shape is None or only.shape.count(-1) > 1:
+    if shape is None or shape.count(-1) > 1:
         raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which its size alone does not tell")
-    known = math.prod(size for size in only.shape if size != -1) * only.datatype.numpy.itemsize
+    known = math.prod(size for size in shape if size != -1) * only.datatype.numpy.itemsize
     variable = len(raw) // known if known else 0
-    return from_raw(only.name, only.datatype, tuple(variable if s == -1 else s for s in only.shape), raw)
+    return from_raw(only.name, only.datatype, tuple(variable if s == -1 else s for s in shape), raw)
+
+
+def _shape_of_one(only: TensorSpec, spec: ops.ModelSpec) -> tuple[int, ...] | None:
+    """Returns the shape of a raw request, with -1 for the size that follows from its bytes.
+
+    A request to a model with a batch size is a batch of one (Triton's extension_binary_data.md).
+    """
+    shape = only.shape
+    return (1, *shape[1:]) if shape and shape[0] == -1 and spec.max_batch_size else shape
 
 
 def _shape_text(spec: TensorSpec) -> str:
@@ -71,8 +97,8 @@ def _checked_inputs(
         raise _wrong_names(given, [expected.name for expected in spec.inputs], spec)
     for expected in spec.inputs:
         tensor = given.get(expected.name)
-        if tensor is not None:
-            _check_input(tensor, expected)
+        if tensor is not None and (same := fitting(tensor, expected, spec)) is not tensor:
+            given[expected.name] = same
     return given
 
 
@@ -105,13 +131,43 @@ def _twice(names: Sequence[str]) -> str:
     return next(name for name, count in Counter(names).items() if count > 1)
 
 
-def _check_input(tensor: Tensor, expected: TensorSpec) -> None:
+def fitting(tensor: Tensor, expected: TensorSpec, spec: ops.ModelSpec) -> Tensor:
+    """Returns the tensor in the model's datatype: each FP32 is an FP64, exactly. Raises InvalidInput."""
     if tensor.datatype is not expected.datatype:
-        what = f"input {shown(tensor.name)}"
-        raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
+        if tensor.datatype.name not in expected.datatype.accepts:
+            what = f"input {shown(tensor.name)}"
+            raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
+        tensor = Tensor(tensor.name, expected.datatype, tensor.array.astype(expected.datatype.numpy))
     shape = tensor.array.shape
     if expected.shape is None or shape == expected.shape:
-        return
+        return tensor
     if len(shape) != len(expected.shape) or any(e not in (-1, s) for s, e in zip(shape, expected.shape, strict=True)):
         what = f"input {shown(tensor.name)}"
-        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape)}")
+        hint = _freeing(shape, expected, spec)
+        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape)}{hint}")
+    return tensor
+
+
+def _freeing(shape: tuple[int, ...], expected: TensorSpec, spec: ops.ModelSpec) -> str:
+    """Returns how to export a model whose batch is fixed at 1, the exporters' default; "" for other mistakes."""
+    one, rest = (expected.shape or ())[:1], (expected.shape or ())[1:]
+    fits = len(shape) == len(rest) + 1 and all(e in (-1, s) for s, e in zip(shape[1:], rest, strict=True))
+    if one != (1,) or not rest or not fits or not spec.platform.startswith("onnx"):
+        return ""
+    return (
+        ", one row at a time, as it was exported. Export it with a free batch: torch.onnx.export(..., "
+        f"dynamic_shapes={{{shown(expected.name)}: {{0: 'batch'}}}}), in skl2onnx FloatTensorType([None, ...])"
+    )
+
+
+def longest_text(spec: ops.ModelSpec) -> int | None:
+    """Returns the most bytes of text that a request for the model has, None for a model of any size.
+
+    It is known of a model whose inputs are numbers of fixed shapes.
+    """
+    elements = 0
+    for given in spec.inputs or ():
+        if given.shape is None or -1 in given.shape or given.datatype.is_bytes:
+            return None
+        elements += math.prod(given.shape)
+    return None if spec.inputs is None else TEXT_OF_REQUEST + TEXT_OF_ELEMENT * elements

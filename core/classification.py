@@ -1,26 +1,51 @@
 """The classification extension: the highest scores of a tensor as text (Triton's extension_classification.md)."""
 
+import math
+from typing import Final
+
 import numpy as np
 
 from core.dtype import BYTES
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, TooLarge, shown
 from core.tensor import Tensor
 
+MOST_CLASSES: Final = 65_536
+"""The most texts of an answer, unless its request has more elements: each text is several times its score."""
+LONGEST_FIXED: Final = 1e16
+"""From this magnitude on a value is written with an exponent: "%f", as Triton writes, takes up to 316 digits."""
 
-def classify(tensor: Tensor, classes: int, labels: tuple[str, ...]) -> Tensor:
-    """Returns the top `classes` elements of each row of scores as text "value:index[:label]", highest value first.
 
-    The result is BYTES of shape [classes], or [batch..., classes] if the tensor has a rank above 1. Equal values keep
-    the order of their indices; NaN comes last. Raises InvalidInput for strings and for scalars.
+def classify(
+    tensor: Tensor, classes: int, labels: tuple[str, ...], asked: int = 0, *, is_batch: bool = False
+) -> Tensor:
+    """Returns the top `classes` elements of the scores as text "value:index[:label]", highest value first.
+
+    The result is BYTES of shape [classes], or of [batch, classes] if the first axis `is_batch`. All other axes are one:
+    an index counts the elements in their order. Equal values keep the order of their indices; NaN comes last. `asked`:
+    the elements of the request. Raises InvalidInput for strings and for scalars, TooLarge for more texts than an answer
+    may have.
     """
     if tensor.datatype.is_bytes or not tensor.array.ndim:
         raise InvalidInput(f"output {shown(tensor.name)} cannot be classified: only numbers with an axis can be")
-    scores = tensor.array
+    batch = tensor.array.shape[:1] if is_batch else ()
+    width = math.prod(tensor.array.shape[len(batch) :])
+    scores, shape = tensor.array.reshape(*batch, width), (*batch, min(classes, width))
+    _check_number(math.prod(shape), max(MOST_CLASSES, asked), tensor.name)
     # Stable on the negated values; as doubles, because unsigned integers and booleans cannot be negated.
     order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :classes]
-    top = np.empty(order.shape, object)
-    for at in np.ndindex(order.shape):
-        index = int(order[at])
-        label = f":{labels[index]}" if index < len(labels) else ""
-        top[at] = f"{float(scores[(*at[:-1], index)]):f}:{index}{label}".encode()
-    return Tensor(tensor.name, BYTES, top)
+    values = np.take_along_axis(scores, order, axis=-1).astype(np.float64)
+    top = np.empty(math.prod(shape), object)
+    top[:] = [
+        _text(*pair, labels) for pair in zip(values.reshape(-1).tolist(), order.reshape(-1).tolist(), strict=True)
+    ]
+    return Tensor(tensor.name, BYTES, top.reshape(shape))
+
+
+def _check_number(count: int, most: int, name: str) -> None:
+    if count > most:
+        raise TooLarge(f"output {shown(name)} has {count} classes to tell; an answer has at most {most}")
+
+
+def _text(value: float, index: int, labels: tuple[str, ...]) -> bytes:
+    number = f"{value:f}" if abs(value) < LONGEST_FIXED or not math.isfinite(value) else repr(value)
+    return (f"{number}:{index}:{labels[index]}" if index < len(labels) else f"{number}:{index}").encode()

@@ -1,4 +1,4 @@
-"""When to stop waiting: one value that every call passes on."""
+"""The deadline of a request: one value that every call passes on."""
 
 import math
 import time

@@ -11,7 +11,7 @@ class DataType(NamedTuple):
     name: str
     """The protocol's name, e.g. FP32."""
     numpy: np.dtype[np.generic]
-    """The core's arrays of it: little-endian as on the wire. BYTES: objects of `bytes`. BF16: its 16 bits."""
+    """The core's arrays of it are little-endian as on the wire. BYTES: objects of `bytes`. BF16: its 16 bits."""
     onnx: int
     """onnx.TensorProto.DataType."""
     triton: str
@@ -26,6 +26,11 @@ class DataType(NamedTuple):
     is_float: bool
     """Whether numpy has these elements as floats, which it does not have for BF16."""
     is_bytes: bool
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """The names of the narrower datatypes whose every value it has, and that a model of it takes as well."""
+        return ("FP32",) if self.name == "FP64" else ()
 
     @property
     def grps_field(self) -> str:
@@ -60,6 +65,7 @@ DATATYPES: Final = {
 BYTES: Final = DATATYPES["BYTES"]
 BF16: Final = DATATYPES["BF16"]
 BOOL: Final = DATATYPES["BOOL"]
+FP16: Final = DATATYPES["FP16"]
 BY_GRPS: Final = {row.grps: row for row in DATATYPES.values() if row.grps}
 BY_ONNX: Final = {row.onnx: row for row in DATATYPES.values()}
 # BF16 shares numpy's uint16 with UINT16, so an array alone never means BF16.

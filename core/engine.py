@@ -1,7 +1,7 @@
-"""What every operation means, once, for REST, gRPC and Connect.
+"""Defines every operation once, for REST, gRPC and Connect.
 
-`answer` is the only way in. It asks the port `Models`, keeps the model in use for as long as its answer is made, and
-reports to the request's context how long that took.
+`answer` is the way in, and `core.batches.steps` for requests that run together. Both ask the port `Models`, keep the
+model in use for as long as its answer is made, and report to the request's context how long that took.
 """
 
 import time
@@ -21,7 +21,7 @@ Reply = Callable[[Any], Any]
 
 class Finish(Protocol):
     def __call__(self, reply: Any, operation: ops.Operation, use: Use | None, *, lazy: bool) -> Any:
-        """Returns what is sent for a reply, in the same thread. No use: the server itself answers.
+        """Returns what is sent for a reply, in the same thread. `use` None: the server itself answers.
 
         `lazy`: the parts of the reply are made one by one; `kept` keeps their model in use for as long.
         """
@@ -38,6 +38,7 @@ def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Model
         return finish(reply(meaning(operation, models, context)), operation, None, lazy=False)
     question: Any = operation  # a question, which names its model
     with (use := models.use(question.ref, context)) as model:
+        context.using(use)
         if type(operation) is ops.Deferred:  # decoded with the spec of the very version that answers
             operation, reply = operation.decode(model.spec)
         counted = COUNTED.get(type(operation))
@@ -117,7 +118,7 @@ def infer(operation: ops.Infer, model: Model) -> ops.InferResult:
     """Returns the outputs of one inference. Raises InvalidInput, ModelFailed."""
     spec = model.spec
     inputs, names = checks.checked(operation, spec)
-    return _result(operation, spec, model.predict(inputs, names, operation.parameters))
+    return result_of(operation, spec, model.predict(inputs, names, operation.parameters))
 
 
 def _stream(operation: ops.Stream, model: Model) -> Iterable[ops.InferResult]:
@@ -133,7 +134,7 @@ def _stream(operation: ops.Stream, model: Model) -> Iterable[ops.InferResult]:
 def _each(operation: ops.Infer, spec: ops.ModelSpec, answers: Generator[Sequence[Tensor]]) -> Iterator[ops.InferResult]:
     try:
         for outputs in answers:
-            yield _result(operation, spec, outputs)
+            yield result_of(operation, spec, outputs)
     finally:
         answers.close()
 
@@ -145,7 +146,7 @@ def _explain(operation: ops.Explain, model: Model) -> ops.ExplainResult:
     inputs, names = checks.checked(question, model.spec)
     explanations = explanation.explain(model, inputs, question.parameters)
     outputs = model.predict(inputs, names, question.parameters)
-    return ops.ExplainResult(_result(question, model.spec, outputs), explanations)
+    return ops.ExplainResult(result_of(question, model.spec, outputs), explanations)
 
 
 def _custom(operation: ops.Custom, model: Model) -> Any:
@@ -154,20 +155,30 @@ def _custom(operation: ops.Custom, model: Model) -> Any:
     return model.http(operation.request)
 
 
-def _result(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tensor]) -> ops.InferResult:
+def result_of(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tensor]) -> ops.InferResult:
+    """Returns a model's outputs in the form that the client asked for."""
     if any(output.classes for output in operation.outputs):
-        outputs = _classified(outputs, operation.outputs, spec)
-    return ops.InferResult(spec.name, spec.version, tuple(outputs))
+        outputs = _classified(outputs, operation, spec)
+    return ops.InferResult(spec.name, spec.version, tuple(outputs), spec.raw_outputs)
 
 
-def _classified(
-    outputs: Sequence[Tensor], requested: Sequence[ops.RequestedOutput], spec: ops.ModelSpec
-) -> list[Tensor]:
+def _classified(outputs: Sequence[Tensor], operation: ops.Infer, spec: ops.ModelSpec) -> list[Tensor]:
     labels = {output.name: output.labels for output in spec.outputs or ()}
+    has_batches = checks.has_batches(spec)
+    asked = sum(tensor.array.size for tensor in operation.inputs) + len(operation.raw or b"")
     return [
-        classify(tensor, wish.classes, labels.get(wish.name, ())) if wish.classes else tensor
-        for tensor, wish in zip(outputs, requested, strict=True)
+        classify(
+            tensor, wish.classes, labels.get(wish.name, ()), asked, is_batch=has_batches and _has_rows(tensor, spec)
+        )
+        if wish.classes
+        else tensor
+        for tensor, wish in zip(outputs, operation.outputs, strict=True)
     ]
+
+
+def _has_rows(tensor: Tensor, spec: ops.ModelSpec) -> bool:
+    """Decides whether a tensor's first axis is a batch. A vector of a model without a batch size has one row."""
+    return spec.max_batch_size > 0 or tensor.array.ndim > 1
 
 
 def _index(operation: ops.RepositoryIndex, models: Models, context: Context) -> list[ops.IndexEntry]:
@@ -190,6 +201,7 @@ MEANINGS: Final[dict[type, Callable[[Any, Models, Context], Any]]] = {
     ops.ServerReady: lambda _, models, context: models.ready(context),
     ops.ServerMetadata: lambda _, models, __: models.server(),
     ops.ServerOverview: lambda _, models, context: (models.server(), models.index(context)),
+    ops.ServerSeries: lambda _, models, __: models.series(),
     ops.ListModels: lambda _, models, context: models.names(context),
     ops.RepositoryIndex: _index,
     ops.ModelReady: lambda operation, models, context: models.readiness(operation.ref, context),

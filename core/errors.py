@@ -2,6 +2,7 @@
 
     ServingError
     |-- InvalidInput        INVALID_ARGUMENT     the client's mistake
+    |   |-- TooMany         INVALID_ARGUMENT     more inputs, outputs or other parts than a request may have
     |   `-- UnknownLabel    INVALID_ARGUMENT     a version's label that the model's settings do not have
     |-- TooLarge            RESOURCE_EXHAUSTED   more bytes than this server or its platform carries
     |-- ModelNotFound       NOT_FOUND
@@ -9,17 +10,28 @@
     |-- ModelNotLoadable    FAILED_PRECONDITION  permanent until the model or the configuration is repaired
     |-- ModelUnavailable    UNAVAILABLE          may pass by itself: the store did not answer
     |   `-- StillLoading    UNAVAILABLE          the load needs more time than it has; the next request continues it
-    |-- ServerBusy          UNAVAILABLE          the limit of waiting requests is reached
+    |-- ServerBusy          UNAVAILABLE          more requests wait than can be answered in time
+    |-- TimedOut            DEADLINE_EXCEEDED    the model took longer than an inference may
     |-- NotSupported        UNIMPLEMENTED
+    |-- Unauthenticated     UNAUTHENTICATED      no credential, or a wrong one
+    |-- NotPermitted        PERMISSION_DENIED    a caller without the right, or from a place that is not permitted
     `-- ModelFailed         INTERNAL             the model itself, or this server
 
 Each protocol maps a Fault to its own number (HTTP status, gRPC code); this module has none.
 """
 
+import re
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 SHOWN_CHARACTERS = 256
+UNPRINTABLE: Final = (
+    r"\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f"
+)
+"""The inside of a class of a regular expression: characters that end a line, steer a terminal, reorder or hide text,
+and lone surrogates."""
+_UNPRINTABLE: Final = re.compile(f"[{UNPRINTABLE}]")
 
 
 class Fault(Enum):
@@ -30,7 +42,10 @@ class Fault(Enum):
     FAILED_PRECONDITION = auto()
     RESOURCE_EXHAUSTED = auto()
     UNAVAILABLE = auto()
+    DEADLINE_EXCEEDED = auto()
     UNIMPLEMENTED = auto()
+    UNAUTHENTICATED = auto()
+    PERMISSION_DENIED = auto()
     INTERNAL = auto()
 
 
@@ -52,6 +67,17 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
 
 
+def escaped(text: str) -> str:
+    r"""Returns the text as a log line or a terminal can show it.
+
+    >>> escaped("a\nb\u202ec")
+    'a\\nb\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class ServingError(Exception):
     """A failure whose message is sent to the client: one line, without traceback, path or credential."""
 
@@ -61,12 +87,37 @@ class ServingError(Exception):
         """`retry_after`: seconds after which a retry makes sense, None if unknown."""
         super().__init__(message)
         # Model code and parsed JSON may contain lone surrogates, which cannot be encoded in an answer.
-        self.message = message.encode(errors="replace").decode()
+        text = message.encode(errors="replace").decode()
+        self.message = text if text.isprintable() else "\n".join(map(escaped, text.split("\n")))
         self.retry_after = retry_after
+
+
+def copied(error: ServingError, retry_after: float | None = None) -> ServingError:
+    """Returns the error anew, without its traceback, which keeps whole requests alive."""
+    made = type(error).__new__(type(error))
+    made.args = error.args
+    vars(made).update(vars(error), retry_after=retry_after)
+    return made
+
+
+def located(error: ServingError, place: str) -> ServingError:
+    """Returns a copy of the error whose message names a place first: the error itself may be raised again elsewhere.
+
+    >>> located(VersionNotFound("gone", "7"), "step 'x'").message
+    "step 'x': gone"
+    """
+    made = copied(error, error.retry_after)
+    made.message = f"{place}: {error.message}"
+    made.args = (made.message,)
+    return made
 
 
 class InvalidInput(ServingError):
     fault = Fault.INVALID_ARGUMENT
+
+
+class TooMany(InvalidInput):
+    pass
 
 
 class UnknownLabel(InvalidInput):
@@ -78,17 +129,28 @@ class TooLarge(ServingError):
 
 
 class ModelNotFound(ServingError):
+    """`model`: the name that is missing, for a protocol with words of its own. `hint`: what else the message says."""
+
     fault = Fault.NOT_FOUND
+
+    def __init__(
+        self, message: str, *, model: str | None = None, hint: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.model = model
+        self.hint = hint
 
 
 class VersionNotFound(ServingError):
-    """`version`: the missing number; the request may have named it by a label."""
+    """`version`: the missing number; the request may have named it by a label. `model`, `hint`: as ModelNotFound's."""
 
     fault = Fault.NOT_FOUND
 
-    def __init__(self, message: str, version: str = "") -> None:
+    def __init__(self, message: str, version: str = "", *, model: str | None = None, hint: str = "") -> None:
         super().__init__(message)
         self.version = version
+        self.model = model
+        self.hint = hint
 
 
 class ModelNotLoadable(ServingError):
@@ -107,8 +169,20 @@ class ServerBusy(ServingError):
     fault = Fault.UNAVAILABLE
 
 
+class TimedOut(ServingError):
+    fault = Fault.DEADLINE_EXCEEDED
+
+
 class NotSupported(ServingError):
     fault = Fault.UNIMPLEMENTED
+
+
+class Unauthenticated(ServingError):
+    fault = Fault.UNAUTHENTICATED
+
+
+class NotPermitted(ServingError):
+    fault = Fault.PERMISSION_DENIED
 
 
 class ModelFailed(ServingError):

@@ -22,6 +22,8 @@ from core.tensor import Tensor, TensorSpec
 
 MOST_ROWS: Final = 2**22
 """The most predictions for one request: some seconds of a small model."""
+MOST_TEXT: Final = 2**29
+"""The most bytes of the examples' texts in all predictions for one request: about a second of copies."""
 BATCH_ROWS: Final = 1024
 BATCH_ELEMENTS: Final = 2**20
 """The limits of one call of `predict`, whichever is reached first."""
@@ -75,7 +77,8 @@ def _shapley(
     blocks = [tensor.array.reshape(examples, -1) for tensor in inputs.values()]
     background = [explainer.background[name].reshape(len(explainer.background[name]), -1) for name in inputs]
     features = sum(block.shape[1] for block in blocks)
-    _check_work(examples, features, len(background[0]), explainer.budget)
+    each = _check_work(examples, features, len(background[0]), explainer.budget)
+    _check_texts(blocks, each)
     scores = _Scores(model, explainer, inputs, parameters)
     plan = cache(lambda players: coalitions(players, explainer.budget, explainer.seed))
     explanations: list[Mapping[str, Any]] = []
@@ -90,7 +93,7 @@ def _shapley(
 
 def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor]) -> None:
     for name, tensor in inputs.items():
-        if tensor.datatype.is_bytes or name not in explainer.background:
+        if name not in explainer.background:
             raise NotSupported(f"input {shown(name)} of model {spec.name!r} cannot be explained by its explainer")
         shape, expected = tensor.array.shape[1:], explainer.background[name].shape[1:]
         if shape != expected:
@@ -100,12 +103,24 @@ def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, 
             )
 
 
-def _check_work(examples: int, features: int, background: int, budget: int) -> None:
+def _check_work(examples: int, features: int, background: int, budget: int) -> int:
+    """Returns the number of predictions for one example. Raises InvalidInput if there are too many for all."""
     each = (2**features if features < budget.bit_length() else budget) * background
     if examples * each > MOST_ROWS:
         raise InvalidInput(
             f"to explain {examples} examples takes {examples * each} predictions ({each} each); "
             f"one request may order {MOST_ROWS}, which is {MOST_ROWS // each} examples"
+        )
+    return each
+
+
+def _check_texts(blocks: Sequence[NDArray[Any]], each: int) -> None:
+    """Raises InvalidInput for texts so long that their copies, one for each prediction, would be much work."""
+    size = sum(len(text) for block in blocks if block.dtype.kind == "O" for text in block.flat)
+    if size * each > MOST_TEXT:
+        raise InvalidInput(
+            f"the examples have {size} bytes of text, which {each} predictions each would copy; "
+            f"one request may have {MOST_TEXT // each}"
         )
 
 

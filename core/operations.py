@@ -54,6 +54,10 @@ class ServerOverview(NamedTuple):
     """The server, and every model version with its state."""
 
 
+class ServerSeries(NamedTuple):
+    """The inferences of the whole server over time."""
+
+
 class ListModels(NamedTuple):
     pass
 
@@ -157,6 +161,7 @@ Operation = (
     | ServerReady
     | ServerMetadata
     | ServerOverview
+    | ServerSeries
     | ListModels
     | RepositoryIndex
     | ModelReady
@@ -177,8 +182,11 @@ class Readiness(NamedTuple):
 
 
 class ServerInfo(NamedTuple):
+    """`default_model`: the model of GRPS requests that name none, as `name` or `name-version`; "" if it is not set."""
+
     name: str
     version: str
+    default_model: str = ""
 
 
 class Explainer(NamedTuple):
@@ -196,6 +204,17 @@ class Explainer(NamedTuple):
     feature_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
+class Batching(NamedTuple):
+    """How requests to one version run together. `rows`: the most in a batch. `seconds`: the longest wait for others.
+
+    `preferred`: sizes, ascending, that need no further wait.
+    """
+
+    rows: int
+    seconds: float
+    preferred: tuple[int, ...] = ()
+
+
 class ModelSpec(NamedTuple):
     """The description of one loaded version. `inputs`, `outputs` None: not described, and not checked."""
 
@@ -211,13 +230,27 @@ class ModelSpec(NamedTuple):
     """The answer's form under /v1 that the model's settings pin: "tfs", "kserve" or "auto"."""
     explainer: Explainer | None = None
     """The explainer of its answers, unless the model explains them itself."""
+    timeout: float | None = None
+    """The seconds that one inference may run; None: as many as the server permits."""
+    max_concurrency: int | None = None
+    """The most inferences that run at the same time; None: as many as the server permits."""
+    providers: tuple[str, ...] = ()
+    """The execution providers that its runtime uses, in order of preference, if settings have chosen them."""
+    raw_outputs: bool = False
+    """Whether V2's protobuf answers have their tensors as raw bytes, however the request has its own."""
+    batching: Batching | None = None
+    """How concurrent requests are run together; None: each runs alone."""
 
 
 class ModelInfo(NamedTuple):
-    """A model's metadata. `versions`: the versions that clients can request, in numeric order."""
+    """A model's metadata. `versions`: the versions that clients can request, in numeric order.
+
+    `parameters`: facts about it, such as the digest and the signer of its files.
+    """
 
     spec: ModelSpec
     versions: tuple[str, ...]
+    parameters: Mapping[str, str] = MappingProxyType({})
 
 
 class IndexEntry(NamedTuple):
@@ -232,10 +265,7 @@ class IndexEntry(NamedTuple):
 
 
 class StatusResult(NamedTuple):
-    """A model's status. `versions`: ascending; none if there is no such model, or no version `missing`.
-
-    `ready`: the version that would answer is ready.
-    """
+    """A model's status. `versions`: ascending; none if model or version is `missing`. `ready`: that would answer."""
 
     versions: tuple[IndexEntry, ...]
     ready: bool = False
@@ -243,32 +273,13 @@ class StatusResult(NamedTuple):
     v1_dialect: str | None = None
 
 
-class Count(NamedTuple):
-    """A number of events, and their total time in nanoseconds."""
-
-    times: int = 0
-    ns: int = 0
-
-
-class Statistics(NamedTuple):
-    """The statistics extension's numbers of one version, since this process first listed it."""
-
-    name: str
-    version: str
-    inference_count: int = 0
-    last_inference_ms: int = 0
-    success: Count = Count()
-    fail: Count = Count()
-    queue: Count = Count()
-    compute_input: Count = Count()
-    compute_infer: Count = Count()
-    compute_output: Count = Count()
-
-
 class InferResult(NamedTuple):
+    """The outputs of an inference. `raw`: as the spec's `raw_outputs`."""
+
     model_name: str
     model_version: str
     outputs: tuple[Tensor, ...]
+    raw: bool = False
 
 
 class ExplainResult(NamedTuple):

@@ -11,10 +11,13 @@ from core.operations import (
     ModelSpec,
     Readiness,
     ServerInfo,
-    Statistics,
     StatusResult,
 )
+from core.statistics import Series, Statistics
 from core.tensor import Tensor
+
+MODELS_KEY = "dragoman.models"
+"""The member of ASGI's scope that holds the Models which the caller of a request may ask."""
 
 
 class Model(Protocol):
@@ -22,7 +25,7 @@ class Model(Protocol):
 
     @property
     def spec(self) -> ModelSpec:
-        """What the model says of its inputs, outputs and signatures. It never changes."""
+        """The model's declaration of its inputs, outputs and signatures. It never changes."""
         ...
 
     @property
@@ -81,6 +84,10 @@ class Context(Protocol):
     @property
     def deadline(self) -> Deadline: ...
 
+    def using(self, use: Any) -> None:
+        """Notes which version works on the request from now on."""
+        ...
+
     def waited(self, ns: int, load: Any) -> None:
         """Counts the time that the request waited for a model, or for a look at the repository."""
         ...
@@ -107,6 +114,10 @@ class Models(Protocol):
 
     def server(self) -> ServerInfo:
         """Returns the server's name and version."""
+        ...
+
+    def series(self) -> Series:
+        """Returns the inferences of this process over time."""
         ...
 
     def ready(self, context: Context, /) -> Readiness:

@@ -6,11 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
-from core.encoding import jsonio
+from core.bounds import LONGEST_CALL, check_call
+from core.encoding import jsonio, peek
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
-from core.schema import pool
-from core.wire import Waits
+from core.schema import fields, pool
+from core.wire import Part, Right, Waits
 
 Answer = Message | bytes
 Decode = Callable[[Any], tuple[Operation, Callable[[Any], Answer | Iterable[Answer]]]]
@@ -34,6 +35,13 @@ FORMS: Final = {(False, False): Form.UNARY, (True, True): Form.EXCHANGE, (False,
 """Forms by two facts: whether requests are a stream, and whether answers are."""
 
 
+class Named(NamedTuple):
+    """How a long message is looked at for its model. `fields`: their names. `ref`: what their texts mean."""
+
+    fields: tuple[str, ...]
+    ref: Callable[..., ModelRef]
+
+
 class Rpc(NamedTuple):
     """One remote call's decoding.
 
@@ -42,7 +50,8 @@ class Rpc(NamedTuple):
     request names, if the model decides how long the call takes. `instead`: returns the protocol's own answer in place
     of an error, None if the protocol reports an error, too. Its request is None if that could not be read, or if its
     Deferred was decoded. `watched`: one answer is sent whenever it changes. `read_json`, `decode_json`: like `read` and
-    `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput.
+    `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput. `right`: as Route's.
+    `named`: finds the model of a long message. `id_field`: the text by which clients tell a stream's answers apart.
     """
 
     name: str
@@ -54,10 +63,16 @@ class Rpc(NamedTuple):
     watched: bool = False
     read_json: Callable[[bytes], Any] | None = None
     decode_json: Decode | None = None
+    right: Right = Right.ADMIN
+    named: Named | None = None
+    id_field: str = ""
 
 
 class RpcMethod(NamedTuple):
-    """One method of a service, with the facts in its .proto. `safe`: it changes nothing, and GET is permitted."""
+    """One method of a service, with the facts in its .proto. `safe`: it changes nothing, and GET is permitted.
+
+    `worded`: returns an error in the words of the service.
+    """
 
     service: str
     rpc: Rpc
@@ -65,13 +80,19 @@ class RpcMethod(NamedTuple):
     response: type[Message]
     form: Form
     safe: bool
+    worded: Callable[[ServingError], ServingError] = lambda error: error
 
     @property
     def path(self) -> str:
         return f"/{self.service}/{self.rpc.name}"
 
     def read(self, body: bytes) -> Any:
-        """Returns the argument of `decode`. Raises InvalidInput for bytes that are not such a message."""
+        """Returns the argument of `decode`. Counts the parts of a long message first.
+
+        Raises InvalidInput for bytes that are not such a message, TooMany.
+        """
+        if len(body) > LONGEST_CALL:
+            fields.check(body, nested(self.request))
         try:
             return (self.rpc.read or self.request.FromString)(body)
         except DecodeError:
@@ -88,10 +109,32 @@ class RpcMethod(NamedTuple):
         document = jsonio.loads_exact(body)
         if not isinstance(document, dict):
             raise InvalidInput(f"the body is {shown(document)}; expected an object, the {kind} in JSON")
+        check_call(len(body))  # protobuf makes a message of each object, in microseconds
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:
             raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
+
+    def peek(self, body: Part, *, json: bool) -> ModelRef | None:
+        """Returns the model that a message names, None if that takes parsing the message."""
+        named = self.rpc.named
+        if named is None:
+            return None
+        known = self.request.DESCRIPTOR.fields_by_name
+        if json:
+            texts: Any = [peek.member(body, (name, known[name].json_name)) for name in named.fields]
+        else:
+            texts = fields.texts(body, [known[name].number for name in named.fields])
+        return None if texts is None or None in texts else named.ref(*texts)
+
+    def id_of(self, body: Part, *, json: bool) -> str:
+        """Returns the text by which a client tells the answers to a message from others; "" if its start has none."""
+        field = self.request.DESCRIPTOR.fields_by_name.get(self.rpc.id_field)
+        if field is None:
+            return ""
+        if json:
+            return peek.member(body[: peek.START], tuple({field.name, field.json_name})) or ""
+        return fields.first_text(body, field.number)
 
     def write_json(self, answer: Message) -> bytes:
         from google.protobuf import json_format  # noqa: PLC0415 - only JSON requests need it
@@ -99,11 +142,19 @@ class RpcMethod(NamedTuple):
         return json_format.MessageToJson(answer, indent=None).encode()
 
 
-def methods(service: str, *rpcs: Rpc) -> tuple[RpcMethod, ...]:
+def nested(request: type[Message]) -> dict[int, int]:
+    """Returns the numbers of the fields that are messages themselves, each with the number of its shape or 0."""
+    inner = {each.number: each.message_type.fields_by_name for each in request.DESCRIPTOR.fields if each.message_type}
+    return {number: found["shape"].number if "shape" in found else 0 for number, found in inner.items()}
+
+
+def methods(
+    service: str, *rpcs: Rpc, worded: Callable[[ServingError], ServingError] = lambda error: error
+) -> tuple[RpcMethod, ...]:
     found = []
     for rpc in rpcs:
         descriptor, request, response = pool.method(service, rpc.name)
         form = Form.WATCH if rpc.watched else FORMS[descriptor.client_streaming, descriptor.server_streaming]
         safe = descriptor.GetOptions().idempotency_level == NO_SIDE_EFFECTS
-        found.append(RpcMethod(service, rpc, request, response, form, safe))
+        found.append(RpcMethod(service, rpc, request, response, form, safe, worded))
     return tuple(found)

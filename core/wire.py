@@ -4,16 +4,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
+from urllib.parse import unquote
 
-from core.encoding.compression import WINDOW_BITS, inflate
+from core.encoding.compression import MOST_CODINGS, WINDOW_BITS, inflate
 from core.encoding.jsonio import NonFinite
-from core.errors import Fault, ServingError, TooLarge, shown
-from core.operations import Operation
+from core.errors import Fault, ServingError, TooLarge, Unauthenticated, shown
+from core.operations import ModelRef, Operation
 
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
 
+LABEL: Final = "label"
+"""The placeholder whose values may hold any character."""
 REMEMBERED_PATHS: Final = 1024
 LONGEST_REMEMBERED: Final = 256
 STATUS: Final[dict[Fault, int]] = {
@@ -23,7 +26,10 @@ STATUS: Final[dict[Fault, int]] = {
     Fault.FAILED_PRECONDITION: 503,
     Fault.RESOURCE_EXHAUSTED: 413,
     Fault.UNAVAILABLE: 503,
+    Fault.DEADLINE_EXCEEDED: 504,
     Fault.UNIMPLEMENTED: 501,
+    Fault.UNAUTHENTICATED: 401,
+    Fault.PERMISSION_DENIED: 403,
     Fault.INTERNAL: 500,
 }
 
@@ -58,8 +64,13 @@ def status_of(error: ServingError) -> int:
 
 
 def headers_of(error: ServingError) -> list[Header]:
-    """Returns the headers of any dialect's refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3)."""
+    """Returns the headers of any dialect's refusal: Allow (RFC 9110 15.5.6), Retry-After in whole seconds (10.2.3).
+
+    A 401 names the scheme of its credential (RFC 6750 3).
+    """
     headers: list[Header] = []
+    if isinstance(error, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
     if isinstance(error, UnsupportedEncoding):
@@ -106,11 +117,13 @@ class HttpRequest(NamedTuple):
         coding = self.headers.get(b"content-encoding")
         if not coding:
             return body
-        for name in reversed(coding.lower().split(b",")):
-            if (stripped := name.strip()) and stripped != b"identity":
-                if stripped not in WINDOW_BITS:
-                    raise UnsupportedEncoding(f"content-encoding {shown(coding)} is not known; send gzip or deflate")
-                body = inflate(body, stripped, limit)
+        names = [name for part in coding.lower().split(b",") if (name := part.strip()) and name != b"identity"]
+        if len(names) > MOST_CODINGS:
+            raise UnsupportedEncoding(f"content-encoding has {len(names)} codings; at most {MOST_CODINGS} are possible")
+        for name in reversed(names):
+            if name not in WINDOW_BITS:
+                raise UnsupportedEncoding(f"content-encoding {shown(coding)} is not known; send gzip or deflate")
+            body = inflate(body, name, limit, len(self.body))
         return body
 
 
@@ -144,6 +157,13 @@ class Call(NamedTuple):
     request: HttpRequest
     path: Mapping[str, str]
 
+    def within(self, longest: int | None) -> "Call":
+        """Returns the call with a body of at most that many bytes, inflated too."""
+        options = self.request.options
+        if longest is None or longest >= options.max_body_bytes:
+            return self
+        return self._replace(request=self.request._replace(options=options._replace(max_body_bytes=longest)))
+
 
 Reply = Callable[[Any], HttpResponse]
 StreamReply = Callable[[Any], HttpStream]
@@ -161,14 +181,30 @@ class Waits(Enum):
     """A model, always for longer than its inferences take."""
 
 
+class Right(Enum):
+    """The permission that a route or a remote call needs."""
+
+    OPEN = auto()
+    """None: the health of the whole server, which load balancers ask for without a credential."""
+    INFER = auto()
+    READ = auto()
+    ADMIN = auto()
+
+
 class Route(NamedTuple):
-    """A route. `pattern`: segments between slashes; {name} is any segment, {name}:verb one that ends in :verb."""
+    """A route. `pattern`: segments between slashes; {name} is any segment, {name}:verb one that ends in :verb.
+
+    `right`: a route that does not state its right needs the strictest one. `names`: returns the model that a request
+    names, None if only the body does. It is looked up before the body is read.
+    """
 
     method: str
     pattern: str
     decode: Decode
     about: str
     waits: Waits = Waits.STORE
+    right: Right = Right.ADMIN
+    names: Callable[[Call], ModelRef | None] | None = None
 
 
 class Dialect(NamedTuple):
@@ -214,6 +250,17 @@ class Router:
             if len(self._found) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
                 self._found[method, path] = found
         return found
+
+    def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
+
+        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
+        """
+        route, values = self._find(method, path)
+        decoded = {name: unquote(value) for name, value in values.items()}
+        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
+            raise RouteNotFound(f"there is nothing at {shown(path)}")
+        return route, decoded
 
     def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         with_verb = self._verbs and ":" in path

@@ -13,33 +13,39 @@ import time
 BEGAN = time.monotonic()  # the init phase's seconds count from here
 
 import asyncio
-import base64
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
 from mangum import Mangum
+from mangum.handlers import ALB, HTTPGateway
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
-from core.dialects import DIALECTS
-from core.errors import ModelNotLoadable, ServingError, TooLarge
-from core.wire import HttpResponse
-from handler.edge.app import App
-from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.jobs import TIMING, Timing
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TooLarge, escaped
+from handler.edge import log_lines
+from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
+from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
+from handler.edge.gate.gate import INVOKED
+from handler.edge.lambda_answers import LARGEST_RESPONSE, document_size, plain, timing_of
 from handler.edge.lambda_events import (
     INIT_SECONDS,
     Kind,
     UnsupportedEvent,
     deadline_of,
+    direct,
     kind_of,
     normalised,
+    raw_path,
     s3_objects,
+    scope_of,
 )
-from handler.edge.protocols import refuse
+from handler.edge.members import EventForm, form_of
+from handler.edge.observe.invocations import Invocation
+from handler.edge.protocols import INTERNAL, refuse
+from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
 from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings, Settings
@@ -47,15 +53,8 @@ from handler.settings import InvalidSettings, Settings
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
 """Types of initialisation that no request waits for. They may take 15 minutes, and models are warm after them."""
-LARGEST_RESPONSE: Final = 6_291_556
-"""The most bytes of a function's JSON document. With one more, the runtime ends this instance."""
-WORTH_MEASURING: Final = LARGEST_RESPONSE // 7
-"""A body of fewer characters fits even if each one is escaped to seven bytes."""
 EXCHANGE: Final = "dragoman"
 """The member of an event for Mangum that holds an _Exchange."""
-ENVELOPE: Final = 4096
-"""Room for the document's other members: status and headers."""
-SERVER_TIMING: Final = TIMING.decode()
 TEXT: Final = [
     "text/",
     "application/json",  # and not application/connect+json, whose messages are in binary envelopes
@@ -72,15 +71,36 @@ TEXT: Final = [
 class _Exchange:
     """The facts about an HTTP event that ASGI's scope lacks. They travel in the event for Mangum.
 
-    `scope`: Mangum's scope, for the refusal of an answer that is too large.
+    `least`: bytes of an answer that are worth compressing. `scope`: Mangum's scope, for the refusal of an answer that
+    is too large. `invoked`: its caller invokes the function without HTTP, which takes the permission to do so.
+    `invocation`: has the request's record.
     """
 
-    __slots__ = ("deadline", "root", "scope")
+    __slots__ = ("deadline", "invocation", "invoked", "least", "root", "scope")
 
-    def __init__(self, root: str, deadline: Deadline) -> None:
+    def __init__(self, root: str, deadline: Deadline, least: int, invocation: Invocation, *, invoked: bool) -> None:
         self.root = root
+        self.invoked = invoked
         self.deadline = deadline
+        self.least = least
+        self.invocation = invocation
         self.scope: Scope = {}
+
+
+class _Gateway(HTTPGateway):
+    """Mangum's handler for API Gateway. It keeps the scope, which Mangum's own makes again for the answer."""
+
+    @cached_property
+    def scope(self) -> Any:
+        return super().scope
+
+
+class _Balancer(ALB):
+    """Mangum's handler for load balancers. It keeps the scope, too."""
+
+    @cached_property
+    def scope(self) -> Any:
+        return super().scope
 
 
 class Misconfigured:
@@ -101,21 +121,24 @@ class Function:
     def __init__(self, settings: Settings | None = None, began: float | None = None) -> None:
         """Makes the application. `settings`: the environment's by default. `began`: the init phase's start."""
         keep_large_blocks()
+        log_lines.guard()
         self.app: App | None = None
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         try:
             settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
+            log_lines.guard(settings.log_format)
             self._base_path = settings.base_path
             self.app = App(settings, inline=True)
             self._initialise(self.app, time.monotonic() if began is None else began)
-            self._asgi: Any = self.app
+            self._asgi: Any = self.app.serve
         except InvalidSettings as error:
             log.error("%s", error)  # noqa: TRY400 - the message has all the facts
             self._base_path = ""
-            self._asgi = Misconfigured(str(error))
-        self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT)
+            self._asgi = Misconfigured(error.public)
+        handlers: Any = [_Balancer, _Gateway]
+        self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT, custom_handlers=handlers)
 
     def _initialise(self, app: App, began: float) -> None:
         """Loads the models that the settings name, within the time of this type of initialisation."""
@@ -135,9 +158,13 @@ class Function:
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange: _Exchange = scope["aws.event"][EXCHANGE]
         scope["root_path"] = exchange.root  # Mangum always says ""
+        scope["raw_path"] = raw_path(scope["aws.event"])  # Mangum always says None
         scope[SCOPE_KEY] = exchange.deadline
+        scope[COMPRESS_KEY] = exchange.least
+        if exchange.invoked:
+            scope[INVOKED] = True
         exchange.scope = scope
-        await self._asgi(scope, receive, send)
+        await self._asgi(scope, receive, exchange.invocation.begin(scope, send))
 
     def __call__(self, event: Any, context: Any) -> Any:
         """Answers one event. Raises UnsupportedEvent."""
@@ -152,25 +179,41 @@ class Function:
         waiting = Background(deadline)
         return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
-    def _http(self, event: Any, context: Any, deadline: Deadline) -> Any:
+    def _http(self, event: Any, context: Any, deadline: Deadline, *, invoked: bool = False) -> Any:
         if self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
         # Model code may have called asyncio.run(), which takes the thread's loop away.
         asyncio.set_event_loop(self._loop)
+        observer = None if self.app is None else self.app.observer
+        with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
+            return self._answered(event, context, deadline, invocation, invoked=invoked)
+
+    def _answered(self, event: Any, context: Any, deadline: Deadline, invocation: Invocation, *, invoked: bool) -> Any:
         try:
             normal, root = normalised(event, self._base_path)
         except ServingError as error:
-            return _plain(DIALECTS[0].refuse(error, "", ""), self._timed(Timing()))
-        exchange = normal[EXCHANGE] = _Exchange(root, deadline)
-        response = self._mangum(normal, context)
-        size = _document_size(response.get("body") or "")
+            return self._refused(error, event, invocation)
+        least = COMPRESS_FROM_INLINE if form_of(event) is EventForm.REST else COMPRESS_FROM
+        exchange = normal[EXCHANGE] = _Exchange(root, deadline, least, invocation, invoked=invoked)
+        try:
+            response = self._mangum(normal, context)
+        except Exception:
+            log.exception("an HTTP event failed")
+            return self._refused(ModelFailed(INTERNAL), event, invocation)
+        size = document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
             return response
         too_large = TooLarge(
             f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
             "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
         )
-        return _plain(refuse(too_large, exchange.scope), _timing_of(response))
+        refusal = invocation.refuse(too_large, exchange.scope, refuse(too_large, exchange.scope))
+        return plain(refusal, timing_of(response), event)
+
+    def _refused(self, error: ServingError, event: Any, invocation: Invocation) -> dict[str, Any]:
+        """Returns the refusal of an event that did not become a request, in its path's protocol and in its own form."""
+        scope = scope_of(event, self._base_path)
+        return plain(invocation.refuse(error, scope, refuse(error, scope)), self._timed(Timing()), event)
 
     def _timed(self, timing: Timing) -> str:
         headers = self.app.clock.headers(timing) if self.app else ()
@@ -178,12 +221,11 @@ class Function:
 
     def _direct(self, event: dict[str, Any], context: Any, deadline: Deadline) -> Any:
         """Answers a V2 inference request that is the event itself: its caller invokes the function without HTTP."""
-        version = event.get("model_version")
-        path = f"/v2/models/{event['model_name']}{f'/versions/{version}' if version else ''}/infer"
-        http = {"method": "POST", "path": path, "sourceIp": ""}
-        body = json.dumps(event)
-        request = {"version": "2.0", "requestContext": {"http": http, "stage": "$default"}, "headers": {}, "body": body}
-        response = self._http(request, context, deadline)
+        try:
+            request = direct(event)
+        except InvalidInput as error:
+            return {"error": error.message}
+        response = self._http(request, context, deadline, invoked=True)
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
         return orjson.loads(response["body"])
@@ -197,7 +239,7 @@ class Function:
                 app.registry.load(model, waiting)
                 checked.append({"model": model, "ready": True})
             except ServingError as error:
-                log.warning("%s after an ObjectCreated event: %s", model, error.message)
+                log.warning("%s after an ObjectCreated event: %s", escaped(model), error.message)
                 checked.append({"model": model, "ready": False, "error": error.message})
         return {"checked": checked}
 
@@ -218,31 +260,6 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
         name, slash, _ = key.removeprefix(place.prefix).partition("/")
         if bucket == place.bucket and key.startswith(place.prefix) and slash:
             yield name
-
-
-def _timing_of(response: dict[str, Any]) -> str:
-    """Returns Server-Timing from Mangum's response. Responses for some load balancers have header values in lists."""
-    value = response.get("headers", response.get("multiValueHeaders", {})).get(SERVER_TIMING, "")
-    return "".join(value)
-
-
-def _plain(response: HttpResponse, timing: str) -> dict[str, Any]:
-    body = b"".join(response.parts)
-    is_text = body.isascii() and b"\0" not in body  # gRPC-Web's frames hold lengths in bytes
-    headers = {name.decode(): value.decode() for name, value in response.headers}
-    return {
-        "statusCode": response.status,
-        "headers": headers | ({SERVER_TIMING: timing} if timing else {}),
-        "body": body.decode() if is_text else base64.b64encode(body).decode(),
-        "isBase64Encoded": not is_text,
-    }
-
-
-def _document_size(body: str) -> int:
-    """Returns the bytes of the document that the runtime will make from a response's body."""
-    if len(body) < WORTH_MEASURING:
-        return len(body)
-    return len(json.dumps(body, ensure_ascii=False).encode()) + ENVELOPE
 
 
 lambda_handler = Function(began=BEGAN)

@@ -1,21 +1,23 @@
-"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`."""
+"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`, `sign`, `verify`, `keys`."""
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from core.errors import ServingError
+from core.errors import escaped
 from handler.settings import InvalidSettings, Settings
 
 FLAGS: Final = {
     "repository": "DRAGOMAN_REPOSITORY",
     "preload": "DRAGOMAN_PRELOAD",
     "log_level": "DRAGOMAN_LOG_LEVEL",
+    "log_format": "DRAGOMAN_LOG_FORMAT",
 }
-PORTS: Final = range(1, 2**16)
+WORDS: Final = re.compile(r"(?<![\w-])--?[a-z][\w-]*|(?<=choice: ')[^']+")
+"""Matches the flags in argparse's messages, and the command that it does not know."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,18 +27,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for flag, variable in FLAGS.items():
         if getattr(options, flag) is not None:
             os.environ[variable] = getattr(options, flag)
+    if options.access_log is not None or not os.environ.get("DRAGOMAN_ACCESS_LOG"):
+        os.environ["DRAGOMAN_ACCESS_LOG"] = "false" if options.access_log is False else "true"
     if options.allow_code:
         os.environ["DRAGOMAN_ALLOW_CODE"] = "true"
     try:
         settings = Settings.from_env()
-        return _serve(settings, options.host, options.port, options.grpc_port)
+        from handler.commands import serve  # noqa: PLC0415 - an application, which no other command needs
+
+        return serve.serve(settings, options.host, options.port, options.grpc_port)
     except InvalidSettings as error:
-        print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201 - a command's error line
+        print(f"dragoman: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names the flag or command that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        near = (_nearest(word, self.words()) for word in WORDS.findall(message.partition("(choose")[0]))
+        hint = next((f"; did you mean {each}?" for each in near if each), "")
+        super().error(message + hint)
+
+    def words(self) -> list[str]:
+        """Returns the flags and commands, those of the commands, too."""
+        words = [*self._option_string_actions]
+        for action in self._actions:
+            words += action.choices or ()
+            parsers = action.choices.values() if isinstance(action.choices, dict) else ()
+            words += [word for parser in parsers for word in parser.words()]
+        return words
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    """Returns the known word that is most like another one, "" if none is, or if it is known itself."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+
+    return "" if word in known else next(iter(get_close_matches(word, known, 1)), "")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version  # noqa: PLC0415 - 10 ms that `serve` does not need
+
+        print(f"dragoman {version('dragoman')}")  # noqa: T201 - the result
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dragoman", description="Serve models over every standard inference protocol")
+    parser = _Parser(prog="dragoman", description="Serve models over every standard inference protocol")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve a repository with uvicorn")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on; default: 127.0.0.1")
@@ -46,8 +86,16 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--preload", help="models to load at start, or * (DRAGOMAN_PRELOAD)")
     serve.add_argument("--allow-code", action="store_true", help="run model.py files (DRAGOMAN_ALLOW_CODE)")
     serve.add_argument("--log-level", help="DEBUG, INFO, WARNING or ERROR (DRAGOMAN_LOG_LEVEL)")
+    serve.add_argument("--log-format", help="text or json (DRAGOMAN_LOG_FORMAT)")
+    serve.add_argument(
+        "--access-log",
+        action=argparse.BooleanOptionalAction,
+        help="write a line for every request, or for refused ones only (DRAGOMAN_ACCESS_LOG); default: for every one",
+    )
     _add_convert(commands)
     _add_publishing(commands)
+    _add_keys(commands)
+    _add_signing(commands)
     return parser
 
 
@@ -83,6 +131,7 @@ def _add_publishing(commands: Any) -> None:
     )
     push.add_argument("--force", action="store_true", help="replace a version that is there")
     push.add_argument("--no-check", dest="check", action="store_false", help="do not load ONNX models first")
+    _add_key(push, "--sign-key", "--sign-cert", "add a signature by this private key")
     pull = commands.add_parser("pull", help="fetch a model's versions from a bucket")
     pull.add_argument("source", metavar="s3://bucket/prefix/NAME", help="the model to fetch")
     pull.add_argument("folder", nargs="?", metavar="FOLDER", help="folder for the numbered versions; default: NAME")
@@ -97,6 +146,51 @@ def _add_publishing(commands: Any) -> None:
         _add_quiet(each)
 
 
+def _add_keys(commands: Any) -> None:
+    keys = commands.add_parser("keys", help="make keys for clients (DRAGOMAN_AUTH=keys)")
+    new = keys.add_subparsers(dest="action", required=True).add_parser("new", help="print a new key and its line")
+    new.add_argument("--name", required=True, help="name of the key, for the log")
+    new.add_argument(
+        "--rights", default="infer", help="some of infer, read, admin, with commas between; default: infer"
+    )
+    new.add_argument("--models", default="*", help="patterns of models, with commas between; default: *")
+
+
+def _add_signing(commands: Any) -> None:
+    sign = commands.add_parser("sign", help="sign a model's versions: writes model.sig into the folder of each")
+    sign.add_argument("model", metavar="MODEL_DIR", help="a folder with a version's files or with numbered versions")
+    how = sign.add_mutually_exclusive_group(required=True)
+    how.add_argument("--unsigned", action="store_true", help="write the files' digests without a signature")
+    _add_key(how, "--key", "", "the private key")
+    _add_cert(sign, "--cert")
+    verify = commands.add_parser("verify", help="verify the signatures of a model's versions")
+    verify.add_argument("model", metavar="MODEL_DIR|s3://bucket/prefix/NAME", help="a folder as for sign, or a model")
+    verify.add_argument("--key", metavar="PEM", help="trusted public keys; default: DRAGOMAN_VERIFY_KEY")
+    verify.add_argument("--roots", metavar="PEM", help="trusted certificates; default: DRAGOMAN_VERIFY_ROOTS")
+    verify.add_argument(
+        "--identity", action="append", help="a name of the signer's certificate; default: DRAGOMAN_VERIFY_IDENTITY"
+    )
+    verify.add_argument("--digest", action="store_true", help="compare the files' digests, whoever has signed them")
+    for each in (sign, verify):
+        each.add_argument("--version", help="number of the only version to take; default: all")
+
+
+def _add_key(command: Any, key: str, cert: str, what: str) -> None:
+    command.add_argument(key, metavar="PEM", help=f"{what}: ECDSA on P-256, P-384 or P-521")
+    if cert:
+        _add_cert(command, cert)
+
+
+def _add_cert(command: Any, flag: str) -> None:
+    command.add_argument(
+        flag,
+        metavar="PEM",
+        action="append",
+        default=[],
+        help="the key's certificate, then those above it; may be repeated",
+    )
+
+
 def _add_quiet(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quiet", action="store_true", help="do not report progress")
 
@@ -107,65 +201,5 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return entry.run(options, Settings.from_env())
     except InvalidSettings as error:
-        print(f"dragoman: {error}", file=sys.stderr)  # noqa: T201 - a command's error line
+        print(f"dragoman: {escaped(str(error))}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 2
-
-
-def _serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> int:
-    _check_ports(port, grpc_port)
-    try:
-        import uvicorn  # noqa: PLC0415 - an extra: the function has none
-    except ImportError:
-        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
-    from handler import asgi  # noqa: PLC0415 - reads the environment that main has set
-    from handler.edge import streams  # noqa: PLC0415 - as the application
-    from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - the same
-
-    try:
-        models = asgi.app.registry.names(Background())
-    except ServingError as error:
-        print(f"dragoman: the repository does not answer yet: {error.message}", file=sys.stderr)  # noqa: T201
-        models = ()
-    served: Any = asgi.app
-    if grpc_port is not None:
-        address = f"[{host}]:{grpc_port}" if ":" in host else f"{host}:{grpc_port}"
-        served = _with_grpc(asgi.app, address)
-        print(f"gRPC on {address}")  # noqa: T201 - the address
-    print(_welcome(settings, models, f"http://{host}:{port}"), flush=True)  # noqa: T201 - commands to try
-    uvicorn.run(
-        served,
-        host=host,
-        port=port,
-        log_level=settings.log_level.lower(),
-        access_log=False,
-        timeout_graceful_shutdown=streams.GRACE_SECONDS,
-    )
-    return 0
-
-
-def _check_ports(port: int, grpc_port: int | None) -> None:
-    """Raises InvalidSettings for a number that is not a port: gRPC would listen on its last 16 bits."""
-    for flag, number in (("--port", port), ("--grpc-port", grpc_port)):
-        if number is not None and number not in PORTS:
-            raise InvalidSettings(f"{flag} is {number}; expected {PORTS[0]} to {PORTS[-1]}")
-
-
-def _with_grpc(app: Any, address: str) -> Any:
-    """Returns the application beside a gRPC server of the same models. Raises InvalidSettings."""
-    if find_spec("grpc") is None:
-        raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
-    from handler.edge import rpc  # noqa: PLC0415 - an extra, which needs grpcio
-
-    return rpc.Beside(app, address)
-
-
-def _welcome(settings: Settings, models: Sequence[str], url: str) -> str:
-    """Returns the text that names the models, the address, and commands to try."""
-    lines = [f"dragoman serves {settings.repository} on {url}: {', '.join(models) or 'no model yet'}", "", "Try:"]
-    if "half_plus_three" in models:
-        body = '{"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}]}'
-        lines.append(f"  curl -d '{body}' {url}/v2/models/half_plus_three/infer")
-    example = models[0] if models else "MODEL"
-    lines += [f"  curl {url}/v2/models/{example}", f"  curl -X POST {url}/v2/repository/index", ""]
-    lines.append(f"Status page: {url}/   API: {url}/docs")
-    return "\n".join(lines)

@@ -1,4 +1,7 @@
-"""Finds plugins: by the "module:attribute" strings of this server's tables, then by entry points of packages."""
+"""Finds plugins: by the "module:attribute" strings of this server's tables, then by entry points of packages.
+
+It also finds the version of this distribution.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -20,3 +23,13 @@ def find(name: str, builtin: Mapping[str, str], group: str) -> Any | None:
     for entry in entry_points(group=group, name=name):
         return entry.load()
     return None
+
+
+def distribution_version() -> str:
+    """Returns the version of this distribution, "0" for a tree that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - as above
+
+    try:
+        return version("dragoman")
+    except PackageNotFoundError:
+        return "0"

@@ -1,52 +1,66 @@
-"""Fixtures that every folder of tests may ask for."""
+"""Fixtures for every folder of tests."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests.support import s3_stand_in
 from tests.support.server import Server, serve, serve_rpc
 from tests.support.zoo import models
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 collect_ignore = ["support"]
-LONGEST = (
-    "test_fetch_faults",
-    "test_store",
-    "test_bucket_push",
-    "test_pull",
-    "test_streams",
-    "test_fuzz",
-    "test_numbers",
-    "test_clients",
-    "test_errors",
+# No test asserts a time, so examples have no deadline. Each run makes fifty new examples.
+settings.register_profile(
+    "ours", deadline=None, database=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
-"""Modules that take 20 s and more."""
+settings.load_profile("ours")
+LONGEST = (
+    "test_round_trips", "test_fuzz", "test_readme", "test_grps_messages", "test_clients", "test_numbers", "test_jsonio",
+    "test_fetch_faults", "test_bucket_push", "test_store", "test_lengths", "test_errors", "test_grps", "test_waiting",
+    "test_replacing", "test_patterns", "test_pull", "test_streams", "test_answers",
+)  # fmt: skip
+"""Modules that take 5 s and more, the longest first."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long: of modules that run side by side, none is then left over at the end."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    """Runs slow tests first: then none of the modules that run side by side is left over at the end."""
+    ranks = {stem: rank for rank, stem in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
 
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with every model of `tests.support.zoo.models`, made once per session: read it, do not write it."""
+    """A repository with every model of `tests.support.zoo.models`, made once per session. Tests only read it."""
     return models.build(tmp_path_factory.mktemp("zoo"))
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Starts a further server with settings of its own, which ends with the test; `rpc`: of gRPC as well."""
+    """Starts another server with its own settings, which ends with the test. `rpc`: it also serves gRPC."""
     with ExitStack() as stack:
 
         def start(*, rpc: bool = False, **settings: str) -> Server:
             return stack.enter_context((serve_rpc if rpc else serve)(tmp_path / "server.log", **settings))
 
         yield start
+
+
+@pytest.fixture
+def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Hides the machine's own AWS configuration, and prevents requests to a metadata service."""
+    for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "S3_ENDPOINT", "AWS_REGION", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(variable, str(tmp_path / "none"))
+
+
+@pytest.fixture
+def stand_in() -> Iterator[s3_stand_in.StandIn]:
+    """An empty bucket, for answers that no real server here can be made to send."""
+    with s3_stand_in.running() as store:
+        yield store

@@ -9,8 +9,6 @@ In these documents a code span is checked word by word. A word is
 Spans with other words (of a shell, of HTTP) hold at least one blank or begin with a character that no such word has.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict
@@ -30,7 +28,7 @@ ENDINGS = ("binpb", "json", "md", "proto", "py", "pyi", "toml", "txt", "yaml")
 LONGEST_MODULE, LARGEST_FOLDER, LARGEST_ROOT = 300, 18, 12
 LONGEST_FUNCTION, MEDIAN_FUNCTION = 45, 7
 HOMONYMS = {
-    "Load": "core.operations has the operation that a client asks for, handler.lifecycle.single_flight the work itself",
+    "Load": "core.operations has the operation that a client asks for, handler.lifecycle.single_flight the work itself"
 }
 """Names that more than one public class has, each with the reason."""
 
@@ -45,7 +43,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def dotted(path: Path) -> str:
-    """The dotted name of a module; a package is its __init__."""
+    """Returns the dotted name of a module; a package is its __init__."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -59,7 +57,7 @@ def targets(statement: ast.AST) -> list[ast.expr]:
 
 
 def defined(body: list[ast.stmt]) -> dict[str, ast.stmt]:
-    """What a module or a class defines, by name. An import does not define anything."""
+    """Returns what a module or a class defines, by name. An import does not define anything."""
     found: dict[str, ast.stmt] = {}
     for statement in body:
         if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -69,7 +67,7 @@ def defined(body: list[ast.stmt]) -> dict[str, ast.stmt]:
 
 
 def members(node: ast.stmt) -> dict[str, ast.stmt]:
-    """The members of a class, those among them that its methods assign to self."""
+    """Returns the members of a class, including those that its methods assign to self."""
     if not isinstance(node, ast.ClassDef):
         return {}
     own = {
@@ -82,9 +80,15 @@ def members(node: ast.stmt) -> dict[str, ast.stmt]:
     return own | defined(node.body)
 
 
+@cache
+def scope_of(module: Path) -> dict[str, ast.stmt]:
+    """Returns what a module defines."""
+    return defined(tree(module).body)
+
+
 def holds(module: Path, names: list[str]) -> bool:
-    """Whether a module has a name, a member of that name, and so on."""
-    scope = defined(tree(module).body)
+    """Returns whether a module has a name, a member of that name, and so on."""
+    scope = scope_of(module)
     for name in names:
         if name not in scope:
             return False
@@ -93,7 +97,7 @@ def holds(module: Path, names: list[str]) -> bool:
 
 
 def resolves(word: str) -> bool:
-    """Whether a dotted name means exactly one thing."""
+    """Returns whether a dotted name means exactly one thing."""
     parts = word.split(".")
     found = set()
     for cut in range(1, len(parts) + 1):
@@ -106,7 +110,7 @@ def resolves(word: str) -> bool:
 def single_names() -> frozenset[str]:
     names = {setting.variable for setting in SETTINGS} | {part for name in MODULES for part in name.split(".")}
     for path in SOURCES:
-        for name, node in defined(tree(path).body).items():
+        for name, node in scope_of(path).items():
             names |= {name, *members(node)}
     return frozenset(names)
 
@@ -131,7 +135,7 @@ def exists(word: str) -> bool:
 
 
 def unknown(span: str) -> list[str]:
-    """The words of a code span that name nothing."""
+    """Returns the words of a code span that do not name anything."""
     first, *rest = span.split()
     if first == "make":
         return [word for word in rest if "=" not in word and word not in make_targets()]
@@ -142,7 +146,7 @@ def unknown(span: str) -> list[str]:
 
 
 def spans(text: str) -> list[str]:
-    """The code spans of a document, the dotted names in its pictures, and the lines of its consoles."""
+    """Returns the code spans of a document, the dotted names in its pictures, and the lines of its consoles."""
     found = []
     for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         if language == "mermaid":
@@ -195,7 +199,7 @@ def test_documents_are_short(name: str, most: int) -> None:
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if path.name == "__init__.py"], ids=dotted)
 def test_packages_say_what_they_hold(path: Path) -> None:
-    """Every package says in one line what lives there."""
+    """Every package says in one line what it holds."""
     docstring = ast.get_docstring(tree(path))
     assert docstring
     assert "\n" not in docstring
@@ -213,7 +217,7 @@ def test_modules_are_short() -> None:
 
 
 def test_folders_are_small() -> None:
-    """No folder has more modules than a reader overlooks."""
+    """No folder has more modules than a reader can survey."""
     counts = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
     assert {dotted(folder): count for folder, count in counts.items() if count > LARGEST_FOLDER} == {}
 
@@ -237,7 +241,7 @@ def test_functions_are_short() -> None:
 
 
 def test_class_names_have_one_meaning() -> None:
-    """No two public classes have the same name, but for those with a reason."""
+    """No two public classes have the same name, except for those with a reason."""
     homes = defaultdict(set)
     for path in SOURCES:
         for node in tree(path).body:

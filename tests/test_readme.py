@@ -1,6 +1,4 @@
-"""The README: its commands are run and answer what it says, its tables are those of the code."""
-
-from __future__ import annotations
+"""The README's commands are run and answer what it says, and its tables are those of the code."""
 
 import math
 import re
@@ -10,34 +8,37 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from core.dialects import DIALECTS
-from tests.support import remote
-from tests.support.server import serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.server import Server, serve, serve_rpc
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"<!-- tested((?: \w+=\S+)*) -->\n```console\n(.*?)```", README, re.DOTALL)
-PYTHON = re.findall(r"<!-- tested( grpc)? -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+PYTHON = re.findall(r"<!-- tested(?: grpc)? -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """The sample models, on a port of the tests' own."""
+    """A server of the sample models, on a separate port."""
     with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:
         yield server.port
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of the sample models over HTTP and gRPC, for programs that leave nothing behind."""
+    with serve_rpc(tmp_path_factory.mktemp("server") / "log", REPOSITORY=str(ROOT / "models")) as running:
+        yield running
+
+
 def curl(command: str) -> str:
-    """What curl would print; it need not be installed to run the tests."""
+    """Returns what curl would print; it need not be installed to run the tests."""
     words = shlex.split(command)
     assert words[:2] == ["curl", "-s"]
     options = dict(zip(words[2:-1:2], words[3:-1:2], strict=True))
@@ -57,21 +58,21 @@ def curl(command: str) -> str:
 
 
 def alike(printed: str, shown: str) -> bool:
-    """The same text; the last digits of a model's floats are the processor's own."""
+    """Returns whether the texts are equal; the last digits of a model's floats are the processor's own."""
     found, expected = ([float(x) for x in NUMBER.findall(text)] for text in (printed, shown))
     same = NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
     return same and all(math.isclose(*pair, rel_tol=1e-5, abs_tol=1e-6) for pair in zip(found, expected, strict=True))
 
 
 def check(block: str, port: int) -> None:
-    """Each command of a block answers what stands below it."""
+    """Checks that each command of a block prints the answer that stands below it."""
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
         printed = curl(command.replace(":8080", f":{port}"))
         assert alike(printed, shown.rstrip("\n")), printed
 
 
 def test_the_console_examples_print_what_they_show(port: int) -> None:
-    """Command by command, in the order of the page, on a server without any setting."""
+    """They run command by command, in the order of the page, on a server without any setting."""
     blocks = [block for settings, block in CONSOLE if not settings]
     assert blocks
     for block in blocks:
@@ -80,7 +81,7 @@ def test_the_console_examples_print_what_they_show(port: int) -> None:
 
 @pytest.mark.parametrize(("settings", "block"), [pair for pair in CONSOLE if pair[0]], ids=["spec-example"])
 def test_the_console_examples_with_settings_print_the_same(settings: str, block: str, tmp_path: Path) -> None:
-    """On a server of their own, once it is ready."""
+    """Each runs on a separate server, once it is ready."""
     variables = dict(setting.split("=") for setting in settings.split())
     with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), **variables) as server:
         deadline = time.monotonic() + 60
@@ -91,16 +92,14 @@ def test_the_console_examples_with_settings_print_the_same(settings: str, block:
 
 
 @pytest.mark.parametrize(
-    ("mark", "program", "printed"),
+    ("program", "printed"),
     PYTHON,
     ids=["tritonclient", "tritonclient-json", "tritonclient-grpc", "kserve", "kserve-v1"],
 )
-def test_the_python_examples_print_what_they_show(mark: str, program: str, printed: str, tmp_path: Path) -> None:
-    """As a user would run them."""
-    start: Any = remote.serve if mark else serve
-    with start(tmp_path / "log", REPOSITORY=str(ROOT / "models")) as server:
-        script = program.replace(":9000" if mark else ":8080", f":{server.port}")
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
+def test_the_python_examples_print_what_they_show(program: str, printed: str, server: Server) -> None:
+    """They run as a user would run them."""
+    script = program.replace(":8080", f":{server.port}").replace(":9000", f":{server.rpc_port}")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     assert alike(done.stdout, printed), done.stdout
 
@@ -118,7 +117,7 @@ def test_every_route_stands_in_the_table_and_no_other() -> None:
 
 
 def test_the_files_that_the_readme_names_are_there() -> None:
-    """Folders and files in backquotes."""
+    """They are folders and files in backquotes."""
     for name in ("models/", "template.yaml", "events/", "benchmarks/", "events/rest-v1-infer-json.json"):
         assert name in README
         assert (ROOT / name).exists()

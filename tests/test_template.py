@@ -1,6 +1,4 @@
-"""template.yaml: what its parameters mean; tests/e2e has SAM itself validate, build and run it."""
-
-from __future__ import annotations
+"""template.yaml: the meaning of its parameters; tests/e2e has SAM itself validate, build and run it."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ class Loader(yaml.SafeLoader):
 
 
 def short_form(loader: Loader, name: str, node: yaml.Node) -> list[Any]:
-    """The !Name of anything."""
+    """Reads any !Name."""
     if isinstance(node, yaml.MappingNode):
         return [name, loader.construct_mapping(node, deep=True)]
     if isinstance(node, yaml.SequenceNode):
@@ -32,18 +30,17 @@ yaml.add_multi_constructor("!", short_form, Loader)
 
 @pytest.fixture(scope="module")
 def template() -> Any:
-    """The document."""
     return yaml.load(TEMPLATE.read_text(encoding="utf-8"), Loader)  # noqa: S506 - a SafeLoader
 
 
 @pytest.fixture(scope="module")
 def function(template: Any) -> Any:
-    """What the template says of the function."""
+    """Returns the template's definition of the function."""
     return template["Resources"]["InferenceFunction"]["Properties"]
 
 
 def test_one_type_of_initialization_is_chosen_so_that_no_two_exclude_each_other(template: Any, function: Any) -> None:
-    """Those that the handler knows; each property belongs to one of them."""
+    """The types are those that the handler knows; each property belongs to one of them."""
     allowed = template["Parameters"]["Initialization"]["AllowedValues"]
     assert set(allowed) - {"on-demand"} <= set(EARLY)
     conditions = template["Conditions"]
@@ -54,7 +51,7 @@ def test_one_type_of_initialization_is_chosen_so_that_no_two_exclude_each_other(
 
 
 def test_gateways_call_the_published_version(template: Any, function: Any) -> None:
-    """Neither snapshots nor provisioned instances are of what is not published."""
+    """Snapshots and provisioned instances exist only of published versions."""
     alias = function["AutoPublishAlias"]
     paths = template["Resources"]["Gateway"]["Properties"]["DefinitionBody"]["paths"]
     uris = [
@@ -71,7 +68,7 @@ def test_the_functions_timeout_is_the_gateways_unless_it_is_told_otherwise(templ
 
 
 def test_snapshots_and_provisioned_instances_without_models_are_refused(template: Any) -> None:
-    """They would cost and gain nothing."""
+    """They would cost money without any gain."""
     asserted = {name: [each["Assert"] for each in rule["Assertions"]] for name, rule in template["Rules"].items()}
     needs_names = ["Not", [["Equals", [["Ref", "Preload"], ""]]]]
     assert needs_names in asserted["SnapStart"]

@@ -19,6 +19,7 @@ from core.wire import (
     HttpResponse,
     HttpStream,
     MethodNotAllowed,
+    Right,
     Route,
     Waits,
 )
@@ -57,7 +58,7 @@ def route(method: str, path: str, models: Mapping[str, Sequence[str]]) -> Route:
         selector = request.query.get("model") or _only(path, models)
         return Custom(ModelRef(selector, dashed=True), request), answer
 
-    return Route(method, path, decode, "", Waits.LONG)
+    return Route(method, path, decode, "", Waits.LONG, Right.INFER)
 
 
 def _request(request: HttpRequest) -> Request:

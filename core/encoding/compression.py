@@ -1,4 +1,4 @@
-"""Content codings both ways: gzip and deflate (RFC 9110 8.4.1), with a limit on the inflated size."""
+"""Content codings both ways: gzip and deflate (RFC 9110 8.4.1), with limits on the inflated size and on its ratio."""
 
 import zlib
 from typing import Final
@@ -10,26 +10,36 @@ DEFLATE: Final = 15  # HTTP's "deflate" is the zlib format, not the raw one
 WINDOW_BITS: Final = {b"gzip": GZIP, b"x-gzip": GZIP, b"deflate": DEFLATE}
 MOST_MEMBERS: Final = 16
 """The most members of a gzip body: each costs a copy of all that follows it."""
+MOST_CODINGS: Final = 2
+"""The most codings of one body. Clients apply one; each further one costs a pass over everything."""
+FREE: Final = 1_310_720
+"""Bytes that any body may inflate to: two black images of 3x224x224 FP32, whose ratio is 1,000."""
+RATIO: Final = 20
+"""Beyond FREE, a body may inflate to that many times its size: tensors as JSON have ratios of 2 to 8."""
 LEVEL: Final = 1
 """The level of answers: on a 1.6 MB JSON tensor, level 6 takes six times as long to save another 4 %."""
 
 
-def inflate(body: bytes | memoryview, coding: bytes, limit: int) -> bytes:
+def inflate(body: bytes | memoryview, coding: bytes, limit: int, sent: int | None = None) -> bytes:
     """Returns the decoded body. Raises TooLarge beyond `limit` bytes, InvalidInput unless the streams are whole.
 
-    A gzip body may have several members (RFC 1952 2.2), as `cat a.gz b.gz` has.
+    It never makes more than one byte beyond what is permitted: `limit`, and RATIO times the `sent` bytes beyond FREE.
+    `sent`: bytes that came over the network, where they are not the body's own. A gzip body may have several members
+    (RFC 1952 2.2), as `cat a.gz b.gz` has.
     """
     name = coding.decode()
+    sent = len(body) if sent is None else sent
+    most = min(limit, max(FREE, RATIO * sent))
     plain, size, rest = [], 0, bytes(body)
     for _ in range(MOST_MEMBERS):
         inflater = zlib.decompressobj(WINDOW_BITS[coding])
         try:
-            plain.append(inflater.decompress(rest, limit - size + 1))
+            plain.append(inflater.decompress(rest, most - size + 1))
         except zlib.error as error:
             raise InvalidInput(f"the body is not {name} data: {error}") from None
         size += len(plain[-1])
-        if size > limit:
-            raise TooLarge(f"the {name} body inflates to more than {limit} bytes, the most that is accepted")
+        if size > most:
+            raise _too_large(name, sent, most, limit)
         if not inflater.eof:
             raise InvalidInput(f"the {name} body is cut short after {len(body)} bytes")
         rest = inflater.unused_data
@@ -38,6 +48,15 @@ def inflate(body: bytes | memoryview, coding: bytes, limit: int) -> bytes:
         if coding == b"deflate":
             raise InvalidInput(f"the {name} body is followed by {len(rest)} stray bytes")
     raise InvalidInput(f"the {name} body has more than {MOST_MEMBERS} members")
+
+
+def _too_large(name: str, sent: int, most: int, limit: int) -> TooLarge:
+    if most == limit:
+        return TooLarge(f"the {name} body inflates to more than {limit} bytes, the most that is accepted")
+    return TooLarge(
+        f"the {name} body of {sent} bytes inflates to more than {most} bytes: "
+        f"beyond {FREE} bytes, at most {RATIO} times its size is accepted"
+    )
 
 
 def deflate(parts: tuple[bytes | memoryview, ...], coding: bytes) -> bytes:

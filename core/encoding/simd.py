@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from core.encoding.keys import has_all_members
+from core.encoding.structure import Structure
+
 WORTH_SIMD: Final = 8192
 """Bytes of text from which simdjson's proxies cost less than they save."""
 FEW_MEMBERS: Final = 16
@@ -44,7 +47,8 @@ def suits(body: bytes | memoryview) -> bool:
 
 def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
     """Returns the parsed text; lists under the keys `arrays` may be flat int64, uint64 or double arrays."""
-    return _parsed(body, lambda document: _plain(document, arrays, ""))
+    structure = Structure(body)
+    return _whole(_parsed(body, lambda document: _plain(document, arrays, "", structure)), structure)
 
 
 def loads_shaped(body: bytes | memoryview) -> Any:
@@ -52,7 +56,15 @@ def loads_shaped(body: bytes | memoryview) -> Any:
     brackets = _count(body, "[")
     if brackets * THIN >= len(body):
         raise ValueError("too many short arrays")
-    return _parsed(body, lambda document: _shaped(document, brackets))
+    structure = Structure(body)
+    return _whole(_parsed(body, lambda document: _shaped(document, brackets, structure)), structure)
+
+
+def _whole(value: Any, structure: Structure) -> Any:
+    """Returns the value. Raises ValueError if simdjson has made objects of it and may have dropped members."""
+    if structure.is_checked and not has_all_members(structure.body, value):
+        raise ValueError("a key may be there twice")
+    return value
 
 
 def _is_countable(body: bytes | memoryview) -> bool:
@@ -81,30 +93,37 @@ def _parsed(body: bytes | memoryview, read: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _plain(value: Any, arrays: frozenset[str], key: str) -> Any:
+def _plain(value: Any, arrays: frozenset[str], key: str, structure: Structure) -> Any:
     """Converts a simdjson proxy to Python objects; to one array if `arrays` has `key` and its elements allow it."""
     if isinstance(value, _simd().Object):
-        return _members(value, lambda key, member: _plain(member, arrays, key))
+        return _members(value, lambda key, member: _plain(member, arrays, key, structure), structure)
     if not isinstance(value, _simd().Array):
         return value
     if key in arrays:
-        return _elements(value)
-    return [_plain(member, arrays, "") for member in value] if len(value) <= FEW_MEMBERS else value.as_list()
+        return _elements(value, structure)
+    if len(value) <= FEW_MEMBERS:
+        return [_plain(member, arrays, "", structure) for member in value]
+    structure.check()
+    return value.as_list()
 
 
-def _members(value: Any, read: Callable[[str, Any], Any]) -> Any:
+def _members(value: Any, read: Callable[[str, Any], Any], structure: Structure) -> Any:
+    if len(value) > FEW_MEMBERS:
+        structure.check()
+        return value.as_dict()
     # items() would convert everything below to Python objects. Each look-up walks the members from the first, and
     # treats a key as a C string, which ends at a NUL.
     keys = list(value.keys())
-    if len(keys) > FEW_MEMBERS or any("\0" in key for key in keys):
+    if any("\0" in key for key in keys):
+        structure.check()
         return value.as_dict()
     members = {key: read(key, value[key]) for key in keys}
     if len(members) != len(keys):
-        raise ValueError("a look-up finds the first of two equal keys, the other readers keep the last")
+        raise ValueError("a look-up finds the first of two equal keys")
     return members
 
 
-def _elements(value: Any) -> Any:
+def _elements(value: Any, structure: Structure) -> Any:
     """Returns an array's elements: as one flat array if all are numbers of one kind, else as a list."""
     # An attempt that fails stops at the first element of another type, so three attempts cost hardly more than one.
     for of_type, dtype in (("i", np.int64), ("u", np.uint64), ("d", np.float64)):
@@ -112,16 +131,17 @@ def _elements(value: Any) -> Any:
             return np.frombuffer(value.as_buffer(of_type=of_type), dtype)
         except (TypeError, ValueError):
             continue
+    structure.check()
     return value.as_list()
 
 
-def _shaped(document: Any, brackets: int) -> Any:
+def _shaped(document: Any, brackets: int, structure: Structure) -> Any:
     """Returns the document with arrays in their own shapes. Raises ValueError for a text that is better read as lists.
 
     As a buffer, simdjson returns an array's numbers flat, even if other arrays lie between them. If the visited arrays
     are as many as the brackets of the text, none was skipped.
     """
-    shaper = _Shaper()
+    shaper = _Shaper(structure)
     value = shaper.read("", document)
     if shaper.arrays != brackets:
         raise ValueError("an array stands between numbers, or a bracket in a string")
@@ -131,18 +151,19 @@ def _shaped(document: Any, brackets: int) -> Any:
 class _Shaper:
     """Reads a document's arrays in their shapes. `arrays`: how many it has visited."""
 
-    def __init__(self) -> None:
+    def __init__(self, structure: Structure) -> None:
         self.arrays = 0
+        self._structure = structure
 
     def read(self, _key: str, value: Any) -> Any:
         if isinstance(value, _simd().Object):
-            return _members(value, self.read)
+            return _members(value, self.read, self._structure)
         if not isinstance(value, _simd().Array):
             return value
         if len(value) and isinstance(value[0], _simd().Object):
             return self._objects(value)
         shape = self._shape(value)
-        elements = _elements(value)
+        elements = _elements(value, self._structure)
         if isinstance(elements, list):
             raise ValueError("not an array of numbers")  # noqa: TRY004 - the text is wrong, not an argument's type
         return elements.reshape(shape)

@@ -9,12 +9,14 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from core.dtype import BOOL, DataType
+from core.dtype import BOOL, FP16, DataType
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, check_count, named, shaped
 
+SLICE: Final = 65_536
+"""Elements that are converted at a time: three milliseconds."""
 FEW: Final = 128
 """Elements up to which Python's own comparisons are faster than numpy's calls."""
 LARGEST_HALF: Final = 65504.0
@@ -74,6 +76,16 @@ def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any
     return Tensor(name, datatype, shaped(array, shape, name))
 
 
+def array_of(flat: Sequence[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """Returns np.array(flat, dtype), made in slices: other threads of Python run between them."""
+    if len(flat) <= SLICE:
+        return np.array(flat, dtype)
+    found = np.empty(len(flat), dtype)
+    for start in range(0, len(flat), SLICE):
+        found[start : start + SLICE] = np.array(flat[start : start + SLICE], dtype)
+    return found
+
+
 def _from_list(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     kinds = set(map(type, flat))
     if datatype.is_bytes:
@@ -112,7 +124,7 @@ def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: st
         flat = [_integral(x, datatype, name) for x in flat]
     for dtype in (np.int64, np.uint64):
         try:
-            return np.array(flat, dtype)
+            return array_of(flat, dtype)
         except OverflowError:
             continue
     if datatype.is_float:
@@ -123,7 +135,7 @@ def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: st
 
 def _doubles(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     try:
-        return np.array(flat, np.float64)
+        return array_of(flat, np.float64)
     except OverflowError:
         raise _out_of_range(max((x for x in flat if type(x) is int), key=abs), datatype, name) from None
 
@@ -193,6 +205,8 @@ def _range(datatype: DataType) -> tuple[int, int]:
 
 
 def _cast_float(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
+    if numbers.dtype.kind != "f" and datatype is not FP16:  # its range has all integers of 64 bits
+        return numbers.astype(datatype.numpy)
     with np.errstate(over="ignore"):
         array: NDArray[Any] = numbers.astype(datatype.numpy, copy=False)
     if array is not numbers and not np.isfinite(array).all():

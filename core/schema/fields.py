@@ -4,17 +4,45 @@ A message is a sequence of fields in any order. Each is a varint of number and w
 length and the bytes (protobuf's "Encoding" document). protobuf copies each into the message, and again for each access.
 """
 
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.bounds import MOST_PARTS
+from core.errors import TooMany
 
 Part = bytes | memoryview
+SLICE: Final = 65_536
+"""Elements that are converted at a time: two or three milliseconds in which no other thread of Python runs."""
 LENGTH_DELIMITED: Final = 2
 FIXED: Final = {1: 8, 5: 4}
 """The sizes of the wire types whose size is fixed."""
+FIRST_FIELDS: Final = 8
+"""Encoders write fields in the order of their numbers, so that short texts come before tensors."""
+MOST_WALKED: Final = 32_768
+"""The most fields of a long message that are counted: thirty milliseconds of Python."""
+LONGEST_SHAPE: Final = 1024
+"""Bytes; more dimensions than any tensor has."""
 MOST_FIELDS: Final = 256
 """With more fields, protobuf is faster than this walk in Python."""
 
 
-def split(body: bytes, number: int) -> tuple[bytes, list[memoryview]] | None:
+def array(values: Iterable[Any], size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Returns the `size` numbers of a repeated field. Other threads run between the slices."""
+    if size <= SLICE:
+        return np.fromiter(values, dtype, size)
+    found, each = np.empty(size, dtype), iter(values)
+    for start in range(0, size, SLICE):
+        end = min(size, start + SLICE)
+        found[start:end] = np.fromiter(each, dtype, end - start)
+    return found
+
+
+def split(body: Part, number: int) -> tuple[bytes, list[memoryview]] | None:
     """Returns the message without the repeated field `number`, and that field's values; None: protobuf must do it."""
     view, end = memoryview(body), len(body)
     rest: list[Part] = []
@@ -35,7 +63,70 @@ def split(body: bytes, number: int) -> tuple[bytes, list[memoryview]] | None:
     return None
 
 
-def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
+def first_text(body: Part, number: int) -> str:
+    """Returns the text of one of a message's first fields; "" if that field is not among them."""
+    try:
+        for key, start, end in islice(_walk(body, 0, len(body), count(1)), FIRST_FIELDS):
+            if key == number << 3 | LENGTH_DELIMITED:
+                return str(body[start:end], "utf-8")
+    except ValueError:
+        return ""
+    return ""
+
+
+def texts(body: Part, numbers: Sequence[int]) -> tuple[str, ...] | None:
+    """Returns the texts of a message's fields of those numbers, "" for one that it lacks; None: protobuf must do it."""
+    found: dict[int, tuple[int, int]] = {}
+    try:
+        for key, start, end in _walk(body, 0, len(body), count(1)):
+            if key & 7 == LENGTH_DELIMITED:
+                found[key >> 3] = start, end
+        return tuple(str(body[slice(*found.get(number, (0, 0)))], "utf-8") for number in numbers)
+    except ValueError:  # UnicodeDecodeError among them
+        return None
+    except TooMany:
+        return None
+
+
+def check(body: Part, nested: Mapping[int, int]) -> None:
+    """Raises TooMany for a message with more parts than a request may have, itself or in its fields `nested`.
+
+    `nested`: the numbers of the fields that are messages, each with that of its packed shape, 0 if it has none.
+    protobuf makes eight bytes of each byte there.
+    """
+    steps = count(1)
+    try:
+        for key, start, end in _walk(body, 0, len(body), steps):
+            if key >> 3 in nested and key & 7 == LENGTH_DELIMITED:
+                shape = nested[key >> 3] << 3 | LENGTH_DELIMITED
+                for inner, begun, ended in _walk(body, start, end, steps):
+                    if inner == shape and ended - begun > LONGEST_SHAPE:
+                        raise TooMany(f"a shape has {ended - begun} bytes; at most {LONGEST_SHAPE} are accepted")
+    except ValueError:
+        return  # protobuf says what is wrong
+
+
+def _walk(body: Part, position: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int, int]]:
+    """Yields the key of each field of a message and where its value lies.
+
+    Raises TooMany after too many of one key or of all, ValueError for bytes that are not a message.
+    """
+    counts: Counter[int] = Counter()
+    while position < end:
+        start = position
+        key, position = _varint(body, position)
+        size, position = _skip(body, key, position)
+        if not start < position <= end:
+            raise ValueError(key)
+        counts[key] += 1
+        if counts[key] > MOST_PARTS:
+            raise TooMany(f"the message has more than {MOST_PARTS} values of field {key >> 3}")
+        if next(steps) > MOST_WALKED:
+            raise TooMany(f"the message has more than {MOST_WALKED} fields")
+        yield key, position - size, position
+
+
+def _skip(body: Part, key: int, position: int) -> tuple[int, int]:
     """Returns the size of a field's value and the next field's position; 0 for a field that protobuf must judge."""
     kind = key & 7
     if kind == LENGTH_DELIMITED:
@@ -48,7 +139,7 @@ def _skip(body: bytes, key: int, position: int) -> tuple[int, int]:
     return size, position + size if size else 0
 
 
-def _varint(body: bytes, position: int) -> tuple[int, int]:
+def _varint(body: Part, position: int) -> tuple[int, int]:
     """Returns a number of at most 35 bits and the next position; a position beyond the body for any other varint."""
     number = shift = 0
     for byte in body[position : position + 5]:

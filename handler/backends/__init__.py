@@ -1,13 +1,14 @@
 """THE table of model runtimes, in order of preference: the file that marks each, and its loader."""
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from core.errors import ModelNotLoadable
-from core.operations import ModelSpec
+from core.operations import Batching, ModelSpec
 from core.ports import Model
 from core.signature import NONE, Signatures, plain
 from core.tensor import TensorSpec
@@ -15,6 +16,8 @@ from handler import plugins
 from handler.settings import Settings
 from handler.settings.checked import Wrong
 from handler.settings.model import FILE, ModelSettings
+
+log = logging.getLogger(__name__)
 
 
 class Backend(NamedTuple):
@@ -28,7 +31,35 @@ class Backend(NamedTuple):
 BACKENDS: Final = {
     "onnx": Backend("model.onnx", "handler.backends.onnx", "onnxruntime"),
     "python": Backend("model.py", "handler.backends.python"),
+    "pipeline": Backend("pipeline.json", "handler.backends.pipeline.model", "handler.backends.pipeline.model"),
 }
+PIPELINE: Final = BACKENDS["pipeline"].marker
+EXPECTED: Final = " or ".join(", ".join(backend.marker for backend in BACKENDS.values()).rsplit(", ", 1))
+"""The markers, for messages."""
+
+
+class PipelinePart(Protocol):
+    """A loaded version of another model, which a model calls."""
+
+    @property
+    def model(self) -> Model: ...
+
+    def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """Counts an inference. `durations`: nanoseconds in the queue, for decoding, the model, and encoding."""
+        ...
+
+
+class PipelineParts(Protocol):
+    """The models that a pipeline calls. They stay in memory for as long as this object lives."""
+
+    @property
+    def held(self) -> Mapping[tuple[str, int | None], PipelinePart]:
+        """The models by name and wanted version, None for the one that serves."""
+        ...
+
+    def renewed(self) -> "PipelineParts | None":
+        """Returns the models that serve now, None if they are the same. Loads none. Asked at each inference."""
+        ...
 
 
 class Source(NamedTuple):
@@ -38,6 +69,8 @@ class Source(NamedTuple):
     version: str
     folder: Path
     settings: ModelSettings
+    parts: PipelineParts | None = None
+    """The models that a pipeline calls."""
 
 
 class Loader(Protocol):
@@ -61,6 +94,9 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
 
     Raises ModelNotLoadable if there is neither.
     """
+    if settings.pipeline is not None:
+        _check_alone(name, files)
+        files = {PIPELINE}
     for backend in BACKENDS.values():
         if backend.marker in files:
             loader: Loader = import_module(backend.module).load
@@ -70,8 +106,20 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
         if third_party is not None:
             found: Loader = third_party
             return found
-    expected = " or ".join(backend.marker for backend in BACKENDS.values())
-    raise ModelNotLoadable(f"model {name!r} has no {expected}; its files: {', '.join(sorted(files))[:256] or 'none'}")
+    raise ModelNotLoadable(f"model {name!r} has no {EXPECTED}; its files: {', '.join(sorted(files))[:256] or 'none'}")
+
+
+def is_pipeline(files: Collection[str], settings: ModelSettings) -> bool:
+    """Decides whether a version calls other models: by its marker, else by its settings."""
+    marker = next((backend.marker for backend in BACKENDS.values() if backend.marker in files), None)
+    return marker == PIPELINE or (marker is None and settings.pipeline is not None)
+
+
+def _check_alone(name: str, files: Collection[str]) -> None:
+    """Raises ModelNotLoadable for a version that has a model of its own beside the pipeline in its settings."""
+    other = next((backend.marker for backend in BACKENDS.values() if backend.marker in files), None)
+    if other is not None:
+        raise ModelNotLoadable(f"model {name!r} has {other}, and a pipeline in its settings: remove one of them")
 
 
 def prepare(files: Collection[str]) -> None:
@@ -95,6 +143,10 @@ def model_spec(
     spec = ModelSpec(source.name, source.version, platform, inputs, outputs, said.max_batch_size)
     try:
         spec = spec._replace(signatures=_signatures(source, inputs, outputs), v1_dialect=said.v1_dialect)
+        spec = spec._replace(timeout=said.timeout, max_concurrency=said.max_concurrency)
+        spec = spec._replace(raw_outputs=said.grpc_outputs == "raw")
+        if said.batching is not None:
+            spec = _batched(spec, said.batching)
         if said.explainer is not None:
             from handler.settings import explainer  # noqa: PLC0415 - 2 ms of cold start for models without one
 
@@ -102,6 +154,20 @@ def model_spec(
     except Wrong as wrong:
         raise ModelNotLoadable(f"{FILE} of model {source.name!r}: {wrong}") from None
     return spec
+
+
+def _batched(spec: ModelSpec, batching: Batching) -> ModelSpec:
+    """Returns the spec with its batching, unless the shapes of its inputs and outputs do not let rows be added."""
+    for tensor in (*(spec.inputs or ()), *(spec.outputs or ())):
+        if tensor.shape is not None and tensor.shape[:1] != (-1,):
+            shape = list(tensor.shape)
+            log.warning(
+                "model %s version %s: its requests run alone in spite of its settings: the first axis of %r %s is not "
+                "variable",
+                *(spec.name, spec.version, tensor.name, shape),
+            )
+            return spec
+    return spec._replace(batching=batching)
 
 
 def _signatures(

@@ -4,18 +4,22 @@ import ctypes
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dtype import BF16, BY_ONNX, BYTES
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, shown
+from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, signature
+from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
+from handler.backends.runs import check, stoppable
 from handler.settings import Settings
+from handler.settings.providers import CPU, refusal
 
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
@@ -23,17 +27,20 @@ PLATFORM: Final = "onnx_onnxv1"
 
 
 def load(source: Source, settings: Settings) -> "OnnxModel":
-    """Loads model.onnx on the CPU. The spec has the file's inputs and outputs, refined by the settings.
+    """Loads model.onnx on the settings' execution providers, by default the CPU's.
 
-    Raises ModelNotLoadable, in one line without paths: without ONNX Runtime, for a file that it refuses, and for
-    settings that contradict the file.
+    The spec has the file's inputs and outputs, refined by the settings.
+
+    Raises ModelNotLoadable, in one line without paths: without ONNX Runtime, for a file that it refuses, for settings
+    that contradict the file, and for a provider that does not start.
     """
     runtime = _runtime(source.name)
     path = source.folder / "model.onnx"
+    wanted = _providers(runtime, source, settings)
     try:
         inputs, outputs = signature(path)
         spec = _spec(source, inputs, outputs)
-        session = runtime.InferenceSession(path, _options(runtime, settings), providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(path, _options(runtime, settings), providers=wanted)
     except MalformedFile as error:
         raise ModelNotLoadable(
             f"model {source.name!r} version {source.version} cannot be loaded: model.onnx: {error}"
@@ -45,10 +52,13 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     except ModelNotLoadable:
         raise
     except Exception as error:  # ONNX Runtime's own classes have no common base
+        log.warning("model %s version %s: %s", source.name, source.version, " ".join(str(error).split()))
         raise ModelNotLoadable(
-            f"model {source.name!r} version {source.version} cannot be loaded: {_reason(error, source)}"
+            f"model {source.name!r} version {source.version} cannot be loaded: {reason(error, source.folder)}"
         ) from error
-    return OnnxModel(spec, session, runtime)
+    if wanted is not CPU:
+        spec = spec._replace(providers=_used(source, wanted, session))
+    return OnnxModel(spec, session, runtime, {output.name: output.classes for output in outputs if output.classes})
 
 
 def _runtime(name: str) -> Any:
@@ -59,6 +69,24 @@ def _runtime(name: str) -> Any:
     return onnxruntime
 
 
+def _providers(runtime: Any, source: Source, settings: Settings) -> Sequence[str]:
+    """Returns the execution providers to ask for. Raises ModelNotLoadable for those that this machine does not have."""
+    wanted = source.settings.providers or settings.providers
+    if problem := refusal(wanted, runtime):
+        raise ModelNotLoadable(f"providers of model {source.name!r}: {problem}")
+    return wanted or CPU
+
+
+def _used(source: Source, wanted: Sequence[str], session: Any) -> tuple[str, ...]:
+    """Returns the providers of a session: ONNX Runtime leaves out what does not start. Raises ModelNotLoadable."""
+    used = tuple(session.get_providers())
+    for name in wanted:
+        if name not in used:
+            told = f"{shown(name)} does not start on this machine: are its driver and libraries installed?"
+            raise ModelNotLoadable(f"providers of model {source.name!r}: {told}")
+    return used
+
+
 def _options(runtime: Any, settings: Settings) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = max(1, math.ceil(settings.cpus))
@@ -67,11 +95,6 @@ def _options(runtime: Any, settings: Settings) -> Any:
     # On Lambda, spinning threads use up the CPU share; elsewhere they take it from other requests.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
-
-
-def _reason(error: Exception, source: Source) -> str:
-    """Returns ONNX Runtime's text on one line, without this machine's paths."""
-    return " ".join(str(error).replace(str(source.folder), "").split())[:256]
 
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:
@@ -91,38 +114,66 @@ def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpe
 def _tensors(
     role: str, values: list[Value], said: tuple[TensorSpec, ...] | None, labels: Mapping[str, tuple[str, ...]]
 ) -> tuple[TensorSpec, ...]:
-    """Returns the graph's tensors in its order. The settings may override a shape, but not a type.
+    """Returns the graph's tensors in its order. The settings may say more of a shape, and nothing against the file.
 
     Raises ModelNotLoadable.
     """
     overrides = {spec.name: spec for spec in said or ()}
+    foreign = next((name for name in overrides if name not in [value.name for value in values]), None)
+    if foreign is not None:
+        known = shown([value.name for value in values])
+        raise ModelNotLoadable(f"the settings describe {role} {foreign!r}, which is not in model.onnx: it has {known}")
     specs = []
     for value in values:
-        if value.kind != "tensor" or value.element not in BY_ONNX:
-            kind = f"a {value.kind}" + (f" of ONNX type {value.element}" if value.kind == "tensor" else "")
-            hint = " (exported by skl2onnx? convert with zipmap=False)" if value.kind == "sequence" else ""
-            raise ModelNotLoadable(f"{role} {value.name!r} is {kind}, which no protocol can carry{hint}")
-        datatype = BY_ONNX[value.element]
-        override = overrides.pop(value.name, None)
-        if override is not None and override.datatype is not datatype:
-            raise ModelNotLoadable(
-                f"{role} {value.name!r} is {datatype.name} in model.onnx, {override.datatype.name} in its settings"
-            )
-        shape = value.shape if override is None else override.shape
-        specs.append(TensorSpec(value.name, datatype, shape, labels.get(value.name, ()), value.optional))
-    if overrides:
-        raise ModelNotLoadable(f"the settings describe {role} {next(iter(overrides))!r}, which is not in model.onnx")
+        own = _own(role, value)
+        found = own if value.name not in overrides else _refined(role, own, overrides[value.name])
+        specs.append(found._replace(labels=labels.get(value.name) or own.labels, optional=value.optional))
     return tuple(specs)
+
+
+def _own(role: str, value: Value) -> TensorSpec:
+    """Returns the file's description of a tensor. Raises ModelNotLoadable if no protocol can carry the tensor."""
+    if value.classes:  # a sequence of maps is a tensor of a row for each map
+        names = tuple(map(str, value.classes))
+        return TensorSpec(value.name, DATATYPES["FP32"], (-1, len(names)), names)
+    if value.kind != "tensor" or value.element not in BY_ONNX:
+        kind = f"a {value.kind}" + (f" of ONNX type {value.element}" if value.kind == "tensor" else "")
+        raise ModelNotLoadable(f"{role} {value.name!r} is {kind}, which no protocol can carry")
+    return TensorSpec(value.name, BY_ONNX[value.element], value.shape)
+
+
+def _refined(role: str, own: TensorSpec, said: TensorSpec) -> TensorSpec:
+    """Returns the settings' description of a tensor; a shape of null leaves the file's. Raises ModelNotLoadable.
+
+    ONNX Runtime keeps to the sizes of inputs that a file fixes. Those of outputs are known to be wrong in some exports.
+    """
+    if said.datatype is not own.datatype:
+        raise ModelNotLoadable(
+            f"{role} {own.name!r} is {own.datatype.name} in model.onnx, {said.datatype.name} in its settings"
+        )
+    if own.shape is None or said.shape is None:
+        return said._replace(shape=own.shape if said.shape is None else said.shape)
+    same_rank = len(said.shape) == len(own.shape)
+    if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(said.shape, own.shape, strict=True))):
+        raise ModelNotLoadable(
+            f"{role} {own.name!r} has the shape {list(own.shape)} in model.onnx, {list(said.shape)} in its settings"
+        )
+    return said
 
 
 class OnnxModel:
     steady = True
     explain = None
+    steps = None
     stream = None
     http = None
 
-    def __init__(self, spec: ModelSpec, session: Any, runtime: Any) -> None:
+    def __init__(
+        self, spec: ModelSpec, session: Any, runtime: Any, classes: Mapping[str, tuple[int | str, ...]]
+    ) -> None:
+        """`classes`: the keys of the maps, by the outputs that are sequences of maps."""
         self.spec = spec
+        self._classes = classes
         inputs, outputs = spec.inputs or (), spec.outputs or ()
         self._session = session
         self._runtime = runtime
@@ -139,13 +190,17 @@ class OnnxModel:
 
     def _tensor(self, name: str, array: Any) -> Tensor:
         datatype = self._datatypes[name]
+        if name in self._classes:
+            array = np.array([[row[key] for key in self._classes[name]] for row in array], datatype.numpy)
+            array = array.reshape(-1, len(self._classes[name]))
         return Tensor(name, datatype, _encoded(array) if datatype is BYTES else array)
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         feed = {name: _feed(tensor) for name, tensor in inputs.items()}
         try:
-            return self._session.run(list(outputs), feed)
+            return stoppable(partial(self._session.run, list(outputs), feed), self._runtime.RunOptions)
         except Exception as error:
+            check()  # raises why another thread has ended it
             raise self._failure(error) from error
 
     def _run_values(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> list[Any]:
@@ -158,17 +213,26 @@ class OnnxModel:
             else:
                 feed[name] = value_of.ortvalue_from_numpy(_feed(tensor))
         try:
-            values = self._session.run_with_ort_values(list(outputs), feed)
+            call = partial(self._session.run_with_ort_values, list(outputs), feed)
+            values = stoppable(call, self._runtime.RunOptions)
         except Exception as error:
+            check()  # raises why another thread has ended it
             raise self._failure(error) from error
         return [
             _bits(value) if self._datatypes[name] is BF16 else value.numpy()
             for name, value in zip(outputs, values, strict=True)
         ]
 
-    def _failure(self, error: Exception) -> ModelFailed:
+    def _failure(self, error: Exception) -> ServingError:
+        if is_about_shapes(error):
+            log.info("model %s version %s: %s", self.spec.name, self.spec.version, one_line(error))
+            return InvalidInput(f"model {self.spec.name!r} refuses the shapes of its inputs: {one_line(error)}")
+        if is_about_numbers(error):
+            return InvalidInput(
+                f"model {self.spec.name!r} reads numbers from the texts of an input, and one is not a number"
+            )
         log.error("model %s version %s failed", self.spec.name, self.spec.version, exc_info=error)
-        return ModelFailed(f"model {self.spec.name!r} failed: {' '.join(str(error).split())[:256]}")
+        return ModelFailed(f"model {self.spec.name!r} failed: {one_line(error)}")
 
 
 def _feed(tensor: Tensor) -> NDArray[Any]:

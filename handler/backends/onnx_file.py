@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 GRAPH: Final = 7
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+NODE: Final = 1
+NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE = 2, 4, 5
+ATTRIBUTE_INTS, ATTRIBUTE_STRINGS = 8, 9
 TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
 """TypeProto's members by field number."""
 
@@ -30,6 +33,8 @@ class Value(NamedTuple):
     shape: tuple[int, ...] | None
     optional: bool = False
     """True if an initializer replaces a missing input; older files (IR 3) list their weights in this way."""
+    classes: tuple[int | str, ...] = ()
+    """The keys of each map in a sequence of maps that the operator ZipMap makes, as skl2onnx exports classifiers."""
 
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:
@@ -61,7 +66,39 @@ def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
             inputs.append(_value(member))
         elif number == OUTPUT:
             outputs.append(_value(member))
-    return [value._replace(optional=value.name in initializers) for value in inputs], outputs
+    return [value._replace(optional=value.name in initializers) for value in inputs], _with_classes(graph, outputs)
+
+
+def _with_classes(graph: memoryview, outputs: list[Value]) -> list[Value]:
+    if all(output.kind != "sequence" for output in outputs):
+        return outputs
+    classes = dict(_zipmaps(graph))
+    return [output._replace(classes=classes.get(output.name, ())) for output in outputs]
+
+
+def _zipmaps(graph: memoryview) -> Iterator[tuple[str, tuple[int | str, ...]]]:
+    """Yields the output of each node ZipMap (ai.onnx.ml) and the keys of its maps."""
+    for number, node in fields(graph):
+        if number == NODE and isinstance(node, memoryview) and _text(node, NODE_OPERATOR) == "ZipMap":
+            attributes = [m for n, m in fields(node) if n == NODE_ATTRIBUTE and isinstance(m, memoryview)]
+            yield _text(node, NODE_OUTPUT), tuple(key for attribute in attributes for key in _keys(attribute))
+
+
+def _keys(attribute: memoryview) -> Iterator[int | str]:
+    for number, member in fields(attribute):
+        if number == ATTRIBUTE_STRINGS and isinstance(member, memoryview):
+            yield bytes(member).decode()
+        elif number == ATTRIBUTE_INTS and isinstance(member, int):
+            yield _signed(member)
+        elif number == ATTRIBUTE_INTS and isinstance(member, memoryview):  # packed
+            position = 0
+            while position < len(member):
+                value, position = _varint(member, position)
+                yield _signed(value)
+
+
+def _signed(varint: int) -> int:
+    return varint - 2**64 if varint >= 2**63 else varint
 
 
 def _value(view: memoryview) -> Value:

@@ -10,7 +10,8 @@ model.py has a function `stream` with the same arguments, that one answers strea
 This optional function answers whole requests on the path in the model's settings (`http.path`); see
 core.dialects.custom.
 
-BYTES are object arrays of `bytes` (results may hold `str`, too); BF16 is uint16. The settings may declare `inputs` and
+BYTES are object arrays of `bytes` (results may hold `str`, too), whatever MLServer's content type is; those of "base64"
+are decoded. BF16 is uint16. The settings may declare `inputs` and
 `outputs`, or a module variable `metadata` of the same form may. Requests are checked against the declaration, and
 metadata shows it.
 
@@ -18,18 +19,20 @@ metadata shows it.
 
 This function is optional, too. An array has each example's "importance_scores" along its first axis. Arrays in a dict
 are the members of each explanation. A list has the explanations themselves, whose members must fit into JSON.
+
+An error ends the request with 500 and the error's class; its text and its traceback stand in the log alone. To refuse
+a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 and the text.
 """
 
 import asyncio
 import logging
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isgeneratorfunction, unwrap
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +42,12 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingErro
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source, model_spec
+from handler.backends.runs import beside, check
 from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
+LONGEST_KIND: Final = 64
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -88,11 +93,15 @@ def _import(source: Source) -> ModuleType:
         found.loader.exec_module(module)
     except BaseException as error:  # not even sys.exit() in a model may end the server
         log.exception("importing model.py of model %s failed", source.name)
-        text = " ".join(str(error).replace(str(source.folder), "").split())[:256]
-        raise ModelNotLoadable(f"model {source.name!r}: model.py raised {type(error).__name__}: {text}") from error
+        raise ModelNotLoadable(f"model {source.name!r}: model.py raised {_kind(error)}") from error
     finally:
         sys.path.remove(str(source.folder))
     return module
+
+
+def _kind(error: BaseException) -> str:
+    """Returns an error's class. Its text is for the log alone: it may hold paths, data and secrets."""
+    return type(error).__name__[:LONGEST_KIND]
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
@@ -102,11 +111,11 @@ def _beside_any_loop(call: Callable[[], Any]) -> Any:
     """
     if asyncio._get_running_loop() is None:  # noqa: SLF001 - documented for this; the other one raises
         return call()
-    with ThreadPoolExecutor(1) as aside:
-        return aside.submit(call).result()
+    return beside(call)
 
 
 class PythonModel:
+    steps = None
     steady = False  # its time is unknown, and it may call asyncio.run()
 
     def __init__(self, spec: ModelSpec, module: ModuleType) -> None:
@@ -200,14 +209,16 @@ class PythonModel:
         return self._guarded(lambda: function(arrays, dict(parameters)))
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
+        check()
         try:
-            return _beside_any_loop(work)
+            answered = _beside_any_loop(work)
         except ServingError:
             raise
         except BaseException as error:
             log.exception("model %s version %s failed", self.spec.name, self.spec.version)
-            text = " ".join(str(error).split())[:256]
-            raise ModelFailed(f"model {self.spec.name!r} raised {type(error).__name__}: {text}") from error
+            raise ModelFailed(f"model {self.spec.name!r} raised {_kind(error)}") from error
+        check()  # an answer that comes after its time limit is dropped
+        return answered
 
     def _output(self, name: str, answered: Mapping[str, Any]) -> Tensor:
         if name not in answered:

@@ -6,13 +6,22 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.errors import ServingError
+from core.errors import ServingError, escaped
+from handler.commands import keys
 from handler.commands.convert import command as convert
-from handler.commands.publish import listing, pull, push
+from handler.commands.publish import listing, pull, push, signing
 from handler.commands.refused import Refused
 from handler.settings import Settings
 
-COMMANDS = {"convert": convert.run, "push": push.run, "pull": pull.run, "list": listing.run}
+COMMANDS = {
+    "convert": convert.run,
+    "push": push.run,
+    "pull": pull.run,
+    "list": listing.run,
+    "sign": signing.sign,
+    "verify": signing.verify,
+    "keys": keys.run,
+}
 INTERRUPTED = 130
 """The exit code that shells report for a command that Ctrl-C has ended."""
 
@@ -24,7 +33,8 @@ def run(options: Namespace, settings: Settings) -> int:
     except (Refused, ServingError) as refusal:
         text = refusal.message if isinstance(refusal, ServingError) else str(refusal)
         # A server's message names its setting; here the place stands in the command.
-        print(f"dragoman: {text.replace('DRAGOMAN_REPOSITORY', 'its name')}", file=sys.stderr)  # noqa: T201 - a command's error line
+        line = escaped(text.replace("DRAGOMAN_REPOSITORY", "its name"))
+        print(f"dragoman: {line}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,57 +1,99 @@
-"""The ASGI application: finds a request's dialect and route, lets it be worked on, phrases whatever goes wrong.
+"""The ASGI application: finds a request's dialect and route, has it worked on, and phrases every failure.
 
 Requests that no protocol knows go to the site, which is imported then and not before.
 """
 
-import asyncio
 import logging
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
-from core.errors import ModelFailed, ServingError
-from core.wire import Call, Dialect, HttpRequest, HttpResponse, HttpStream, Options, Route, RouteNotFound, Router
+from core.errors import ModelFailed, NotPermitted, ServingError, shown
+from core.ports import MODELS_KEY
+from core.wire import (
+    Call,
+    Dialect,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    MethodNotAllowed,
+    Options,
+    Right,
+    Route,
+    RouteNotFound,
+    Router,
+)
 from handler.edge import exchange
-from handler.edge.exchange import Receive, Scope, Send, is_rpc, path_of
-from handler.edge.jobs import RESTORED, Clock, HttpCodec, Inline, Job, Timing
+from handler.edge.dispatch.inline import Inline
+from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
+from handler.edge.flight import NO_LIMIT, flight_of
+from handler.edge.gate.gate import AccessGate, Visitor
+from handler.edge.jobs import HttpCodec, Job
+from handler.edge.leaving import Leaving
+from handler.edge.observe.observer import FAILED, PROMETHEUS, Observer, paths
+from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused, unfound
 from handler.edge.protocols import INTERNAL
+from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 
 if TYPE_CHECKING:
-    from handler.edge.dispatch import Threads
+    from handler.edge.dispatch.threads import Threads
 
 log = logging.getLogger(__name__)
+SAFE: Final = ("GET", "HEAD")
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
-"""On Lambda the gateway compresses (template.yaml) until an answer comes near what a function may return."""
+"""A REST API's gateway compresses (template.yaml) until an answer comes near what a function may return."""
 
 
 class App:
-    """`inline`: runs everything in the caller's thread, as on Lambda, where an instance has one request at a time."""
+    """`inline`: runs everything in the caller's thread, as on Lambda, where an instance has one request at a time.
+
+    `abreast`: the requests of one stream that may be under way.
+    """
 
     def __init__(self, settings: Settings, *, inline: bool = False) -> None:
         self.settings = settings
-        self.dispatcher: Inline | Threads = Inline() if inline else _threads(settings)
-        self.registry = Registry(settings, self.dispatcher.loaders)
+        self.dispatcher: Inline | Threads = Inline(settings) if inline else _threads(settings)
+        self.registry = Registry(settings, self.dispatcher.loaders, self.dispatcher.trouble)
+        self.flight = NO_LIMIT if inline else flight_of(settings)
+        self.gate = AccessGate(settings, self.registry)
+        self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self._site: Any = None
         self.clock = Clock(on=settings.server_timing)
+        self.observer = Observer(settings, self.registry, self.dispatcher, at_once=inline)
+        self._metrics = paths(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            record = self.observer.begin(scope, send)
+            try:
+                await self.gate.serve(self._http, scope, receive, record.send)
+            except Exception:
+                record.status = record.status or FAILED
+                raise
+            finally:
+                self.observer.end(record)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await exchange.refuse_websocket(receive, send)
         else:
             raise RuntimeError(f"{scope['type']} is not served")
+
+    def serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answers a request over HTTP, whose record another edge has begun and will end."""
+        return self.gate.serve(self._http, scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Threads stay with the application, which test clients start and shut down many times; `close` ends them."""
@@ -59,6 +101,7 @@ class App:
         self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        self.observer.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     def start(self, deadline: Deadline = NEVER) -> None:
@@ -67,43 +110,62 @@ class App:
 
     def close(self) -> None:
         """Ends the threads; no request can be answered afterwards."""
+        self.observer.close()
         self.dispatcher.close()
+        self.registry.close()
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        timing, path = Timing(scope.get(SCOPE_KEY, NEVER)), path_of(scope)
-        protocol = next((pair for pair in self._routers if pair[0].owns(path)), None)
+    async def _http(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+        timing, (path, is_rpc) = Timing(scope.get(SCOPE_KEY, NEVER)), path_of(scope)
+        record = RECORD.get()
+        record.timing = timing
+        sent = visitor.headers.get(REQUEST_ID)
+        if sent is not None:
+            record.request_id = chosen(sent, record.given)
+        protocol = None if is_rpc else next((pair for pair in self._routers if pair[0].owns(path)), None)
         if protocol is None:
-            calls = self._calls() if is_rpc(path) else None
-            if (calls is None or path not in calls.methods) and await self._custom(path, timing.deadline):
-                protocol = self._routers[0]
+            calls = self._calls() if is_rpc else None
+            may_be_a_models = path not in self._metrics and (calls is None or path not in calls.methods)
+            if may_be_a_models and await self._custom(path, visitor, timing.deadline):
+                protocol, record.protocol = self._routers[0], "custom"
             elif calls is not None:
-                await calls.serve(scope, receive, send, timing)
+                await calls.serve(scope, receive, send, visitor, timing)
                 return
             else:
-                await self._elsewhere(path, scope, receive, self._timed(send, timing))
+                record.protocol = "site"
+                await self._elsewhere(path, scope, receive, self._timed(send, timing, scope["method"]), visitor)
                 return
-        response = await self._protocol(protocol, path, scope, receive, timing)
+        else:
+            record.protocol = protocol[0].name
+        response = await self._protocol(protocol, path, visitor, receive, record)
         if isinstance(response, HttpStream):
             await self._send_stream(response, receive, send, timing)
         elif response is not None:
-            await exchange.answer(response, scope["method"], send, self.clock.headers(timing))
+            await exchange.answer(response, scope["method"], send, self.clock.headers(timing), self.flight)
 
-    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers what no protocol owns: the site, which is imported with its first request."""
-        root = _root(scope) if path == "/" else None
-        if root is not None:
-            await exchange.answer(root, scope["method"], send)
-        elif self.settings.site:
+    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
+        """Answers requests that no protocol owns, by the site, which is imported with its first request."""
+        answer = _root(scope) if path == "/" else None
+        try:
+            if answer is None:
+                scope[MODELS_KEY] = visitor.models(Right.READ)
+                if path in self._metrics:
+                    answer = await self._scraped(scope["method"], path, visitor)
+                elif not self.settings.site:
+                    answer = self._unrouted(scope["method"], path)
+        except ServingError as error:
+            answer = _refusal(DIALECTS[0], error, scope["method"], path)
+        if answer is None:
             await self._site_app()(scope, receive, send)
+            unfound(path)
         else:
-            await exchange.answer(self._unrouted(scope["method"], path), scope["method"], send)
+            await exchange.answer(answer, scope["method"], send)
 
     def _calls(self) -> Any:
         if self._connect is None:
             from handler.edge.connect import CallOptions, Calls  # noqa: PLC0415 - protobuf, which servers of REST alone do without
 
-            options = CallOptions(self.settings.max_body_bytes, self.compress_from)
-            self._connect = Calls(self.registry, self.dispatcher, self.clock, options)
+            options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast)
+            self._connect = Calls(self.dispatcher, self.clock, options)
         return self._connect
 
     def _site_app(self) -> Any:
@@ -118,59 +180,85 @@ class App:
         try:
             router.find(method, path)
         except ServingError as error:
-            return dialect.refuse(error, method, path)
+            return _refusal(dialect, error, method, path)
         raise AssertionError(path)
 
+    async def _scraped(self, method: str, path: str, visitor: Visitor) -> HttpResponse:
+        """Returns the metrics. Raises MethodNotAllowed, NotPermitted to a caller of some models: they name all."""
+        if method not in SAFE:
+            raise MethodNotAllowed(method, path, SAFE)
+        if visitor.recognise().models is not None:
+            raise NotPermitted("this credential is for some models; the metrics concern all of them")
+        return HttpResponse(200, (PROMETHEUS,), (await self.dispatcher.aside(self.observer.scrape, path),))
+
     async def _protocol(
-        self, protocol: tuple[Dialect, Router], path: str, scope: Scope, receive: Receive, timing: Timing
+        self, protocol: tuple[Dialect, Router], path: str, visitor: Visitor, receive: Receive, record: Record
     ) -> HttpResponse | HttpStream | None:
         """Returns the answer, None if the client has left."""
         dialect, router = protocol
+        scope, timing = visitor.scope, record.timing
         try:
-            headers = dict(scope["headers"])
+            route, values = await self._find(router, path, visitor, timing.deadline)
+            record.right = route.right
+            models = visitor.models(route.right, values.get("model"))
+            headers = visitor.headers
             tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length else 0
-            body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors)
+            body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors, self.flight)
             if body is None:
                 return None
-            route, values = await self._find(router, scope["method"], path, timing.deadline)
             query = scope.get("query_string", b"")
             request = HttpRequest(scope["method"], path, headers, body, self._options, query)
             timing.came = time.perf_counter_ns()
-            job = Job(HttpCodec(route, Call(request, values), self.compress_from), self.registry, timing)
-            return await self.dispatcher.answer(job, route.waits)
+            record.received = len(body)
+            least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
+            codec = record.codec = HttpCodec(route, Call(request, values), least)
+            job = Job(codec, models, timing)
+            answer: HttpResponse | HttpStream | None = None
+            with Leaving(receive) as leaving:
+                answer = await self.dispatcher.answer(job, route.waits, NEVER, leaving)
         except ServingError as error:
-            return dialect.refuse(error, scope["method"], path)
+            return _refusal(dialect, error, scope["method"], path)
         except Exception:
-            log.exception("%s %s failed", scope["method"], path)
-            failure = ModelFailed(INTERNAL)
-            return dialect.refuse(failure, scope["method"], path)
+            log.exception("%s %s failed", scope["method"], shown(path))
+            return _refusal(dialect, ModelFailed(INTERNAL), scope["method"], path)
+        return answer
 
     async def _find(
-        self, router: Router, method: str, path: str, deadline: Deadline
+        self, router: Router, path: str, visitor: Visitor, deadline: Deadline
     ) -> tuple[Route, Mapping[str, str]]:
-        """Raises RouteNotFound, MethodNotAllowed."""
+        """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
+        method, encoded = visitor.scope["method"], encoded_of(visitor.scope)
+        if encoded:
+            with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths
+                return router.find_encoded(method, encoded)
         try:
             return router.find(method, path)
-        except RouteNotFound:
-            models = await self._custom(path, deadline)
+        except HttpError as error:
+            visitor.recognise()
+            models = await self._custom(path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
             if not models:
                 raise
             from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
 
             return custom.route(method, path, models), {}
 
-    async def _custom(self, path: str, deadline: Deadline) -> Mapping[str, Sequence[str]]:
-        """Returns the models that answer whole requests on the path, each with its methods."""
-        if not self.settings.allow_code:
+    async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
+        """Returns the models that answer whole requests on the path, each with its methods; none to an unknown caller.
+
+        The question may cost a look at the store.
+        """
+        if not self.settings.allow_code or visitor.identity is None:
             return {}
         return await self.dispatcher.aside(self.registry.custom, path, deadline)
 
-    def _timed(self, send: Send, timing: Timing) -> Send:
-        """Wraps `send` to add Server-Timing to the responses that the site sends itself."""
+    def _timed(self, send: Send, timing: Timing, method: str) -> Send:
+        """Wraps `send` for the responses that the site sends itself: Server-Timing, and no body in answers to HEAD."""
 
         async def timed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self.clock.headers(timing)]
+            elif method == "HEAD":
+                message["body"] = b""
             await send(message)
 
         return timed
@@ -183,20 +271,23 @@ class App:
     async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
         headers = [*stream.headers, *self.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
-        gone = asyncio.create_task(exchange.disconnected(receive))
-        try:
-            async with aclosing(self.dispatcher.each(stream.chunks)) as chunks:
+        with Leaving(receive) as leaving:
+            leaving.begin(0)
+            async with aclosing(self.dispatcher.each(stream.chunks, timing)) as chunks:
                 async for chunk in chunks:
-                    if gone.done():
-                        return
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        finally:
-            gone.cancel()
+                    await exchange.proceed(chunk, send, self.flight)
+        if leaving.left:
+            return
         await send({"type": "http.response.body", "body": b""})
 
 
+def _refusal(dialect: Dialect, error: ServingError, method: str, path: str) -> HttpResponse:
+    refused(error)
+    return dialect.refuse(error, method, path)
+
+
 def _threads(settings: Settings) -> "Threads":
-    from handler.edge.dispatch import Threads  # noqa: PLC0415 - Lambda has no threads to start
+    from handler.edge.dispatch.threads import Threads  # noqa: PLC0415 - Lambda has no threads to start
 
     return Threads(settings)
 

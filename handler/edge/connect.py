@@ -1,43 +1,54 @@
 """The edge of remote calls over plain HTTP: Connect and gRPC-Web, on the same port as REST and through its gateways.
 
-Imported with the first such request. core.dialects.connect says what the protocols are; what waits is here.
+Imported with the first such request. core.dialects.connect defines the protocols; this module does the waiting.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from core.deadline import NEVER, Deadline, within
+from core.deadline import NEVER, within
 from core.dialects.connect import protocol
-from core.dialects.connect.codes import DeadlineExceeded, EdgeError
-from core.dialects.connect.envelopes import Frame, only
+from core.dialects.connect.codes import DeadlineExceeded, EdgeError, UnknownMethod
+from core.dialects.connect.envelopes import Frame, check_messages, only
 from core.dialects.connect.protocol import Question
 from core.dialects.connect.requests import from_text
-from core.dialects.rpcs import RPCS
+from core.dialects.rpcs import ABSENT, RPCS
 from core.errors import ServingError
-from core.operations import ModelRef, Operation
-from core.ports import Use
+from core.operations import ModelRef
 from core.rpc import Form
 from core.wire import HttpResponse, Part
 from handler.edge import exchange
+from handler.edge.dispatch import exchanges
+from handler.edge.dispatch.inline import Inline
 from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.jobs import QUICKLY_READ, Clock, Decoded, Inline, Job, Timing
-from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
-from handler.lifecycle.registry import Registry
+from handler.edge.flight import NO_LIMIT, Flight
+from handler.edge.gate.gate import Visitor
+from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
+from handler.edge.leaving import Leaving
+from handler.edge.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
+from handler.edge.observe.record import called, refused, works
+from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
-    from handler.edge.dispatch import Threads
+    from handler.edge.dispatch.threads import Threads
 
 Tell = Callable[[bytes], Awaitable[None]]
 
 
 class CallOptions(NamedTuple):
-    """`limit`: bytes of a body, and of an inflated message. `least`: bytes of an answer that are worth compressing."""
+    """`limit`: bytes of a body, and of an inflated message. `least`: bytes of an answer that are worth compressing.
+
+    `abreast`: requests of one stream that may be under way.
+    """
 
     limit: int
     least: int
+    flight: Flight = NO_LIMIT
+    abreast: int = 1
 
 
 class Calls:
@@ -45,51 +56,69 @@ class Calls:
 
     methods: Final = {method.path: method for method in RPCS}
 
-    def __init__(self, registry: Registry, dispatcher: "Inline | Threads", clock: Clock, options: CallOptions) -> None:
-        self.registry = registry
+    def __init__(self, dispatcher: "Inline | Threads", clock: Clock, options: CallOptions) -> None:
         self.dispatcher = dispatcher
         self.clock = clock
         self.options = options
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, timing: Timing) -> None:
+    async def serve(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
         """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
-        headers = dict(scope["headers"])
+        headers = visitor.headers
         path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
         query = scope.get("query_string", b"")
+        method = self.methods.get(path)
+        right = None if method is None else method.rpc.right
+        called(protocol.carrier(headers), right)
+        is_unread = True
         try:
-            question = protocol.question(self.methods.get(path), scope["method"], path, headers, query)
-            deadline = NEVER if question.seconds is None else within(question.seconds)
-            call = _Call(self, question, timing, deadline)
+            models = visitor.models(right)
+            if path in ABSENT:
+                raise UnknownMethod(ABSENT[path])
+            question = protocol.question(method, scope["method"], path, headers, query)
+            options = self.options._replace(least=scope.get(exchange.COMPRESS_KEY, self.options.least))
+            call = _Call(self, models, question, timing, options)
             # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
             end = exchange.length_in(headers, b"content-length")
-            body = await exchange.gather(headers, receive, self.options.limit, end)
+            is_unread = False
+            body = await exchange.gather(headers, receive, self.options.limit, end, self.options.flight)
             if body is None:
                 return
+            works(None, timing, len(body))
             timing.came = time.perf_counter_ns()
             if question.kind.text:
                 body = await call.plain(body)
         except ServingError as error:
+            refused(error)
             native = protocol.is_native(headers)
             refusal = protocol.NATIVE if native else protocol.kind_of(headers).refuse(error)
+            if is_unread:
+                await exchange.skip(headers, receive)
             await exchange.answer(refusal, "POST", send, self.clock.headers(timing))
             return
         if question.method.form is Form.UNARY:
-            response = await call.whole(body)
-            await exchange.answer(response, "POST", send, self.clock.headers(timing))
+            with Leaving(receive) as leaving:
+                response = await call.whole(question.whole(body), body, leaving)
+            if leaving.left:
+                return
+            await exchange.answer(response, "POST", send, self.clock.headers(timing), self.options.flight)
         else:
             await call.stream(body, receive, send)
 
 
 class _Call:
-    """One call, from its messages to its answers. `deadline`: counts from when its head was read."""
+    """One call, from its messages to its answers. It begins when its head was read; its deadline counts from then."""
 
-    __slots__ = ("_answers_once", "_calls", "_deadline", "_question", "_timing")
+    __slots__ = ("_answers_once", "_calls", "_deadline", "_models", "_options", "_question", "_timing")
 
-    def __init__(self, calls: Calls, question: Question, timing: Timing, deadline: Deadline) -> None:
+    def __init__(
+        self, calls: Calls, models: ServedModels, question: Question, timing: Timing, options: CallOptions
+    ) -> None:
         self._calls = calls
+        self._models = models
         self._timing = timing
         self._question = question
-        self._deadline = deadline
+        self._deadline = NEVER if question.seconds is None else within(question.seconds)
+        self._options = options
         # A function answers once, when it has all parts, and serves no other request meanwhile.
         self._answers_once = isinstance(calls.dispatcher, Inline)
 
@@ -98,20 +127,21 @@ class _Call:
         is_quick = len(text) <= QUICKLY_READ
         return await self._calls.dispatcher.work(lambda: from_text(text), is_quick=is_quick)
 
-    async def whole(self, body: Part) -> HttpResponse:
+    async def whole(self, bare: Frame | None, body: Part, leaving: Leaving) -> HttpResponse:
+        """Returns the answer of a method with one message each way. `bare`: the message of a body without envelopes."""
         try:
             if self._deadline is NEVER:
-                return await self._only(body)
+                return await self._only(bare, body, leaving)
             async with asyncio.timeout(max(0.0, self._deadline.left)):
-                return await self._only(body)
+                return await self._only(bare, body, leaving)
         except TimeoutError:
             return self._question.kind.refuse(self._late())
         except ServingError as error:
+            refused(error)
             return self._question.kind.refuse(error)
 
-    async def _only(self, body: Part) -> HttpResponse:
-        frame = self._question.whole(body) or only(self._frames(body))
-        answer: HttpResponse = await self._answer(self._codec(frame), self._timing)
+    async def _only(self, bare: Frame | None, body: Part, leaving: Leaving) -> HttpResponse:
+        answer: HttpResponse = await self._answer(bare or only(self._frames(body)), self._timing, leaving)
         return answer
 
     async def stream(self, body: Part, receive: Receive, send: Send) -> None:
@@ -132,7 +162,7 @@ class _Call:
 
     async def _tell_all(self, body: Part, send: Send) -> None:
         async def tell(part: bytes) -> None:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await exchange.proceed(part, send, self._calls.options.flight)
 
         kind = self._question.kind
         try:
@@ -142,6 +172,7 @@ class _Call:
         except TimeoutError:
             last = kind.last(self._late())
         except ServingError as error:
+            refused(error)
             last = kind.last(error)
         await send({"type": "http.response.body", "body": last})
 
@@ -150,24 +181,37 @@ class _Call:
         if form is Form.WATCH:
             await self._watch(only(self._frames(body)), tell)
         elif form is Form.STREAM:
-            await self._each(only(self._frames(body)), tell)
+            await _tell_each(self._each(only(self._frames(body))), tell)
         else:
-            for frame in self._frames(body):
-                await self._each(frame, tell)
-                await asyncio.sleep(0)  # thousands of quick answers must not hold up other requests
+            check_messages(body)
+            plan = exchanges.Plan(partial(self._each, refusals=Refusals()), self._id_of, self._options.abreast)
+            await _tell_each(exchanges.answered(self._messages(body), plan), tell)
 
-    async def _each(self, frame: Frame, tell: Tell) -> None:
-        codec = self._codec(frame)
-        answers = await self._answer(codec, Timing(self._timing.deadline))
-        each: AsyncGenerator[Any] = self._calls.dispatcher.each((answers,) if isinstance(answers, bytes) else answers)
+    async def _messages(self, body: Part) -> AsyncGenerator[Frame]:
+        for frame in self._frames(body):
+            yield frame
+
+    def _id_of(self, frame: Frame) -> str:
+        """Returns the id of a message; "" for one that has to be inflated first."""
+        question = self._question
+        return "" if frame.compressed else question.method.id_of(frame.content, json=question.kind.json)
+
+    async def _each(self, frame: Frame, refusals: Refusals | None = None) -> AsyncGenerator[Any]:
+        """Yields each answer to one message. `refusals`: of the stream that it is part of. Raises ServingError."""
+        codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._timing.deadline)
+        answers = await self._answered(codec, timing)
+        items = (answers,) if isinstance(answers, bytes) else answers
+        each: AsyncGenerator[Any] = self._calls.dispatcher.each(items, timing)
         async with aclosing(each):
             while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
-                await tell(part)
+                yield part
+        if refusals is not None:
+            refusals.check(refused=codec.refused)
 
     async def _watch(self, frame: Frame, tell: Tell) -> None:
         last = None
         while True:
-            part = await self._answer(self._codec(frame), Timing(self._timing.deadline))
+            part = await self._answer(frame, Timing(self._timing.deadline))
             if part != last:
                 await tell(part)
             if self._answers_once:
@@ -175,74 +219,60 @@ class _Call:
             last = part
             await asyncio.sleep(WATCH_SECONDS)
 
-    def _answer(self, codec: "EnvelopeCodec", timing: Timing) -> Awaitable[Any]:
-        job: Job[Any] = Job(codec, self._calls.registry, timing)
+    def _answer(self, frame: Frame, timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
+        return self._answered(EnvelopeCodec(self._question, frame, self._options), timing, leaving)
+
+    def _answered(self, codec: "EnvelopeCodec", timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
+        works(codec, timing)
+        job: Job[Any] = Job(codec, self._models, timing)
         rpc = self._question.method.rpc
-        return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._deadline), codec, rpc.name)
+        return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._deadline, leaving), codec, rpc.name)
 
     def _frames(self, body: Part) -> Iterator[Frame]:
-        return self._question.frames(body, self._calls.options.limit)
-
-    def _codec(self, frame: Frame) -> "EnvelopeCodec":
-        return EnvelopeCodec(self._question, frame, self._calls.options)
+        return self._question.frames(body, self._options.limit)
 
     def _late(self) -> DeadlineExceeded:
-        return DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
+        error = DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
+        refused(error)
+        return error
 
 
-class EnvelopeCodec:
-    """One message with its compression and framing both ways, which belong in the same thread."""
+async def _tell_each(parts: AsyncGenerator[Any], tell: Tell) -> None:
+    async with aclosing(parts):
+        async for part in parts:
+            await tell(part)
 
-    __slots__ = ("_codec", "_frame", "_options", "_question", "size")
+
+class EnvelopeCodec(MessageCodec):
+    """A message codec with the message's compression and framing both ways, which belong in the same thread."""
+
+    __slots__ = ("_least", "_question")
 
     def __init__(self, question: Question, frame: Frame, options: CallOptions) -> None:
+        def message() -> Any:
+            # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
+            content: Any = frame.message(options.limit) if frame.compressed else frame.content
+            return bytes(content) if question.kind.json else content
+
         self._question = question
-        self._frame = frame
-        self._options = options
-        self._codec = None if frame.compressed else self._opened()
-        self.size = len(frame.content)
+        self._least = options.least
+        body, inflate = (frame.content, message) if frame.compressed else (message(), None)
+        super().__init__(question.method, body, json=question.kind.json, inflate=inflate)
 
     def ref(self) -> ModelRef | None:
-        return None if self._codec is None or self._question.deflates else self._codec.ref()
+        return None if self._inflate is not None or self._question.deflates else super().ref()
 
-    def read(self) -> Decoded:
-        if self._codec is None:
-            self._codec = self._opened()
-            self.size = self._codec.size
-        return self._codec.read()
+    def known(self) -> ModelRef | None:
+        return None if self._inflate is not None else super().known()
 
-    def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> Any:
-        if self._codec is None:
-            raise AssertionError
-        return self._sent(self._codec.finish(reply, operation, use, lazy=lazy))
+    def is_long(self) -> bool:
+        return self._inflate is not None or super().is_long()
 
     def instead(self, error: ServingError) -> Any:
         """Returns what is sent in place of an error that is not the protocol's own; None if it is an error."""
-        if self._codec is None or isinstance(error, EdgeError):
-            return None
-        message = self._codec.instead(error)
-        return None if message is None else self._sent(message)
+        return None if isinstance(error, EdgeError) else super().instead(error)
 
-    def _opened(self) -> MessageCodec:
-        """Raises InvalidInput, TooLarge."""
-        kind, method = self._question.kind, self._question.method
-        # Protobuf reads a view as well as bytes, without a copy; its JSON is text.
-        frame = self._frame
-        message: Any = frame.message(self._options.limit) if frame.compressed else frame.content
-        return MessageCodec(method, bytes(message) if kind.json else message, json=kind.json)
-
-    def _sent(self, answer: Any) -> HttpResponse | bytes | Iterable[bytes]:
+    def _framed(self, message: bytes) -> Any:
         if self._question.method.form is Form.UNARY:
-            return self._question.answer(answer, self._options.least)
-        if isinstance(answer, bytes):
-            return self._part(answer)
-        return tuple(map(self._part, answer)) if isinstance(answer, tuple) else self._parts(answer)
-
-    def _parts(self, answers: Any) -> Iterator[bytes]:
-        try:
-            yield from map(self._part, answers)
-        finally:
-            answers.close()
-
-    def _part(self, message: bytes) -> bytes:
-        return self._question.part(message, self._options.least)
+            return self._question.answer(message, self._least)
+        return self._question.part(message, self._least)

@@ -1,29 +1,48 @@
 """One HTTP exchange in ASGI's messages: the path and the body of a request, and an answer with a length."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from core.errors import TooLarge
-from core.wire import Header, HttpResponse
+from core.wire import Header, HttpResponse, Part
+from handler.edge.flight import NO_LIMIT, SMALL, WEIGHT, WEIGHT_OF_ENCODED, Flight, Lease
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 ALIGNMENT: Final = 16
+PIECE: Final = 256 * 1024
+"""Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
+COMPRESS_KEY: Final = "dragoman.compress_from"
+"""The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
 
 
-def path_of(scope: Scope) -> str:
-    """Returns the path below the application's mount: ASGI's path holds root_path, unless a gateway cut it off."""
+SEPARATOR: Final = re.compile(rb"%2[fF]|%3[aA]")
+"""A percent-encoded slash or colon. In a decoded path it would separate what it belongs to."""
+
+
+def path_of(scope: Scope) -> tuple[str, bool]:
+    """Returns the path below the application's mount, and whether it is /package.Service/Method.
+
+    ASGI's path holds root_path, unless a gateway cut it off.
+    """
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    return path[len(root) :] if root and path.startswith(root + "/") else path
-
-
-def is_rpc(path: str) -> bool:
-    """Decides whether it is /package.Service/Method."""
+    if root and path.startswith(root + "/"):
+        path = path[len(root) :]
     service, _, method = path[1:].partition("/")
-    return "." in service and "/" not in method and method != ""
+    return path, "." in service and "/" not in method and method != ""
+
+
+def encoded_of(scope: Scope) -> str:
+    """Returns the percent-encoded path below the application's mount; "" unless it holds an encoded separator."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%" not in raw or not SEPARATOR.search(raw):
+        return ""
+    path, root = raw.decode("ascii", "replace"), scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 def length_in(headers: Headers, name: bytes) -> int:
@@ -32,48 +51,88 @@ def length_in(headers: Headers, name: bytes) -> int:
     return int(text[:20]) if text.isdigit() else 0
 
 
-async def gather(headers: Headers, receive: Receive, limit: int, align_at: int = 0) -> bytes | memoryview | None:
-    """Returns the whole body, None if the client left before its end. Raises TooLarge.
+async def gather(
+    headers: Headers, receive: Receive, limit: int, align_at: int = 0, flight: Flight = NO_LIMIT
+) -> bytes | memoryview | None:
+    """Returns the whole body, None if the client left before its end. Raises TooLarge, ServerBusy.
 
     `align_at`: the byte of the body from which tensors follow; it lies aligned in memory, so that they need no copy.
     """
     announced = length_in(headers, b"content-length")
     if announced > limit:
-        raise _too_large(announced, limit)
+        raise TooLarge(f"the body has {announced} bytes; at most {limit} are accepted")
+    weight = WEIGHT_OF_ENCODED if b"content-encoding" in headers else WEIGHT
+    if announced >= SMALL:
+        flight.admit(weight * announced)
     message = await receive()
     if message["type"] != "http.request":
         return None
     first: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        return await _joined(first, receive, limit, -align_at % ALIGNMENT)
-    if len(first) > limit:
-        raise _too_large(len(first), limit)
-    return first
+    more: bool = message.get("more_body", False)
+    if not more and len(first) < SMALL and len(first) <= limit:
+        return first
+    gathering = _Gathering(limit, -align_at % ALIGNMENT, Lease(flight, weight))
+    try:
+        gathering.add(first)
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            more = message.get("more_body", False)
+            gathering.add(message.get("body", b""))
+        return gathering.whole()
+    finally:
+        gathering.lease.end()
 
 
-async def _joined(first: bytes, receive: Receive, limit: int, padding: int) -> memoryview | None:
-    """Returns a body that comes in pieces. Reads one beyond the limit to its end, so that the client reads the answer.
+async def skip(headers: Headers, receive: Receive) -> None:
+    """Reads a short body that nobody needs.
+
+    connect-node stops to send a body once it has its answer, and keeps the connection without another request.
+    """
+    more = length_in(headers, b"content-length") < SMALL
+    size = 0
+    while more and size < SMALL:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+
+
+class _Gathering:
+    """The pieces of a body as they come.
 
     Joining the pieces at the end is quicker than copying each to its place (6 % of a request of 600 kB).
     """
-    chunks, size, more = [bytes(padding), first], len(first), True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        chunk = message.get("body", b"")
-        chunks.append(chunk)
-        size += len(chunk)
-        more = message.get("more_body", False)
-        if size > limit:
-            del chunks[:]
-    if size > limit:
-        raise _too_large(size, limit)
-    return memoryview(b"".join(chunks))[padding:]
 
+    def __init__(self, limit: int, padding: int, lease: Lease) -> None:
+        self.lease = lease
+        self._limit = limit
+        self._padding = padding
+        self._size = 0
+        self._chunks = [bytes(padding)]
 
-def _too_large(size: int, limit: int) -> TooLarge:
-    return TooLarge(f"the body has {size} bytes; at most {limit} are accepted")
+    def add(self, chunk: bytes) -> None:
+        """Drops a body beyond the limit, but takes twice as much: a client that has sent all of it reads the answer.
+
+        Raises TooLarge, ServerBusy.
+        """
+        self._size += len(chunk)
+        if self._size <= self._limit:
+            self._chunks.append(chunk)
+            self.lease.grow(self._size)
+            return
+        self._chunks.clear()
+        self.lease.end()
+        if self._size > 2 * self._limit:
+            raise TooLarge(f"the body has more than {2 * self._limit} bytes; at most {self._limit} are accepted")
+
+    def whole(self) -> bytes | memoryview:
+        """Raises TooLarge."""
+        if self._size > self._limit:
+            raise TooLarge(f"the body has {self._size} bytes; at most {self._limit} are accepted")
+        whole = b"".join(self._chunks)
+        self._chunks.clear()
+        return self.lease.kept(whole)[self._padding :]
 
 
 async def disconnected(receive: Receive) -> None:
@@ -82,10 +141,42 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-async def answer(response: HttpResponse, method: str, send: Send, more: tuple[Header, ...] = ()) -> None:
+async def refuse_websocket(receive: Receive, send: Send) -> None:
+    """Closes a websocket before it is accepted: its client gets 403."""
+    if (await receive())["type"] == "websocket.connect":
+        await send({"type": "websocket.close", "code": 1000})
+
+
+async def answer(
+    response: HttpResponse, method: str, send: Send, more: tuple[Header, ...] = (), flight: Flight = NO_LIMIT
+) -> None:
     """Sends a whole answer, to HEAD without its body. `more`: further headers."""
     parts = response.parts
-    headers = [*response.headers, (b"content-length", b"%d" % sum(map(len, parts))), *more]
+    size = sum(map(len, parts))
+    headers = [*response.headers, (b"content-length", b"%d" % size), *more]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    body = b"" if method == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)
+    if size > PIECE and method != "HEAD":
+        with flight.holding(size):
+            for part in parts:
+                await _pieces(part, send)
+            body: Part = b""
+    else:
+        body = b"" if method == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)
     await send({"type": "http.response.body", "body": body})
+
+
+async def proceed(chunk: Part, send: Send, flight: Flight) -> None:
+    """Sends a part of an answer that goes on afterwards."""
+    if len(chunk) <= PIECE:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        return
+    with flight.holding(len(chunk)):
+        await _pieces(chunk, send)
+
+
+async def _pieces(part: Part, send: Send) -> None:
+    """Sends the part in pieces. A server holds the next one back until the client has read most of the last one."""
+    view = memoryview(part)
+    for start in range(0, len(part), PIECE):
+        piece = bytes(view[start : start + PIECE])
+        await send({"type": "http.response.body", "body": piece, "more_body": True})

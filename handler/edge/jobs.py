@@ -1,121 +1,67 @@
-"""One request, worked on in one thread from decoding to encoding: its time, its codec, its answer."""
+"""One request, worked on in one thread from decoding to encoding: its codec, its answer."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from core import engine
-from core.deadline import NEVER, Deadline
+from core.checks import TEXT_OF_REQUEST, longest_text
 from core.encoding import compression
-from core.operations import Custom, Deferred, Infer, ModelRef, Operation
-from core.ports import Use
-from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Route, Waits
-from handler.edge import streams
-from handler.lifecycle.registry import Registry
-from handler.lifecycle.single_flight import Load
+from core.encoding.compression import RATIO
+from core.errors import InvalidInput
+from core.operations import Custom, Deferred, Infer, ModelRef, ModelSpec, Operation
+from core.ports import Models, Use
+from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Route
+from handler.edge.observe.record import REQUEST_ID
+from handler.edge.timing import Timing
+
+if TYPE_CHECKING:
+    from core.batches import Prepared, Ran
 
 QUICKLY_READ: Final = 64 * 1024
 """Bytes of a body up to which it may be read before it is known which thread its model runs in."""
+SURELY_TAKEN: Final = TEXT_OF_REQUEST // RATIO
+"""Bytes of a body that any model could take, inflated too."""
 VERSION: Final = b"model-version"
 """The header that names the version that answered: not every protocol's answers do, and a canary's should."""
-TIMING: Final = b"server-timing"
-COLD: Final = b"cold"
-RESTORED: Final = b"restored"
-WARM: Final = b"warm"
+OURS: Final = (VERSION, REQUEST_ID)
+"""The headers of every answer that a model which answers itself does not set."""
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 Decoded = tuple[Operation, Callable[[Any], Any]]
 
 
-class Timing:
-    """Where a request's time went, in nanoseconds; implements core.ports.Context.
-
-    `deadline`: until when it may wait in its own thread. `came`, `begun`: when it came, and when it left the queue (0
-    before), on time.perf_counter_ns(). `wait`: in all for its model, `load` of it in the model's runtime. `cold`: it
-    waited for a load, and not only for a look at the repository. `durations`: of an answered inference: in the queue
-    (with the wait for the model), for decoding, for the model, for encoding. `size`: bytes of its body.
-    """
-
-    __slots__ = ("begun", "came", "cold", "deadline", "durations", "load", "size", "wait")
-
-    def __init__(self, deadline: Deadline = NEVER) -> None:
-        self.deadline = deadline
-        self.came = time.perf_counter_ns()
-        self.begun = 0
-        self.wait = 0
-        self.load = 0
-        self.cold = False
-        self.durations: tuple[int, int, int, int] | None = None
-        self.size = 0
-
-    def waited(self, ns: int, load: Load) -> None:
-        self.wait += ns
-        self.begun += ns  # a wait in this thread does not count as decoding
-        of_load = min(ns, load.load_ns)
-        self.load += of_load
-        self.cold = self.cold or of_load > 0 or load.version is not None
-
-    def answered(self, use: Any, decoded: int, inferred: int) -> None:
-        encoded, begun = time.perf_counter_ns(), self.begun
-        self.durations = (begun - self.came, decoded - begun, inferred - decoded, encoded - inferred)
-        use.record(self.durations, self.size, success=True)
-
-    def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
-        use.record((self.begun - self.came, decoded - self.begun, infer, 0), self.size, success=success)
-
-    def failed(self, use: Any) -> None:
-        spent = time.perf_counter_ns() - self.begun
-        use.record((self.begun - self.came, spent), self.size, success=False)
-
-    def text(self, start: bytes) -> bytes:
-        """Returns the value of Server-Timing (W3C, Server Timing): milliseconds by step. `start`: of its process."""
-        # Formatting bytes takes 0.7 us here, half of what a string and its encoding do.
-        if self.durations is None:
-            queue = self.begun - self.came if self.begun else 0
-            steps = b"total;dur=%.3f, start;desc=%b" % ((time.perf_counter_ns() - self.came) / 1e6, start)
-        else:
-            queue, decode, infer, encode = self.durations
-            steps = b"decode;dur=%.3f, infer;dur=%.3f, encode;dur=%.3f, start;desc=%b" % (
-                *(decode / 1e6, infer / 1e6, encode / 1e6),
-                start,
-            )
-        if not self.wait:
-            return b"queue;dur=%.3f, %b" % (queue / 1e6, steps)
-        waits = (max(0, queue - self.wait) / 1e6, (self.wait - self.load) / 1e6, self.load / 1e6)
-        return b"queue;dur=%.3f, fetch;dur=%.3f, load;dur=%.3f, %b" % (*waits, steps)
-
-
-class Clock:
-    """Writes the Server-Timing of one process. `start`: what its next request says, COLD or RESTORED; then WARM."""
-
-    def __init__(self, *, on: bool) -> None:
-        self.start = COLD
-        self._on = on
-
-    def headers(self, timing: Timing) -> tuple[Header, ...]:
-        """Returns the header; none where DRAGOMAN_SERVER_TIMING is off."""
-        if not self._on:
-            return ()
-        start = self.start
-        if start is not WARM:
-            self.start = WARM
-        elif timing.cold:
-            start = COLD
-        return ((TIMING, timing.text(start)),)
-
-
 class Codec(Protocol[T_co]):
-    """How one request of a protocol is read, and how its answer is written. `size`: bytes of its body."""
+    """Reads one request of a protocol, and writes its answer. `size`: bytes of its body."""
 
     @property
     def size(self) -> int: ...
+
+    def is_long(self) -> bool:
+        """Decides whether it has more bytes than an event loop should read."""
+        ...
 
     def ref(self) -> ModelRef | None:
         """Returns the model that will answer, if that costs little to find out and the request may be short."""
         ...
 
-    def read(self) -> Decoded:
-        """Returns the operation, and the reply that phrases its result; reads once. Raises ServingError."""
+    def named(self) -> ModelRef | None:
+        """Returns the model that is looked up before the request is read; None for a request that names none.
+
+        Raises ServingError.
+        """
+        ...
+
+    def known(self) -> ModelRef | None:
+        """Returns the model that the request names, if that is known without reading more of it."""
+        ...
+
+    def read(self, spec: ModelSpec | None = None) -> Decoded:
+        """Returns the operation, and the reply that phrases its result; reads once. Raises ServingError.
+
+        `spec`: of the model that answers, which bounds what is read.
+        """
         ...
 
     def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> T_co:
@@ -123,33 +69,80 @@ class Codec(Protocol[T_co]):
         ...
 
 
+class ServedModels(Models, Protocol):
+    """The models that a caller may ask: the registry, or handler.edge.gate's view of it."""
+
+    def is_quick(self, ref: ModelRef, size: int) -> bool:
+        """Decides whether a request of `size` bytes is so sure to be short that it need not change threads."""
+        ...
+
+    def spec(self, ref: ModelRef) -> ModelSpec | None:
+        """Returns the spec of a version in memory; None if it is not, or if the reference is not resolved yet."""
+        ...
+
+
 class Job(Generic[T]):
     """One request of any protocol. It may run again, where it had to wait for a model."""
 
-    __slots__ = ("codec", "registry", "timing")
+    __slots__ = ("codec", "models", "timing")
 
-    def __init__(self, codec: Codec[T], registry: Registry, timing: Timing) -> None:
+    def __init__(self, codec: Codec[T], models: ServedModels, timing: Timing) -> None:
         self.codec = codec
-        self.registry = registry
+        self.models = models
         self.timing = timing
+
+    def is_long(self) -> bool:
+        """Decides whether the request takes too long to read for an event loop."""
+        return self.codec.is_long()
 
     def is_quick(self) -> bool:
         """Decides whether it is so sure to be short that changing threads twice (25 to 55 us) would be most of it."""
         ref = self.codec.ref()
-        return ref is not None and self.registry.is_quick(ref, self.codec.size)
+        return ref is not None and self.models.is_quick(ref, self.codec.size)
 
-    def run(self) -> T:
-        """Raises ServingError, Pending."""
+    def spec(self) -> ModelSpec | None:
+        """Returns the spec of the model that the request names; None if that is not known, or not in memory."""
+        if self.timing.use is not None:
+            return cast("ModelSpec", self.timing.use.model.spec)
+        ref = self.codec.known()
+        return None if ref is None else self.models.spec(ref)
+
+    def run(self, meaning: Callable[..., Any] = engine.answer) -> T:
+        """Returns the answer. Raises ServingError, Pending, Misplaced."""
         self.timing.begun = time.perf_counter_ns()
-        operation, reply = self.codec.read()
-        self.timing.size = self.codec.size  # reading may inflate the body
-        answer: T = engine.answer(operation, reply, self.codec.finish, self.registry, self.timing)
+        ref = self.codec.named()
+        operation, reply = self._read() if ref is None else (Deferred(ref, partial(self._bound, ref)), _never)
+        answer: T = meaning(operation, reply, self.codec.finish, self.models, self.timing)
         return answer
+
+    def steps(self) -> Generator["Prepared | None", "Ran", T]:
+        """Returns what `run` does, with a halt before the model runs; see core.batches.steps."""
+        from core import batches  # noqa: PLC0415 - for models whose requests run together
+
+        return cast("Generator[Prepared | None, Ran, T]", self.run(batches.steps))
+
+    def _read(self) -> Decoded:
+        decoded = self.codec.read()
+        self.timing.size = self.codec.size  # reading may inflate the body
+        return decoded
+
+    def _bound(self, ref: ModelRef, spec: ModelSpec) -> Any:
+        operation: Any  # a question, which names its model
+        operation, reply = self.codec.read(spec)
+        self.timing.size = self.codec.size  # as above
+        if operation.ref != ref:
+            raise InvalidInput("the request names its model in an unusual way: name it once, before the tensors")
+        return operation.decode(spec) if type(operation) is Deferred else (operation, reply)
 
     def phrase(self, result: Any) -> T:
         """Returns the answer of an operation whose result another thread has brought."""
         operation, reply = self.codec.read()
         return self.codec.finish(reply(result), operation, None, lazy=False)
+
+
+def _never(_: Any) -> Any:
+    """The reply of a request that is not read yet; the engine takes the one that reading returns."""
+    raise AssertionError
 
 
 class HttpCodec:
@@ -164,18 +157,35 @@ class HttpCodec:
         self._decoded: Decoded | None = None
         self.size = len(call.request.body)
 
+    def is_long(self) -> bool:
+        # What a compressed body inflates to is not known.
+        return self.size > QUICKLY_READ or b"content-encoding" in self._call.request.headers
+
     def ref(self) -> ModelRef | None:
-        request, path = self._call.request, self._call.path
-        if b"content-encoding" in request.headers:  # its size does not tell what it inflates to
+        path = self._call.path
+        if self.size > QUICKLY_READ or b"content-encoding" in self._call.request.headers:
             return None
         if "model" in path:
             return ModelRef(path["model"], path.get("version"), path.get("label"))
-        operation = self.read()[0] if self.size <= QUICKLY_READ else None
+        operation = self.read()[0]
         return operation.ref if isinstance(operation, Infer | Deferred) else None
 
-    def read(self) -> Decoded:
+    def named(self) -> ModelRef | None:
+        names = self._route.names
+        return None if names is None else names(self._call)
+
+    def known(self) -> ModelRef | None:
+        if self._decoded is not None:
+            return ref_of(self._decoded)
+        path = self._call.path
+        return ModelRef(path["model"], path.get("version"), path.get("label")) if "model" in path else None
+
+    def read(self, spec: ModelSpec | None = None) -> Decoded:
         if self._decoded is None:
-            self._decoded = self._route.decode(self._call)
+            call = self._call
+            if spec is not None and self.size > SURELY_TAKEN:
+                call = call.within(longest_text(spec))
+            self._decoded = self._route.decode(call)
         return self._decoded
 
     def finish(
@@ -189,7 +199,7 @@ class HttpCodec:
             return reply
         headers = reply.headers
         if type(operation) is Custom:
-            headers = tuple(header for header in headers if header[0] != VERSION)
+            headers = tuple(header for header in headers if header[0] not in OURS)
         version = (VERSION, use.version)
         if isinstance(reply, HttpStream):
             chunks = reply.chunks
@@ -202,29 +212,10 @@ class HttpCodec:
         return HttpResponse(reply.status, (*headers, version), reply.parts)
 
 
-class Inline:
-    """Works on a request in the caller's thread, as on Lambda, where an instance has one request at a time."""
-
-    loaders = None
-
-    async def answer(self, job: Job[T], _waits: Waits, _deadline: Deadline = NEVER) -> T:
-        """Returns the job's answer. Raises ServingError."""
-        return job.run()
-
-    async def work(self, work: Callable[[], T], *, is_quick: bool) -> T:  # noqa: ARG002 - as Threads
-        return work()
-
-    async def aside(self, work: Callable[..., T], *arguments: Any) -> T:
-        return work(*arguments)
-
-    def begin(self, work: Callable[[], None]) -> None:
-        work()
-
-    def each(self, items: Iterable[T]) -> AsyncGenerator[T]:
-        return streams.each(items, None)
-
-    def close(self) -> None:
-        """There is nothing to end."""
+def ref_of(decoded: Decoded) -> ModelRef | None:
+    """Returns the model that a decoded question names; None for a question that the server answers itself."""
+    ref: ModelRef | None = getattr(decoded[0], "ref", None)
+    return ref
 
 
 def compressed(response: HttpResponse, request: HttpRequest, least: int) -> HttpResponse:

@@ -2,14 +2,16 @@
 
 import base64
 import binascii
+import json
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, Final
-from urllib.parse import unquote_plus
+from urllib.parse import quote, unquote, unquote_plus
 
 from core.deadline import NEVER, Deadline, answerable, within
-from core.errors import InvalidInput
+from core.errors import InvalidInput, escaped, shown
+from handler.edge.members import EventForm, checked, form_of
 
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
@@ -19,7 +21,11 @@ INIT_SECONDS: Final = 9.0
 """Lambda's init phase has 10 s on demand. The interpreter and the runtime's client have used some of them before."""
 LEAST_SECONDS: Final = 0.25
 """The shortest wait. A request that came too late still moves its load on a little, else no load would ever end."""
-WARMERS: Final = {"serverless-plugin-warmup", "aws.events", "aws.scheduler"}
+WARMERS: Final = ("serverless-plugin-warmup", "aws.events", "aws.scheduler")
+TRIPPING: Final = ("host", "content-encoding", "x-forwarded-port", "x-forwarded-proto")
+LONGEST_PORT: Final = 5
+LATEST: Final = 2.0**53
+"""A greater number of milliseconds is not the time of a request."""
 
 
 class Kind(Enum):
@@ -37,7 +43,8 @@ def kind_of(event: Any) -> Kind:
     """Returns an event's kind. Raises UnsupportedEvent."""
     if isinstance(event, dict):
         context = event.get("requestContext")
-        if isinstance(context, dict) and ("http" in context or "elb" in context or "httpMethod" in event):
+        inner = context if isinstance(context, dict) else {}
+        if "http" in inner or "elb" in inner or "httpMethod" in event or "rawPath" in event:
             return Kind.HTTP
         if "model_name" in event and "inputs" in event:
             return Kind.DIRECT
@@ -45,7 +52,7 @@ def kind_of(event: Any) -> Kind:
             return Kind.S3
         if not event or event.get("source") in WARMERS or event.get("warmup") or event.get("warmer"):
             return Kind.WARM_UP
-    told = ", ".join(sorted(map(str, event)))[:256] if isinstance(event, dict) else type(event).__name__
+    told = escaped(", ".join(sorted(map(str, event)))[:256]) if isinstance(event, dict) else type(event).__name__
     raise UnsupportedEvent(
         f"an event with {told or 'nothing'} is not understood; supported are API Gateway (REST, HTTP), Function URL "
         "and ALB requests, S3 ObjectCreated, warm-up pings, and direct invocation with model_name and inputs"
@@ -56,10 +63,10 @@ def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Returns (bucket, key) of the objects that S3 created, by its notification, direct or through EventBridge."""
     try:
         if event.get("source") == "aws.s3" and event.get("detail-type") == "Object Created":
-            return [(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
+            return [_object(event["detail"], str)]
         records = event.get("Records") or ()
         return [
-            (record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"]))
+            _object(record["s3"], unquote_plus)
             for record in records
             if record.get("eventSource") == "aws:s3" and record.get("eventName", "").startswith("ObjectCreated:")
         ]
@@ -67,35 +74,91 @@ def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
 
 
+def _object(named: Mapping[str, Any], decoded: Callable[[str], str]) -> tuple[str, str]:
+    """Returns (bucket, key). Raises TypeError unless both are text."""
+    bucket, key = named["bucket"]["name"], named["object"]["key"]
+    if not isinstance(bucket, str) or not isinstance(key, str):
+        raise TypeError
+    return bucket, decoded(key)
+
+
 def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any], str]:
     """Returns the HTTP event in a form that Mangum reads correctly, and the path in front of the application.
 
     That path is ASGI's root_path: the stage (HTTP APIs leave it in the path), or the base path of an API mapping. It
-    ends at a segment's end. The body becomes bytes. Headers that break Mangum are removed: null ones, invalid hosts and
-    ports. Raises InvalidInput for a body that is marked as base64 and is not base64.
+    ends at a segment's end. The body becomes bytes. Invalid hosts, ports and schemes are removed, which break Mangum.
+    Raises InvalidInput for a member that its form does not have, and for a body that is marked as base64 and is not
+    base64.
     """
-    body = _body(event)
-    copy = {**event, "body": body, "isBase64Encoded": False}
-    context = copy["requestContext"] = dict(event["requestContext"])
-    for name in ("headers", "multiValueHeaders"):
-        if name in event:
-            copy[name] = _headers(event[name], body)
-    if "http" in context:
-        http = context["http"] = {"sourceIp": "", **context["http"]}
-        root, http["path"] = _split(http.get("path") or "/", base_path or _stage(context))
-        copy.setdefault("version", "2.0")
+    form = form_of(event)
+    copy = checked(event, form)
+    body = copy["body"] = _body(copy)
+    copy["isBase64Encoded"] = False
+    copy["headers"] = _headers(copy["headers"], form, body)
+    context = copy["requestContext"]
+    if form is EventForm.V2:
+        context.pop("elb", None)  # Mangum takes it for a load balancer's
+        http = context["http"]
+        root, http["path"] = _split(http["path"] or "/", base_path or _prefix(context["stage"]))
+        copy["version"] = "2.0"
         return copy, root
-    path = event.get("path") or "/"
-    in_path = _stage(context) if event.get("version") == "1.0" else ""
-    root, copy["path"] = _split(path, base_path or in_path)
-    outer, inner = (context.get("path") or "").rstrip("/"), copy["path"].rstrip("/")
+    if form is EventForm.REST:
+        copy.pop("version", None)
+        copy.setdefault("resource", "")
+    for name in (
+        "multiValueHeaders",
+        "multiValueQueryStringParameters",
+    ):  # Mangum takes null for a member that is there
+        if copy[name] is None:
+            del copy[name]
+        elif name == "multiValueHeaders":
+            copy[name] = _headers(copy[name], form, body)
+    stage = _prefix(context["stage"]) if form is EventForm.V1 else ""
+    root, copy["path"] = _split(copy["path"] or "/", base_path or stage)
+    outer, inner = context["path"].rstrip("/"), copy["path"].rstrip("/")
     if not root and outer.endswith(inner):  # a REST API names its stage here only
         root = outer.removesuffix(inner)
     return copy, root
 
 
-def _stage(context: Mapping[str, Any]) -> str:
-    stage = context.get("stage") or ""
+def raw_path(event: Mapping[str, Any]) -> bytes:
+    """Returns the path of a normalised event as its gateway has passed it: some have decoded it."""
+    inner = event["requestContext"].get("http")
+    path: str = event["path"] if inner is None else inner["path"]
+    return path.encode()
+
+
+def scope_of(event: Mapping[str, Any], base_path: str) -> dict[str, Any]:
+    """Returns as much of ASGI's scope as the refusal of an event needs, whatever its members are."""
+    form, context = form_of(event), event.get("requestContext")
+    context = context if isinstance(context, dict) else {}
+    http = (
+        context.get("http") if form is EventForm.V2 else {"method": event.get("httpMethod"), "path": event.get("path")}
+    )
+    inner = http if isinstance(http, dict) else {}
+    stage = context.get("stage") if form in (EventForm.V2, EventForm.V1) else ""
+    texts = (each if isinstance(each, str) else "" for each in (inner.get("method"), inner.get("path"), stage))
+    method, path, stage = texts
+    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": ()}
+
+
+def direct(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the HTTP event of a direct invocation, whose body is the event itself. Raises InvalidInput."""
+    name, version = event["model_name"], event.get("model_version")
+    version = "" if version is None else str(version) if type(version) is int else version
+    for member, value in (("model_name", name), ("model_version", version)):
+        if not isinstance(value, str) or "/" in value:
+            raise InvalidInput(f"{member} is {shown(value)}; expected text without a slash")
+    try:
+        path = f"/v2/models/{quote(name)}{f'/versions/{quote(version)}' if version else ''}/infer"
+        body = json.dumps(event)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"the event is not an inference request: {type(error).__name__}") from None
+    http = {"method": "POST", "path": path, "sourceIp": ""}
+    return {"version": "2.0", "requestContext": {"http": http, "stage": "$default"}, "headers": {}, "body": body}
+
+
+def _prefix(stage: str) -> str:
     return f"/{stage}" if stage and stage != "$default" else ""
 
 
@@ -106,10 +169,10 @@ def _split(path: str, prefix: str) -> tuple[str, str]:
 
 
 def _body(event: Mapping[str, Any]) -> bytes:
-    body = event.get("body") or b""
+    body = event["body"]
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
-    if not event.get("isBase64Encoded"):
+    if not event["isBase64Encoded"]:
         return bytes(body)
     try:
         return base64.b64decode(body, validate=True)
@@ -117,22 +180,29 @@ def _body(event: Mapping[str, Any]) -> bytes:
         raise InvalidInput(f"the event's body is not the base64 that it says it is: {error}") from None
 
 
-def _headers(headers: Mapping[str, Any] | None, body: bytes) -> dict[str, Any]:
-    return {name: value for name, value in (headers or {}).items() if not _trips(name.lower(), value, body)}
+def _headers(headers: Mapping[str, Any], form: EventForm, body: bytes) -> dict[str, Any]:
+    """Returns the headers by lower-case name, without empty ones and those that would mislead."""
+    kept = {name.lower(): value for name, value in headers.items() if value is not None}
+    for name in TRIPPING:
+        if name in kept and _trips(name, kept[name], form, body):
+            del kept[name]
+    return kept
 
 
-def _trips(name: str, value: Any, body: bytes) -> bool:
+def _trips(name: str, value: str | list[str], form: EventForm, body: bytes) -> bool:
     """Decides whether a header, with one value or a list of them, would mislead Mangum or the application."""
-    text = value[0] if isinstance(value, list) and value else value
-    if not isinstance(text, str):
-        return True
+    text = value if isinstance(value, str) else ", ".join(value)
     if name == "host":
-        port = text.partition(":")[2]
-        return bool(port) and not port.isdecimal()  # [::1]:3000
+        _, colon, port = text.partition(":")
+        return bool(colon) and not _is_port(port)  # [::1]:3000
     if name == "content-encoding":
         # A REST API that compresses inflates request bodies, too, and leaves the header.
-        return text in ("gzip", "deflate") and not _is_compressed(body)
-    return name == "x-forwarded-port" and not text.isdecimal()
+        return form is EventForm.REST and text.lower() in ("gzip", "deflate") and not _is_compressed(body)
+    return text not in ("http", "https") if name == "x-forwarded-proto" else not _is_port(text)
+
+
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and len(text) <= LONGEST_PORT
 
 
 def _is_compressed(body: bytes) -> bool:
@@ -166,7 +236,7 @@ def _taken_ago(event: Any) -> float | None:
     if ".lambda-url." in str(context.get("domainName", "")):
         return None
     epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # REST APIs have the first, HTTP APIs the second
-    if not isinstance(epoch, int | float):
+    if not isinstance(epoch, int | float) or not abs(epoch) < LATEST:
         return None
     ago = time.time() - epoch / 1e3
     return ago if 0 <= ago <= LONGEST_AGO else 0.0

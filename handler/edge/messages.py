@@ -1,28 +1,29 @@
 """Remote calls as jobs: a message in, a message out, or many of them; in protobuf or in its JSON."""
 
 import logging
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
+from core.bounds import MOST_REFUSED
 from core.engine import kept
-from core.errors import ModelFailed, ServingError
-from core.operations import Deferred, Infer, ModelRef, ModelSpec, Operation
+from core.errors import ModelFailed, NotPermitted, ServingError, TooLarge, Unauthenticated
+from core.operations import Deferred, ModelRef, ModelSpec, Operation
 from core.ports import Use
 from core.rpc import Form, RpcMethod
-from handler.edge.jobs import QUICKLY_READ as QUICKLY_READ_JSON
-from handler.edge.jobs import Decoded
+from handler.edge.jobs import QUICKLY_READ, Decoded, ref_of
+from handler.edge.observe.record import refused
 from handler.edge.protocols import INTERNAL
 
 log = logging.getLogger(__name__)
 MANY: Final = (Form.STREAM, Form.EXCHANGE)
-QUICKLY_READ: Final = 1024 * 1024
-"""Bytes of a message up to which it may be read before it is known which thread its model runs in."""
 WATCH_SECONDS: Final = 5.0
-"""Between two looks at what a client watches."""
+"""Seconds between two looks at what a client watches."""
 
 
 class Answering(Protocol):
     """A codec, as far as it knows its method."""
+
+    def worded(self, error: ServingError) -> ServingError: ...
 
     def instead(self, error: ServingError) -> Any: ...
 
@@ -35,10 +36,12 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
     try:
         return await work
     except ServingError as error:
-        failure = error
+        failure = codec.worded(error)
+        refused(failure)
     except Exception:
         log.exception("%s failed", name)
         failure = ModelFailed(INTERNAL)
+        refused(failure)
     try:
         instead = codec.instead(failure)
         if instead is None:
@@ -48,27 +51,65 @@ async def guarded(work: Awaitable[Any], codec: Answering, name: str) -> Any:
         del failure  # its traceback holds this frame: a circle, with the request's body in it
 
 
+class Refusals:
+    """Ends a stream whose messages are refused one after the other: each costs a server more than its client."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def check(self, *, refused: bool) -> None:
+        """Counts a message. Raises TooLarge for more than MOST_REFUSED refusals in a row."""
+        self._count = self._count + 1 if refused else 0
+        if self._count > MOST_REFUSED:
+            raise TooLarge(f"more than {MOST_REFUSED} messages in a row were refused")
+
+
 class MessageCodec:
-    """One message of a method. `json`: it is in proto3's JSON, and so is its answer."""
+    """One message of a method. `json`: it is in proto3's JSON, as is its answer. `refused`: it ended in an error.
 
-    __slots__ = ("_body", "_decoded", "_json", "_method", "_request", "size")
+    `inflate`: returns the message of a body that its carrier has compressed; raises InvalidInput, TooLarge.
+    `size`: bytes of the message, of a compressed body until it is read.
+    """
 
-    def __init__(self, method: RpcMethod, body: bytes, *, json: bool = False) -> None:
+    __slots__ = ("_body", "_decoded", "_inflate", "_json", "_method", "_request", "refused", "size")
+
+    def __init__(
+        self, method: RpcMethod, body: Any, *, json: bool = False, inflate: Callable[[], Any] | None = None
+    ) -> None:
         self._method = method
         self._body = body
+        self._inflate = inflate
         self._json = json
         self._request: Any = None
+        self.refused = False
         self._decoded: Decoded | None = None
         self.size = len(body)
 
-    def ref(self) -> ModelRef | None:
-        if self._json:
-            operation = self.read()[0] if self.size <= QUICKLY_READ_JSON else None
-            return operation.ref if isinstance(operation, Infer | Deferred) else None
-        ref = self._method.rpc.ref
-        return None if ref is None or self.size > QUICKLY_READ else ref(self._message())
+    def is_long(self) -> bool:
+        return self.size > QUICKLY_READ
 
-    def read(self) -> Decoded:
+    def ref(self) -> ModelRef | None:
+        return None if self.is_long() else self.named()
+
+    def named(self) -> ModelRef | None:
+        """Looks into a long message for its name alone, and reads a short one."""
+        rpc = self._method.rpc
+        if rpc.ref is None:
+            return None
+        if self._request is None:
+            body = self._plain()
+            found = self._method.peek(body, json=self._json) if self.size > QUICKLY_READ else None
+            if found is not None:
+                return found
+        return rpc.ref(self._message())
+
+    def known(self) -> ModelRef | None:
+        if self._decoded is not None:
+            return ref_of(self._decoded)
+        ref = self._method.rpc.ref
+        return None if ref is None or self._request is None else ref(self._request)
+
+    def read(self, _spec: ModelSpec | None = None) -> Decoded:
         if self._decoded is None:
             rpc = self._method.rpc
             decode = (self._json and rpc.decode_json) or rpc.decode
@@ -86,31 +127,47 @@ class MessageCodec:
 
         return decode
 
-    def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> bytes | Iterable[bytes]:  # noqa: ARG002 - Codec
+    def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> Any:  # noqa: ARG002 - Codec
         """Returns the message; of methods with many answers a tuple of them, or an iterator."""
         if self._method.form not in MANY:
             return self._written(reply)
         answers = self._each(reply)
         return kept(use, answers) if lazy and use is not None else tuple(answers)
 
-    def _each(self, answers: Iterable[Any]) -> Iterator[bytes]:
+    def _each(self, answers: Iterable[Any]) -> Iterator[Any]:
         for answer in answers:
             yield self._written(answer)
 
-    def instead(self, error: ServingError) -> bytes | None:
-        """Returns what the method answers in place of the error; None if it fails with it."""
-        instead = self._method.rpc.instead
+    def worded(self, error: ServingError) -> ServingError:
+        return self._method.worded(error)
+
+    def instead(self, error: ServingError) -> Any:
+        """Returns what the method answers in place of the error; None if it fails with it.
+
+        A refusal of the gate ends every call with its code, which clients and proxies know.
+        """
+        instead = None if isinstance(error, Unauthenticated | NotPermitted) else self._method.rpc.instead
+        self.refused = True
         message = None if instead is None else instead(self._request, error)
         return None if message is None else self._written(message)
 
     def _message(self) -> Any:
         if self._request is None:
-            read_json = self._method.rpc.read_json or self._method.read_json
-            self._request = read_json(self._body) if self._json else self._method.read(self._body)
+            body, read_json = self._plain(), self._method.rpc.read_json or self._method.read_json
+            self._request = read_json(body) if self._json else self._method.read(body)
         return self._request
 
-    def _written(self, answer: Any) -> bytes:
+    def _plain(self) -> Any:
+        if self._inflate is not None:
+            self._body, self._inflate = self._inflate(), None
+            self.size = len(self._body)
+        return self._body
+
+    def _written(self, answer: Any) -> Any:
         if isinstance(answer, bytes):
-            return answer
-        written: bytes = self._method.write_json(answer) if self._json else answer.SerializeToString()
-        return written
+            return self._framed(answer)
+        return self._framed(self._method.write_json(answer) if self._json else answer.SerializeToString())
+
+    def _framed(self, message: bytes) -> Any:
+        """Returns what a carrier sends for a message."""
+        return message

@@ -13,25 +13,30 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from core.bounds import check_call
 from core.deadline import NEVER, within
 from core.dialects.grpc import reflection
-from core.dialects.rpcs import RPCS
-from core.errors import Fault, ServingError
+from core.dialects.rpcs import ABSENT, RPCS
+from core.errors import NotSupported, ServingError
 from core.rpc import Form, RpcMethod
-from core.wire import headers_of
+from core.wire import Right
+from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
 from handler.edge.app import App
+from handler.edge.dispatch import exchanges
+from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
-from handler.edge.jobs import TIMING, Job, Timing
-from handler.edge.messages import WATCH_SECONDS, MessageCodec, guarded
-from handler.edge.streams import GRACE_SECONDS
+from handler.edge.flight import SMALL, WEIGHT
+from handler.edge.jobs import Job, ServedModels
+from handler.edge.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
+from handler.edge.observe.calls import CallWatch, trailers
+from handler.edge.observe.record import works
+from handler.edge.reading import STREAMS, Reading, most_messages, options
+from handler.edge.timing import TIMING, Timing
 
-Context = aio.ServicerContext[bytes, bytes]
 SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection.SERVICES[0])
-CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 SERVER_TIMING: Final = TIMING.decode()
-LONGEST_DETAILS: Final = 1300
-"""Bytes of an error's text. Percent-encoding makes three times as many, and clients accept 8 kB of trailers at most."""
-Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+REFLECTION: Final = f"/{reflection.SERVICES[0]}/{reflection.METHOD}"
+Behaviour = Callable[[bytes, Context], Any]
 Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
 
@@ -42,13 +47,15 @@ class RpcServer:
         """Makes a server that runs in the current event loop."""
         self.address = address
         self._app = app
+        self._calls = CallWatch(app.observer)
         self._ending = asyncio.Event()
-        options = [
-            ("grpc.max_receive_message_length", app.settings.max_body_bytes),  # inflated, too
-            ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),  # else a second server silently takes half of the calls
-        ]
-        self._server = aio.server(options=options)
+        self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
+        calls = app.settings.threads + app.settings.queue + STREAMS
+        # Without authentication, a call is not looked at before its handler has it.
+        interceptors = (Doorkeeper(app.gate, self._calls),) if app.gate.is_closed else ()
+        self._server = aio.server(
+            interceptors=interceptors, options=options(app.settings), maximum_concurrent_rpcs=calls
+        )
         self._server.add_generic_rpc_handlers(self._handlers())
 
     async def start(self) -> None:
@@ -68,23 +75,45 @@ class RpcServer:
         services: dict[str, dict[str, Any]] = {}
         for method in RPCS:
             services.setdefault(method.service, {})[method.rpc.name] = self._handler(method)
+        for path, text in ABSENT.items():
+            _, service, name = path.split("/")
+            services[service][name] = refusing(NotSupported(text), self._calls, path)
         for service in reflection.SERVICES:
-            services[service] = {reflection.METHOD: grpc.stream_stream_rpc_method_handler(self._reflect)}
+            reflect = self._calls.many(REFLECTION, Right.READ, self._reflect)
+            services[service] = {reflection.METHOD: grpc.stream_stream_rpc_method_handler(reflect)}
         return tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
 
     def _handler(self, method: RpcMethod) -> Any:
-        """Makes a handler without serializers: grpc then passes bytes."""
-        forms: dict[Form, tuple[Callable[..., Any], Callable[..., Any]]] = {
-            Form.UNARY: (grpc.unary_unary_rpc_method_handler, self._unary),
-            Form.STREAM: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._each)),
-            Form.EXCHANGE: (grpc.stream_stream_rpc_method_handler, self._exchange),
-            Form.WATCH: (grpc.unary_stream_rpc_method_handler, partial(self._many, self._watch)),
-        }
-        make, behaviour = forms[method.form]
-        return make(partial(behaviour, method))
+        """Makes a handler without serializers: grpc then passes bytes.
+
+        On the wire one message is a stream of one. Only the wait for a stream's message can be ended.
+        """
+        about = method.path, method.rpc.right
+        if method.form is Form.UNARY:
+            one = self._calls.one(*about, partial(self._one, partial(self._unary, method)))
+            return grpc.stream_unary_rpc_method_handler(one)
+        many = self._watch if method.form is Form.WATCH else self._each
+        stream: Any = partial(self._stream, partial(self._many, many, method))
+        if method.form is Form.EXCHANGE:
+            stream = partial(self._exchange, method)
+        return grpc.stream_stream_rpc_method_handler(self._calls.many(*about, stream))
+
+    async def _one(self, behaviour: Behaviour, bodies: AsyncIterator[bytes], context: Context) -> Any:
+        return await behaviour(await self._message(bodies, context), context)
+
+    async def _stream(
+        self, behaviour: Behaviour, bodies: AsyncIterator[bytes], context: Context
+    ) -> AsyncGenerator[bytes]:
+        async with aclosing(behaviour(await self._message(bodies, context), context)) as answers:
+            async for answer in answers:
+                yield answer
+
+    async def _message(self, bodies: AsyncIterator[bytes], context: Context) -> Any:
+        """Returns the only message of a call. Refuses the call before that where the budget is used up."""
+        return await _or_abort(self._reading.first(bodies, self._app.flight), context)
 
     async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
-        answer = self._answer(MessageCodec(method, body), method, context)
+        answer = self._answer(MessageCodec(method, body), method, context, Timing())
         del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
         return await _or_abort(answer, context)
 
@@ -97,27 +126,33 @@ class RpcServer:
 
     async def _exchange(
         self, method: RpcMethod, bodies: AsyncIterator[bytes], context: Context
-    ) -> AsyncIterator[bytes]:
-        async for body in bodies:
-            async with aclosing(self._many(self._each, method, body, context)) as answers:
-                del body  # as above
-                async for answer in answers:
-                    yield answer
+    ) -> AsyncGenerator[bytes]:
+        each = partial(self._each, method, context=context, refusals=Refusals())
+        id_of = partial(method.id_of, json=False)
+        answers = exchanges.answered(bodies, exchanges.Plan(each, id_of, self._app.abreast, self._app.flight.fits))
+        async with aclosing(answers):
+            while (answer := await _or_abort(anext(answers, None), context)) is not None:
+                yield answer
 
-    async def _each(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
-        """Yields each answer to one request. Raises ServingError."""
-        codec = MessageCodec(method, body)
-        answers = await self._answer(codec, method, context)
-        each: AsyncGenerator[bytes] = self._app.dispatcher.each((answers,) if isinstance(answers, bytes) else answers)
+    async def _each(
+        self, method: RpcMethod, body: bytes, context: Context, refusals: Refusals | None = None
+    ) -> AsyncGenerator[bytes]:
+        """Yields each answer to one request. `refusals`: of the stream that it is part of. Raises ServingError."""
+        codec, timing = MessageCodec(method, body), Timing()
+        answers = await self._answer(codec, method, context, timing)
+        items = (answers,) if isinstance(answers, bytes) else answers
+        each: AsyncGenerator[bytes] = self._app.dispatcher.each(items, timing)
         async with aclosing(each):
             while (answer := await guarded(anext(each, None), codec, method.rpc.name)) is not None:
                 yield answer
+        if refusals is not None:
+            refusals.check(refused=codec.refused)
 
     async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
         """Yields the answer whenever it has changed. Raises ServingError."""
         last = None
         while not self._ending.is_set():
-            answer = await self._answer(MessageCodec(method, body), method, context)
+            answer = await self._answer(MessageCodec(method, body), method, context, Timing())
             if answer != last:
                 yield answer
             last = answer
@@ -129,29 +164,48 @@ class RpcServer:
         except TimeoutError:
             return
 
-    async def _answer(self, codec: MessageCodec, method: RpcMethod, context: Context) -> Any:
+    async def _answer(self, codec: MessageCodec, method: RpcMethod, context: Context, timing: Timing) -> Any:
         """Returns a message, or an iterator of messages. Raises ServingError."""
-        job = Job(codec, self._app.registry, Timing())
+        if codec.size < SMALL:
+            return await self._answered(codec, method, context, timing)
+        flight, size = self._app.flight, WEIGHT * codec.size
+        flight.admit(size)
+        with flight.holding(size):
+            return await self._answered(codec, method, context, timing)
+
+    async def _answered(self, codec: MessageCodec, method: RpcMethod, context: Context, timing: Timing) -> Any:
+        works(codec, timing, codec.size)
+        job = Job(codec, await self._models(method.path, method.rpc.right, context), timing)
         left: float | None = context.time_remaining()  # None without a deadline
         deadline = NEVER if left is None else within(left)
         try:
             answer = self._app.dispatcher.answer(job, method.rpc.waits, deadline)
             return await guarded(answer, codec, method.rpc.name)
         finally:
-            timing = self._app.clock.headers(job.timing)
-            if timing:
-                context.set_trailing_metadata(tuple((SERVER_TIMING, text.decode()) for _, text in timing))
+            headers = self._app.clock.headers(timing)
+            if headers:
+                context.set_trailing_metadata(trailers(*((SERVER_TIMING, text.decode()) for _, text in headers)))
 
-    async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+    async def _models(self, path: str, right: Right, context: Context) -> ServedModels:
+        """Returns the models for a call. Raises Unauthenticated, NotPermitted."""
+        admitted = ADMITTED.get()
+        if admitted is not None:
+            return admitted
+        gate = self._app.gate
+        scope = scope_of(context.invocation_metadata(), path, client_of(context.peer())) if gate.looks(right) else {}
+        return (await gate.enter(scope)).models(right)
+
+    async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncGenerator[bytes]:
         async for body in bodies:
-            answer = _reflected(body)
+            answer = self._reflected(body, context)
             del body  # as above
             yield await _or_abort(answer, context)
 
-
-async def _reflected(body: bytes) -> bytes:
-    """Returns the answer of server reflection. Raises InvalidInput."""
-    return reflection.answer(body, SERVICES)
+    async def _reflected(self, body: bytes, context: Context) -> bytes:
+        """Returns the answer of server reflection. Raises InvalidInput, TooLarge, Unauthenticated, NotPermitted."""
+        await self._models(REFLECTION, Right.READ, context)
+        check_call(len(body))
+        return reflection.answer(body, SERVICES)
 
 
 async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
@@ -159,15 +213,9 @@ async def _or_abort(work: Awaitable[Any], context: Context) -> Any:
     try:
         return await work
     except ServingError as error:
-        code, details, metadata = _refusal(error)
+        code, details, metadata = refusal_of(error)
     await context.abort(code, details, (*context.trailing_metadata(), *metadata))
     raise AssertionError(details)
-
-
-def _refusal(error: ServingError) -> Refusal:
-    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
-    metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
-    return CODES[error.fault], details, metadata
 
 
 class Beside:

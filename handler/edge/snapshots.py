@@ -10,6 +10,7 @@ import logging
 import math
 import random
 import sys
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -21,7 +22,9 @@ from core.errors import ServingError
 from core.operations import ModelSpec
 from core.ports import Model
 from core.wire import Call, HttpRequest, Router
+from handler.backends.runs import limited
 from handler.edge.app import App
+from handler.edge.dispatch.limits import late
 
 log = logging.getLogger(__name__)
 RESTORE_SECONDS: Final = 8.0
@@ -42,7 +45,12 @@ def warm(app: App) -> None:
         if loaded is None or loaded.model.spec.inputs is None or version.listing.said.warmup:
             continue
         try:
-            _infer(loaded.model)
+            model, limit = loaded.model, app.settings.timeout
+            limited(
+                partial(_infer, model),
+                model.spec.timeout or limit,
+                partial(late, model.spec, model.spec.version, limit),
+            )
         except ServingError as error:  # zeros need not suit a model
             log.info("model %s was not warmed up: %s", version.name, error.message)
 

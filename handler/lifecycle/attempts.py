@@ -21,7 +21,7 @@ MORE: Final = 1.2
 """A load with this many times the seconds of the longest one that was cut off is worth another try."""
 SETUP_SECONDS: Final = 0.5
 BYTES_PER_SECOND: Final = 150e6
-"""The least that a runtime is expected to load on one CPU."""
+"""The least number of bytes per second that a runtime is expected to load on one CPU."""
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""When a load that failed may be tried again."""
+"""Decides when a load that failed may be tried again, and what the log says of it."""
 
 import time
 from typing import Final
 
-from core.errors import ServerBusy, ServingError
+from core.errors import ServerBusy, ServingError, copied
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -29,7 +29,7 @@ class Backoff:
 
     def fail(self, error: ServingError) -> float:
         """Returns the seconds until the next try. A lack of memory is not the model's fault and counts for nothing."""
-        self.failure = type(error)(error.message)  # without its traceback, which keeps whole requests alive
+        self.failure = copied(error)
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._count)
         self._until = time.monotonic() + pause
         if not isinstance(error, ServerBusy):
@@ -40,3 +40,10 @@ class Backoff:
     def left(self) -> float:
         """Seconds until the next try; not positive if it may be tried now."""
         return 0.0 if self.failure is None else self._until - time.monotonic()
+
+
+def named(error: ServingError, name: str, number: int) -> str:
+    """Returns the text of a load's failure, which names the model once."""
+    if error.message.startswith(f"model {name!r} "):
+        return error.message
+    return f"model {name!r} version {number} cannot be loaded: {error.message}"

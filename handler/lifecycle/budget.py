@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, ServerBusy
 from handler.lifecycle import memory
+from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Gate, Loaded
 from handler.lifecycle.versions import ServedVersion
 from handler.stores.progress import Progress
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ROOM_SECONDS: Final = 30.0
-"""How long a load waits for models that are in use, if its request waits as long."""
+"""The seconds that a load waits for models in use, if its request waits as long."""
 LOOK_SECONDS: Final = 0.1
-"""Between two looks while it waits: memory may become free without notice."""
+"""Seconds between two looks while it waits: memory may become free without notice."""
 TRIES: Final = 3
 GONE_SECONDS: Final = 0.05
-"""How long the thread that used a model last may take to let go of it."""
+"""The seconds that the thread that used a model last may take to let go of it."""
 FRESH_SECONDS: Final = 5.0
 MB: Final = 1_000_000
 
@@ -127,7 +128,7 @@ class Budget:
 
     def _check(self, claim: Claim, cost: int) -> None:
         staying = self._staying(claim)
-        most = self.limit - self._own(claim) - sum(map(self._cost, staying))
+        most = self.limit - self._own(claim) - sum(map(self.cost, staying))
         if cost > most:
             raise self._too_large(claim, cost, most, staying)
 
@@ -169,9 +170,10 @@ class Budget:
         del loaded
         _await_end(gone)
         memory.trim()
-        if before - _resident() < self._cost(version) / 2:  # python code, whose functions and globals hold each other
+        if before - _resident() < self.cost(version) / 2:  # python code, whose functions and globals hold each other
             gc.collect()
             memory.trim()
+        LOADS.evict()
         log.info("model %s version %s is unloaded to make room", version.name, version.version.number)
         return True
 
@@ -192,7 +194,8 @@ class Budget:
     def _staying(self, claim: Claim) -> list[ServedVersion]:
         return [other for other in self._loaded(claim) if self._stays(other, claim)]
 
-    def _cost(self, version: ServedVersion) -> int:
+    def cost(self, version: ServedVersion) -> int:
+        """Returns the bytes that the version's load was measured to take; 0 before that."""
         footprint = self._footprints.get(version)
         return 0 if footprint is None else footprint.cost
 
@@ -202,7 +205,7 @@ class Budget:
         Requests, and models on their way out, come on top for a while, and are not a reason to say "never". The number
         is known, and may turn out to be higher, when no model is left.
         """
-        self._base = min(self._base, max(0, _resident() - sum(map(self._cost, self._loaded(claim)))))
+        self._base = min(self._base, max(0, _resident() - sum(map(self.cost, self._loaded(claim)))))
         return self._base
 
     def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> ModelNotLoadable:

@@ -1,4 +1,4 @@
-"""What the repository is known to hold, and which version of it a client means.
+"""Knows the repository's models, and the version that a client's reference means.
 
 `ready` holds the references that can be answered at once. It is replaced as a whole, never changed, so that requests
 read it without a lock.
@@ -7,16 +7,19 @@ read it without a lock.
 import itertools
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from core.deadline import NEVER, Deadline
-from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound, shown
-from core.operations import IndexEntry, ModelRef, State, Statistics, StatusResult
+from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound
+from core.operations import IndexEntry, ModelRef, State, StatusResult
+from core.statistics import Statistics
+from handler.lifecycle.inventory.looks import PAUSE
 from handler.lifecycle.models import CanarySplit, ListedModel, Target
-from handler.lifecycle.repository import VERSION, Repository
+from handler.lifecycle.repository import VERSION, Repository, no_version, wanted_of
 from handler.lifecycle.versions import ServedVersion
+from handler.stores import File
 
 MOST_NAMED: Final = 16
 
@@ -33,6 +36,7 @@ class Catalog:
         self._poll = poll
         self._lock = threading.Lock()
         self._looks = itertools.count()
+        self._looked: dict[str, float] = {}  # when a version that was not known was last looked for, by model
         self._published: dict[str, ListedModel] = {}
         self.models: dict[str, ListedModel] = {}
         self.ready: dict[ModelRef, Target] = {}
@@ -44,11 +48,10 @@ class Catalog:
         return [version for _, model in sorted(self.models.items()) for version in model.versions.values()]
 
     def statistics(self, ref: ModelRef | None, deadline: Deadline) -> Sequence[Statistics]:
-        if ref is None:
-            return [version.statistics() for version in self.known()]
-        if ref.version is not None:
+        if ref is not None and ref.version is not None:
             return [self.version(ref, deadline).statistics()]
-        return [version.statistics() for version in self.model(ref.name, deadline).versions.values()]
+        versions = self.known() if ref is None else self.model(ref.name, deadline).versions.values()
+        return [version.statistics() for version in versions]
 
     def load_seconds(self, name: str, number: str) -> float | None:
         model = self.models.get(name)
@@ -59,26 +62,21 @@ class Catalog:
         """Returns the versions that may be in memory: those that serve, and those that are coming."""
         return [version for model in list(self.models.values()) for version in model.slots]
 
+    def is_listed(self, ref: ModelRef) -> bool:
+        """Decides whether it is known, without a look, which version the reference means."""
+        model = self.models.get(ref.name)
+        if model is None or ref.dashed:
+            return False
+        number = model.said.version_labels.get(ref.label) if ref.label is not None else ref.version
+        found = (model, model.coming) if model.coming is not None else (model,)
+        return number is None or ref.zero_is_newest or any(each.find(str(number)) is not None for each in found)
+
     def names(self, deadline: Deadline) -> Sequence[str]:
         return sorted({*self._repository.models(deadline), *self.loaded()})
 
     def loaded(self) -> set[str]:
         """Returns the names of the models that have a version in memory."""
         return {version.name for version in self.residents() if version.loaded is not None}
-
-    def index(self, deadline: Deadline) -> Sequence[IndexEntry]:
-        """Returns every version of every model. Looks again at models that are not in memory."""
-        loaded = self.loaded()
-        names = self.names(deadline)
-        return [entry for name in names for entry in self._overview(name, deadline, is_loaded=name in loaded)]
-
-    def _overview(self, name: str, deadline: Deadline, *, is_loaded: bool) -> Iterator[IndexEntry]:
-        try:
-            model = self.model(name, deadline) if is_loaded else self.look(name, deadline)
-        except ServingError as error:
-            yield IndexEntry(name, "", State.UNAVAILABLE, error.message)
-            return
-        yield from (self.models.get(name) or model).overview()
 
     def status(self, ref: ModelRef, deadline: Deadline) -> StatusResult:
         """Raises UnknownLabel."""
@@ -101,13 +99,28 @@ class Catalog:
     # -- looking at the repository ------------------------------------------------------------------------------------
 
     def model(self, name: str, deadline: Deadline, wanted: int | None = None) -> ListedModel:
-        return self.models.get(name) or self.look(name, deadline, wanted)
+        """Returns a model. One that is not known is listed if the repository has its name (see Inventory)."""
+        known = self.models.get(name)
+        if known is not None:
+            return known
+        self._repository.require(name, wanted, deadline)
+        try:
+            return self.look(name, deadline, wanted)
+        except ServingError as error:
+            self._repository.inventory.missed(name, wanted, error)
+            raise
 
-    def look(self, name: str, deadline: Deadline, wanted: int | None = None) -> ListedModel:
-        """Lists a model again. What is found is the model at once where it does not serve yet, else its `coming`."""
+    def look(
+        self, name: str, deadline: Deadline, wanted: int | None = None, files: Sequence[File] | None = None
+    ) -> ListedModel:
+        """Lists a model again. The result becomes the model at once if it does not serve yet, else its `coming`.
+
+        `files`: the model's, if a look has just found them.
+        """
         number = next(self._looks)
         try:
-            listing = self._repository.look(name, wanted, deadline)
+            more = () if files is None else (files,)
+            listing = self._repository.look(name, wanted, deadline, *more)
         except ServingError as error:
             self._miss(name, number, error)
             raise
@@ -122,6 +135,11 @@ class Catalog:
                 coming = None if found.is_like(known) else found
                 self.models[name] = known._replace(look=number, coming=coming, trouble="")
         return found
+
+    def look_afresh(self, name: str, deadline: Deadline) -> ListedModel:
+        """Lists a model again, after a look that is known to be out of date."""
+        self._repository.inventory.forget()
+        return self.look(name, deadline)
 
     def take_over(self, base: ListedModel, after: ListedModel) -> bool:
         """Puts `after`, which is loaded, in the place of `base`. Returns False if either is out of date by now.
@@ -175,21 +193,32 @@ class Catalog:
         """Raises ModelNotFound, VersionNotFound, UnknownLabel, and what listing a model raises."""
         if ref.dashed:
             return self._selected(ref.name or self._default(deadline), deadline)
-        number = ref.version if ref.version is not None and VERSION.fullmatch(ref.version) else None
-        model = self.model(ref.name, deadline, None if number is None else int(number))
+        wanted = wanted_of(ref)
+        model = self.model(ref.name, deadline, wanted)
         if ref.label is not None:
             return self._labelled(model, ref.label, deadline)
         if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in model.versions):
             return model.target
-        if number is None or str(int(number)) != number:
-            text = f"model {ref.name!r} has no version {shown(ref.version)}: versions are numbers"
-            raise VersionNotFound(text, ref.version)
-        # A version that is not known may have been published since.
-        version = model.find(number) or self.look(ref.name, deadline, int(number)).find(number)
+        if wanted is None or str(wanted) != ref.version:
+            raise no_version(ref.name, ref.version, "versions are numbers")
+        version = model.find(ref.version) or self._newer(model, wanted, deadline).find(ref.version)
         if version is None:
             served = ", ".join(map(str, self.model(ref.name, deadline).versions))
-            raise VersionNotFound(f"model {ref.name!r} has no version {ref.version}; it serves {served}", ref.version)
+            raise no_version(ref.name, ref.version, f"it serves {served}")
         return version
+
+    def _newer(self, model: ListedModel, wanted: int, deadline: Deadline) -> ListedModel:
+        """Looks for a version that is not known: it may have been published since. Clients may make up any number."""
+        name, inventory = model.listing.name, self._repository.inventory
+        if model.coming is not None and wanted in model.coming.versions:
+            return model.coming
+        looked = time.monotonic() - self._looked.get(name, float("-inf")) < PAUSE
+        if inventory.is_local or ((model.listing.partial or not looked) and inventory.may_look(name, wanted)):
+            self._looked[name] = time.monotonic()
+            return self.look(name, deadline, wanted)
+        if model.listing.partial:
+            raise inventory.untried(name, wanted)
+        return model
 
     def _selected(self, selector: str, deadline: Deadline) -> Target:
         """Resolves GRPS's name-version, where a name may hold dashes, too; else a name."""
@@ -222,6 +251,17 @@ class Catalog:
         return self.resolve(ModelRef(model.listing.name, str(number)), deadline)
 
     # -- what can be answered at once ---------------------------------------------------------------------------------
+
+    def discard(self, version: ServedVersion, error: ServingError) -> None:
+        """Forgets a model that a request has made up where listing is not permitted: its one version did not load."""
+        name = version.name
+        self._repository.inventory.missed(name, version.version.number, error)
+        with self._lock:
+            model = self.models.get(name)
+            if model is not None and not any(slot.serves or slot.loaded for slot in model.slots):
+                del self.models[name]
+                self._published.pop(name, None)
+                self._looked.pop(name, None)
 
     def publish(self, name: str, ref: ModelRef | None = None, target: Target | None = None) -> bool:
         """Makes what serves of a model findable, in one assignment, with `ref` as an alias of `target`.

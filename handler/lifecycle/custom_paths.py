@@ -10,9 +10,10 @@ from core.errors import ServingError
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.repository import Repository
 from handler.settings.model import CustomPath
+from handler.stores import File
 
 CUSTOM_SECONDS: Final = 10.0
-"""How long the paths are remembered: finding out lists the repository."""
+"""The seconds for which the paths are remembered: finding them takes a listing of the repository."""
 
 
 class CustomPaths:
@@ -38,14 +39,21 @@ class CustomPaths:
     def _all(self, deadline: Deadline) -> Mapping[str, Mapping[str, Sequence[str]]]:
         """Raises what listing the repository raises."""
         paths: dict[str, dict[str, Sequence[str]]] = {}
-        for name in self._repository.models(deadline):
-            said = self._path_of(name, deadline)
+        names = self._repository.models(deadline)
+        unknown = [name for name in names if name not in self._catalog.models]
+        several = len(unknown) > 1 and not self._repository.inventory.is_local
+        files = self._repository.files(deadline) if several else {}  # one listing for all of them
+        for name in names:
+            said = self._path_of(name, deadline, files.get(name))
             if said is not None:
                 paths.setdefault(said.path, {})[name] = said.methods
         return paths
 
-    def _path_of(self, name: str, deadline: Deadline) -> CustomPath | None:
+    def _path_of(self, name: str, deadline: Deadline, files: Sequence[File] | None) -> CustomPath | None:
         try:
-            return self._catalog.model(name, deadline).said.http
+            known = self._catalog.models.get(name)
+            if known is None and files is not None:
+                known = self._catalog.look(name, deadline, files=files)
+            return (known or self._catalog.model(name, deadline)).said.http
         except ServingError:  # the index shows it
             return None

@@ -1,6 +1,8 @@
 """A load, from top to bottom: settings, runtime, files, room in memory, the runtime's own load, warm-up."""
 
+import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -8,31 +10,39 @@ from pathlib import Path
 from typing import Final
 
 from core.deadline import NEVER
+from core.errors import ServingError, StillLoading
 from core.ports import Model
 from handler import backends
 from handler.backends import Loader, Source
 from handler.lifecycle.attempts import attempt
 from handler.lifecycle.budget import Budget, Claim, Footprint
+from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.repository import MARKERS, Repository, Version
+from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Gate, Loaded
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
-from handler.stores import Folder
+from handler.settings.model import ModelSettings
+from handler.stores import Folder, Gone, private
 from handler.stores.progress import Progress
 
+log = logging.getLogger(__name__)
 COPIES: Final = 2
 """Copies of its file that ONNX Runtime holds at the peak of a load: the parsed file, and the tensors made of it."""
 SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
+log = logging.getLogger(__name__)
 
 
 class Loading:
-    """`budget`: None where no limit of memory is kept."""
+    """`budget`: None where no limit of memory is kept. `steps`: brings what pipelines call."""
 
-    def __init__(self, repository: Repository, settings: Settings, budget: Budget | None) -> None:
+    def __init__(self, repository: Repository, settings: Settings, budget: Budget | None, steps: Steps) -> None:
         self._repository = repository
         self._settings = settings
         self._budget = budget
+        self._is_told = False
+        self._steps = steps
         self._gate = Gate() if budget is None else budget.gate
 
     def load(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
@@ -40,34 +50,89 @@ class Loading:
 
         Implements handler.lifecycle.versions.LoadVersion: the version itself keeps its state.
         """
+        begun = time.monotonic()
+        try:
+            loaded = self._fetched(version, progress, spared)
+        except Exception as error:
+            LOADS.stopped(progress.fetched, failed=not isinstance(error, StillLoading))
+            raise
+        LOADS.succeeded(time.monotonic() - begun, progress.fetched)
+        return loaded
+
+    def _fetched(self, version: ServedVersion, progress: Progress, spared: Sequence[ServedVersion]) -> Loaded:
+        """Returns the model in memory, after its files were fetched."""
         listing, files = version.listing, version.version
         said = self._repository.settings(listing, files, progress.deadline)
         loader = backends.choose(version.name, files.paths, said)
-        if self._budget is not None:
+        if self._budget is not None and not backends.is_pipeline(files.paths, said):
             backends.prepare(files.paths)  # a runtime's own memory does not count as the first model's
             self._budget.check(Claim(version, footprint(files), spared))  # before files are fetched for nothing
         folder = self._repository.fetch(listing, files, progress)
+        try:
+            return self._loaded(version, folder, loader, progress, spared)
+        except (ServingError, OSError) as error:
+            if isinstance(error, StillLoading) or _is_there(folder, files):
+                raise
+            gone = f"version {files.number} of model {version.name!r} has gone from the repository while it was loaded"
+            raise Gone(gone) from error
+
+    def _loaded(
+        self,
+        version: ServedVersion,
+        folder: Folder,
+        loader: Loader,
+        progress: Progress,
+        spared: Sequence[ServedVersion],
+    ) -> Loaded:
+        """Returns the model of a folder in memory. `loader`: of the listed files. Raises ServingError, OSError."""
+        listing, files = version.listing, version.version
         # A push may have replaced all of it since it was listed.
         said = self._repository.settings(listing, files, progress.deadline, folder)
         names = set(os.listdir(folder.path))  # noqa: PTH208 - names, and no paths to take them from
-        if MARKERS & names != MARKERS & files.paths:
+        # Without a marker the settings choose, and those that were read before the fetch were not verified.
+        if not MARKERS & names or MARKERS & names != MARKERS & files.paths:
             loader = backends.choose(version.name, names, said)
-        source = Source(version.name, str(files.number), folder.path, said)
-        make = partial(self._made, version, partial(self._start, loader, source), folder, progress)
+        own = self._heeded(said)._replace(grpc_outputs=said.grpc_outputs or self._settings.grpc_outputs)
+        source = Source(version.name, str(files.number), folder.path, own)
+        if said.note:
+            log.warning("model %s version %s: %s", version.name, files.number, said.note)
+        if backends.is_pipeline(names, said):
+            parts = self._steps.parts(version, source, progress, spared)
+            try:  # it takes no memory beside that of its parts
+                start = partial(self._start, loader, source._replace(parts=parts))
+                return self._made(version, start, folder, progress, said.note)
+            except BaseException:
+                parts.release()  # the error's traceback holds this frame
+                raise
+        make = partial(self._made, version, partial(self._start, loader, source), folder, progress, said.note)
         if self._budget is None:
             return make()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
 
-    def _made(self, version: ServedVersion, start: Callable[[], Model], folder: Folder, progress: Progress) -> Loaded:
-        """The runtime's part of a load: measured, and traced for a process that dies in the middle of it."""
+    def _heeded(self, said: ModelSettings) -> ModelSettings:
+        """Returns the settings that have an effect on this platform."""
+        if said.batching is None or self._settings.platform != "lambda":
+            return said
+        if not self._is_told:
+            self._is_told = True
+            log.info("batching in model-settings.json does nothing on Lambda, where requests come one by one")
+        return said._replace(batching=None)
+
+    def _made(
+        self, version: ServedVersion, start: Callable[[], Model], folder: Folder, progress: Progress, note: str
+    ) -> Loaded:
+        """Does the runtime's part of a load: measures it, and leaves a trace for a process that dies in the middle."""
         with ExitStack() as stack:
             if progress.deadline is not NEVER:
                 files = version.version
                 size = sum(file.size or 0 for file in files.files)
-                stack.enter_context(attempt(self._settings.cache, version.name, files, size, progress.deadline))
+                cache = private.own(self._settings.cache, self._settings.platform)
+                stack.enter_context(attempt(cache, version.name, files, size, progress.deadline))
             stack.enter_context(progress.in_runtime())
-            return Loaded(start(), folder, self._gate, version.traffic, version.pace)
+            loaded = Loaded(start(), folder, self._gate, version.traffic, version.pace)
+            loaded.note = note
+            return loaded
 
     def _start(self, loader: Loader, source: Source) -> Model:
         """Loads the model, and sends it the requests that its settings ask for before the first client's."""
@@ -75,8 +140,14 @@ class Loading:
         if source.settings.warmup:
             from handler.lifecycle import warming  # noqa: PLC0415 - for models that ask for it
 
-            warming.warm(model, source.settings.warmup, source.folder)
+            limit = self._settings.timeout if source.settings.timeout is None else source.settings.timeout
+            warming.warm(model, source.settings.warmup, source.folder, limit)
         return model
+
+
+def _is_there(folder: Folder, version: Version) -> bool:
+    """Decides whether a version's files still are where they were fetched: a directory's are used in place."""
+    return all((folder.path / file.path.partition("/")[2]).exists() for file in version.files)
 
 
 def footprint(version: Version, folder: Path | None = None) -> Footprint:

@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +15,10 @@ M_MMAP_THRESHOLD: Final = -3
 LARGEST_KEPT: Final = 32 * 1024 * 1024
 """The largest value that glibc accepts for M_MMAP_THRESHOLD on 64-bit machines (mallopt(3))."""
 SEPARATE_FROM: Final = 128 * 1024
+LOOK_SECONDS: Final = 1.0
+IDLE: Final = 0.05
+"""The part of one CPU up to which the process counts as idle."""
+WORTH_RETURNING: Final = 32 * 1024 * 1024
 STATM: Final = Path("/proc/self/statm")
 STATUS: Final = Path("/proc/self/status")
 CLEAR_REFS: Final = Path("/proc/self/clear_refs")
@@ -55,6 +62,43 @@ def trim() -> None:
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if malloc_trim is not None:
         malloc_trim(0)
+
+
+@cache
+def give_back_when_idle() -> threading.Thread:
+    """Starts the thread that returns the memory of a finished burst of requests to the kernel. Starts it once."""
+    thread = threading.Thread(target=_watch, name="dragoman-memory", daemon=True)
+    thread.start()
+    return thread
+
+
+def _watch() -> None:
+    burst = Burst()
+    while True:
+        time.sleep(LOOK_SECONDS)
+        burst.look(time.process_time(), resident() or 0)
+
+
+class Burst:
+    """Finds the end of a burst. Memory that is returned while requests come has to be faulted in again by the next."""
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._least = 0
+
+    def look(self, used: float, size: int) -> bool:
+        """Returns free memory if there was little work since the last look, and the process has grown meanwhile.
+
+        `used`: seconds of CPU of this process. `size`: its bytes in memory. Returns whether it did.
+        """
+        is_idle = used - self._used < IDLE * LOOK_SECONDS
+        self._used = used
+        self._least = min(self._least, size)
+        if not is_idle or size - self._least < WORTH_RETURNING:
+            return False
+        trim()
+        self._least = resident() or 0
+        return True
 
 
 def resident() -> int | None:

@@ -130,9 +130,10 @@ class ListedModel(NamedTuple):
                 yield label, slot
 
     @property
-    def targets(self) -> tuple[ServedVersion, ...]:
-        """The versions that may answer requests without a version or label, the stable one first."""
-        return tuple(dict.fromkeys((self.stable, *self.canaries)))
+    def regular(self) -> tuple[ServedVersion, ...]:
+        """The versions that the policy serves, newest first: all but canaries, unless there are only canaries."""
+        others = [slot for number, slot in self.versions.items() if number not in self.said.canary]
+        return tuple(reversed(others)) or (self.stable,)
 
     def served(self) -> dict[ModelRef, Target]:
         """Returns the serving targets by each reference that needs no other look."""
@@ -166,8 +167,8 @@ class ListedModel(NamedTuple):
                 entry = entry._replace(reason=after.reason)
             elif entry.state is State.READY:
                 entry = entry._replace(reason=self.trouble)
-            yield entry
-        yield from (slot.entry for number, slot in coming.items() if number not in self.versions)
+            yield _noted(entry, slot)
+        yield from (_noted(slot.entry, slot) for number, slot in coming.items() if number not in self.versions)
         yield from self._missing(coming)
 
     def _missing(self, coming: Iterable[int]) -> Iterator[IndexEntry]:
@@ -175,3 +176,10 @@ class ListedModel(NamedTuple):
         for number in said.canary:
             if number not in self.versions and number not in coming:
                 yield IndexEntry(self.listing.name, str(number), State.UNAVAILABLE, NOT_THERE)
+
+
+def _noted(entry: IndexEntry, slot: ServedVersion) -> IndexEntry:
+    """Adds which keys of the version's settings nobody reads; its own file is known when it is in memory."""
+    loaded = slot.loaded
+    note = slot.listing.said.note if loaded is None else loaded.note
+    return entry._replace(reason="; ".join(filter(None, (entry.reason, note)))) if note else entry

@@ -1,19 +1,33 @@
-"""The models that DRAGOMAN_PRELOAD names: what the operator wants to be loaded, and to stay loaded."""
+"""The models that DRAGOMAN_PRELOAD names, which the operator wants to be loaded, and to stay loaded."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final
 
 from core.deadline import Deadline
+from core.errors import ModelNotFound, ServingError
+from core.operations import ModelRef
+from core.ports import Context
+from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.repository import Repository
+from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.versions import ServedVersion
+
+MOST_NAMED: Final = 8
+log = logging.getLogger(__name__)
 
 
 class Preloaded:
     """`*` among the names stands for all models that the repository has when it is first asked.
 
+    Of each model, all versions that its policy serves are loaded, and its canaries, for which readiness does not wait.
     `unloaded`: preloaded models that a client has unloaded; readiness does not wait for them.
     """
 
-    def __init__(self, repository: Repository, named: tuple[str, ...]) -> None:
+    def __init__(self, repository: Repository, catalog: Catalog, named: tuple[str, ...]) -> None:
         self._repository = repository
+        self._catalog = catalog
         self._all: tuple[str, ...] | None = None if "*" in named else named
         self.unloaded: set[str] = set()
 
@@ -21,8 +35,64 @@ class Preloaded:
         """Decides whether a model of this name stays in memory once it is loaded."""
         return self._all is not None and name in self._all
 
-    def names(self, deadline: Deadline) -> Sequence[str]:
-        """Returns the models that have to be loaded. Raises ServingError."""
+    def keeps(self, name: str) -> bool:
+        """Decides whether all versions of the model have to be in memory now."""
+        return self.includes(name) and name not in self.unloaded
+
+    def missing(self, deadline: Deadline) -> Mapping[str, str]:
+        """Returns why models and versions are not in memory, by name. Raises ServingError; ModelNotFound for one."""
+        missing = {}
+        for name in self._names(deadline):
+            try:
+                versions = self._catalog.model(name, deadline).regular
+            except ModelNotFound:
+                raise
+            except ServingError as error:
+                missing[name] = error.message
+                continue
+            for version in versions:
+                if version.loaded is None:
+                    missing[_named(version, versions)] = version.reason
+        return missing
+
+    def start(self, use: Callable[[ModelRef], AbstractContextManager[Any]], context: Context) -> None:
+        """Starts to load what is wanted, by beginning a use of it. What fails is logged, and `missing` has it."""
+        try:
+            names = self._names(context.deadline)
+        except ServingError as error:
+            log.warning("preload: %s", error.message)
+            return
+        for name in names:
+            if context.deadline.left < 0:
+                log.info("preload of %s is left to the first request for it", name)
+                continue
+            try:
+                model = self._catalog.model(name, context.deadline)
+            except ServingError as error:
+                log.warning("preload of %s: %s", name, error.message)
+                continue
+            for version in dict.fromkeys((*model.regular, *model.canaries)):
+                _start(use, version)
+
+    def _names(self, deadline: Deadline) -> Sequence[str]:
         if self._all is None:
             self._all = tuple(self._repository.models(deadline))
         return [name for name in self._all if name not in self.unloaded]
+
+
+def _start(use: Callable[[ModelRef], AbstractContextManager[Any]], version: ServedVersion) -> None:
+    number = str(version.version.number)
+    try:
+        with suppress(Pending), use(ModelRef(version.name, number)):
+            pass
+    except ServingError as error:
+        log.warning("preload of %s version %s: %s", version.name, number, error.message)
+
+
+def _named(version: ServedVersion, versions: Sequence[ServedVersion]) -> str:
+    return version.name if len(versions) == 1 else f"{version.name} version {version.version.number}"
+
+
+def listed(missing: Mapping[str, str]) -> str:
+    """Returns a line of text with the first missing versions and their reasons."""
+    return "; ".join(f"{name}: {reason}" for name, reason in list(missing.items())[:MOST_NAMED])

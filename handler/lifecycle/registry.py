@@ -4,83 +4,102 @@ Each version owns its state (versions), the catalog knows what a reference means
 and single_flight lets one thing at a time be done for each model. This module is where they meet.
 """
 
-import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from typing import Final
 
 from core import operations as ops
 from core.deadline import NEVER, Deadline
 from core.errors import ModelNotFound, NotSupported, ServingError, VersionNotFound
 from core.operations import ModelRef, State
 from core.ports import Context
+from core.statistics import Series, Statistics
 from handler.lifecycle import budget, models
 from handler.lifecycle.budget import FRESH_SECONDS, Budget
 from handler.lifecycle.catalog import Catalog, stable
 from handler.lifecycle.custom_paths import CustomPaths
+from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
 from handler.lifecycle.models import CanarySplit
-from handler.lifecycle.preload import Preloaded
-from handler.lifecycle.repository import Repository
+from handler.lifecycle.pipelines.steps import Steps
+from handler.lifecycle.preload import Preloaded, listed
+from handler.lifecycle.repository import Repository, wanted_of
 from handler.lifecycle.rollout import Rollout
-from handler.lifecycle.single_flight import Here, Load, Pending, SingleFlight
+from handler.lifecycle.single_flight import Here, Load, SingleFlight
+from handler.lifecycle.traffic.series import PROCESS
 from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import ServedVersion
+from handler.plugins import distribution_version
 from handler.settings import Settings
 from handler.stores import open_store
 
-log = logging.getLogger(__name__)
+LOOKERS: Final = 2
+"""Threads that look names and versions up: one look at the store decides for all that wait."""
 
 
 class Registry:
-    """`executor`: its threads load models. Without one, loads run in the caller's thread (Lambda)."""
+    """`executor`: its threads load models. Without one, loads run in the caller's thread (Lambda).
 
-    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
+    `trouble`: returns why loaded models answer no requests, "" if they do; with a name, why that model does not.
+    """
+
+    def __init__(
+        self, settings: Settings, executor: Executor | None = None, trouble: Callable[[str], str] = lambda _: ""
+    ) -> None:
         self._settings = settings
         self._poll = settings.repository_poll or float("inf")
-        self._repository = Repository(open_store(settings))
-        self._preloaded = Preloaded(self._repository, settings.preload)
+        self._repository = Repository(open_store(settings), direct=executor is None)
         self._catalog = Catalog(self._repository, settings.default_model, self._poll)
+        self._preloaded = Preloaded(self._repository, self._catalog, settings.preload)
+        self._index = Index(self._repository, self._catalog)
         self._paths = CustomPaths(self._repository, self._catalog)
         limit = budget.limit_of(settings.memory_limit)
         fresh = FRESH_SECONDS if executor is not None else 0.0
-        memory = limit and Budget(limit, self._catalog.residents, self._preloaded.includes, fresh)
-        loading = Loading(self._repository, settings, memory or None)
+        memory = limit and Budget(limit, self._catalog.residents, self._stays, fresh)
+        self._budget = memory or None
+        self._steps = Steps(self._repository, self._catalog, self._obtain_step, has_limit=bool(memory))
+        loading = Loading(self._repository, settings, self._budget, self._steps)
         self._rollout = Rollout(self._catalog, loading.load, self._preloaded, self._poll)
         self._flights = Here() if executor is None else SingleFlight(executor)
+        self._trouble = trouble
+        # Names that may not exist wait in a lane of their own, and never for a load.
+        self._lookers = None if executor is None else ThreadPoolExecutor(LOOKERS, "dragoman-look")
+        self._looks = self._flights if self._lookers is None else SingleFlight(self._lookers)
         self._online = True
+
+    def _stays(self, name: str) -> bool:
+        """Decides whether a model of this name stays in memory: it, or a pipeline that calls it, is preloaded."""
+        return self._preloaded.includes(name) or any(map(self._preloaded.includes, self._steps.owners(name)))
+
+    def _obtain_step(self, ref: ModelRef, load: Load, spared: Sequence[ServedVersion]) -> None:
+        self._rollout.obtain(ref, 1.0, load, spared=spared)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def server(self) -> ops.ServerInfo:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms of cold start
+        return ops.ServerInfo(self._settings.name, distribution_version(), self._settings.default_model)
 
-        try:
-            number = version("dragoman")
-        except PackageNotFoundError:  # run from a tree that was never installed
-            number = "0"
-        return ops.ServerInfo(self._settings.name, number)
+    def series(self) -> Series:
+        return PROCESS.series()
 
     def ready(self, context: Context) -> ops.Readiness:
         if not self._online:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason="set offline")
+        if trouble := self._trouble(""):
+            return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble)
         try:
             self._repository.check(context.deadline)
-            if self._missing(context):
+            if self._preloaded.missing(context.deadline):
                 self.preload(context)  # a failed load is due again after its pause, and no request comes before that
-            missing = self._missing(context)
+            missing = self._preloaded.missing(context.deadline)
+            if not missing:
+                self._repository.inventory.confirm(context.deadline)
         except ServingError as error:
             return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=error.message)
-        if not missing:
-            return ops.Readiness(ready=True)
-        reason = "; ".join(f"{name}: {self.readiness(ModelRef(name), context).reason}" for name in missing[:8])
-        return ops.Readiness(ready=False, state=State.LOADING, reason=f"models not loaded: {reason}")
-
-    def _missing(self, context: Context) -> list[str]:
-        names = self._preloaded.names(context.deadline)
-        return [name for name in names if not self.readiness(ModelRef(name), context).ready]
+        reason = f"models not loaded: {listed(missing)}" if missing else ""
+        return ops.Readiness(not missing, State.LOADING if missing else State.READY, reason)
 
     def set_online(self, *, online: bool) -> None:
         if self._settings.grps_health_control == "off":
@@ -98,9 +117,16 @@ class Registry:
         return self._catalog.names(context.deadline)
 
     def index(self, context: Context) -> Sequence[ops.IndexEntry]:
-        return self._catalog.index(context.deadline)
+        return self._index.entries(context.deadline)
 
     def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
+        loaded = self._loaded(ref, context)
+        spec = self.spec(ref) if loaded.ready else None
+        trouble = "" if spec is None else self._trouble(spec.name)
+        return ops.Readiness(ready=False, state=State.UNAVAILABLE, reason=trouble) if trouble else loaded
+
+    def _loaded(self, ref: ModelRef, context: Context) -> ops.Readiness:
+        """Returns whether the version is in memory."""
         try:
             target = self._catalog.ready.get(ref) or self._catalog.resolve(ref, context.deadline)
         except (ModelNotFound, VersionNotFound):
@@ -112,23 +138,41 @@ class Registry:
         return ops.Readiness(ready, State.READY if ready else version.state, "" if ready else version.reason)
 
     def describe(self, ref: ModelRef, context: Context) -> ops.ModelInfo:
-        with self._use(ref, context, 1.0) as model:
+        use = self._use(ref, context, 1.0)
+        with use as model:
             spec = model.spec
-        return ops.ModelInfo(spec, tuple(map(str, self._catalog.model(spec.name, context.deadline).versions)))
+        versions = tuple(map(str, self._catalog.model(spec.name, context.deadline).versions))
+        return ops.ModelInfo(spec, versions, use.parameters)
 
     def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:
         return self._catalog.status(ref, context.deadline)
 
-    def statistics(self, ref: ModelRef | None, context: Context) -> Sequence[ops.Statistics]:
+    def statistics(self, ref: ModelRef | None, context: Context) -> Sequence[Statistics]:
         return self._catalog.statistics(ref, context.deadline)
 
     def known(self) -> Sequence[ServedVersion]:
         """Returns the versions that this process has looked at so far. Does not ask the repository."""
         return self._catalog.known()
 
+    def numbers(self, name: str) -> frozenset[str]:
+        """Returns the versions of a model that this process has looked at. Does not ask the repository."""
+        model = self._catalog.models.get(name)
+        return frozenset() if model is None else frozenset(map(str, model.versions))
+
+    def in_memory(self) -> tuple[int, int]:
+        """Returns how many versions are in memory, and the bytes that their loads took, where they were measured."""
+        residents = [version for version in self._catalog.residents() if version.loaded is not None]
+        return len(residents), 0 if self._budget is None else sum(map(self._budget.cost, residents))
+
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""
         return self._catalog.load_seconds(name, version)
+
+    def spec(self, ref: ModelRef) -> ops.ModelSpec | None:
+        """Returns the spec of a version in memory; None if it is not, or if the reference is not resolved yet."""
+        target = self._catalog.ready.get(ref)
+        loaded = None if target is None else stable(target).loaded
+        return None if loaded is None else loaded.model.spec
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
         """Decides whether a request of `size` bytes is so sure to be short that it need not change threads."""
@@ -152,8 +196,10 @@ class Registry:
             target = self._catalog.ready.get(ref)
             version = target.pick(drawn) if isinstance(target, CanarySplit) else target
             loaded = None if version is None else version.use()
-            if version is None and ref.dashed:
-                self._flights.run(ref, ref.name, partial(self._rollout.find, ref), context, final=False)
+            if version is None and (ref.dashed or self._is_unsure(ref)):
+                # A model's own look waits for its load, one for a name that may not exist does not.
+                looks = self._flights if ref.dashed and self._repository.admits(ref.name, None) else self._looks
+                looks.run(ref, ref.name, partial(self._rollout.find, ref), context, final=False)
             elif version is None or loaded is None:
                 key, name = (ref, ref.name) if version is None else (version, version.name)
                 self._flights.run(key, name, partial(self._rollout.obtain, ref, drawn), context, final=False)
@@ -161,54 +207,66 @@ class Registry:
             elif renewed or time.monotonic() < version.due:
                 return loaded
             else:
-                self._renew_with(loaded, version, context)
+                versions = (version, *(each for each in self._steps.of(version) if time.monotonic() >= each.due))
+                self._rollout.renew_with(self._flights, loaded, versions, context.deadline, context)
                 renewed = True
 
-    def _renew_with(self, loaded: Loaded, version: ServedVersion, context: Context) -> None:
-        """Looks for newer versions, while the loaded one could answer at once."""
-        if isinstance(self._flights, Here):
-            took = version.progress.load_ns / 1e9 if version.progress is not None else 0.0
-            deadline = context.deadline._replace(beside=took)
-            work = partial(self._rollout.renew, version.name, deadline=deadline)
-            with loaded:
-                self._flights.run(None, version.name, work, context, final=False)
-            return
-        version.look_again(time.monotonic() + self._poll)  # requests that come meanwhile do not look
-        with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
-            work = partial(self._rollout.renew, version.name, deadline=NEVER)
-            self._flights.run(("renew", version.name), version.name, work, context, final=False)
+    def _is_unsure(self, ref: ModelRef) -> bool:
+        """Decides whether a look has to find out first if there is such a model. Raises ServingError if there is not.
+
+        Without threads of its own for loads a request finds that out with its load.
+        """
+        if self._looks is self._flights or self._catalog.is_listed(ref):
+            return False
+        if ref.name in self._catalog.models:
+            return True
+        wanted = wanted_of(ref)
+        admitted = self._repository.admits(ref.name, wanted)
+        if admitted is False and not self._repository.inventory.is_local:
+            raise self._repository.refusal(ref.name, wanted)
+        return not admitted
 
     # -- on demand ----------------------------------------------------------------------------------------------------
 
     def load(self, name: str, context: Context) -> None:
-        self._flights.run(("load", name), name, partial(self._rollout.load, name), context, final=True)
+        if (
+            self._looks is not self._flights
+            and name not in self._catalog.models
+            and not self._repository.admits(name, None)
+        ):
+            # A push may be younger than the latest look.
+            may = self._repository.inventory.may_look(name, None)
+            work = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
+            self._looks.run(("load", name), name, lambda _: work(), context, final=False)
+        self._flights.run(("load", name), name, partial(self._load, name), context, final=True)
+
+    def _load(self, name: str, load: Load) -> None:
+        self._forget()
+        self._rollout.load(name, load)
+
+    def _forget(self) -> None:
+        """Lets the next requests see what the repository has now."""
+        self._repository.inventory.forget()
+        self._index.forget()
 
     def unload(self, name: str, context: Context) -> None:
         self._catalog.model(name, context.deadline)  # raises ModelNotFound
-        work = partial(self._rollout.unload, name)
+        work = partial(self._unload, name)
         if not self._flights.at_once(name, work):
             self._flights.run(("unload", name), name, lambda _: work(), context, final=True)
 
+    def _unload(self, name: str) -> None:
+        self._rollout.unload(name)
+        self._steps.release()
+
+    def close(self) -> None:
+        """Ends the threads that look names up."""
+        if self._lookers is not None:
+            self._lookers.shutdown(wait=False, cancel_futures=True)
+
     def preload(self, context: Context) -> None:
         """Starts to load what the settings ask for; readiness and index show what fails."""
-        try:
-            names = self._preloaded.names(context.deadline)
-        except ServingError as error:
-            log.warning("preload: %s", error.message)
-            return
-        for name in names:
-            if context.deadline.left < 0:
-                log.info("preload of %s is left to the first request for it", name)
-                continue
-            try:
-                self._preload(self._catalog.model(name, context.deadline).targets, context)
-            except ServingError as error:
-                log.warning("preload of %s: %s", name, error.message)
-
-    def _preload(self, versions: Iterable[ServedVersion], context: Context) -> None:
-        for version in versions:
-            with suppress(Pending), self._use(ModelRef(version.name, str(version.version.number)), context, 1.0):
-                pass
+        self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -221,5 +279,6 @@ class Registry:
         for version in self._catalog.residents():
             version.forgive()
         self._paths.forget()
+        self._forget()
         for name in sorted(self._catalog.loaded()):
             self._rollout.renew(name, Load(name, deadline), deadline)

@@ -1,9 +1,13 @@
 """The layout of a repository: models, their versions, their settings.
 
-<model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/.
+<model>/<version>/model.onnx (or another runtime's file), <model>/model-settings.json, and the same in <version>/;
+Triton's <model>/config.pbtxt is read as settings.
 A version is a folder whose name is a decimal number and that holds a model; versions compare as numbers, and 00000123
 is version 123. A folder without any runtime's marker file is not a version yet: publishers put that file last. If two
 folders have one number, the shorter name counts: a publisher can put a version beside the one that it replaces.
+
+Where the model's settings are a pipeline, its versions need no files: each numbered folder is one, and version 1 is
+there without a folder.
 """
 
 import re
@@ -12,17 +16,32 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from core.deadline import NEVER, Deadline
-from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, shown
-from handler.backends import BACKENDS, found
+from core.errors import (
+    UNPRINTABLE,
+    ModelNotFound,
+    ModelNotLoadable,
+    ModelUnavailable,
+    ServingError,
+    VersionNotFound,
+    shown,
+)
+from core.operations import ModelRef
+from handler.backends import BACKENDS, EXPECTED, found
+from handler.lifecycle.inventory.bounds import Texts
+from handler.lifecycle.inventory.looks import Files, Inventory, absent, progress_of
 from handler.settings import model as model_settings
+from handler.settings import routing
 from handler.settings.model import ModelSettings
 from handler.stores import File, Folder, Forbidden, Gone, Store
+from handler.stores.directory import empty
 from handler.stores.progress import Progress
 
-NAME: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,254}")
-"""No path separator, no control character, no leading dot: a name can never leave the repository's prefix."""
-VERSION: Final = model_settings.VERSION
+NAME: Final = re.compile(rf"[^./\\{UNPRINTABLE}][^/\\{UNPRINTABLE}]{{0,254}}")
+"""No path separator, no leading dot: a name can never leave the repository's prefix. Nothing that breaks a log line."""
+VERSION: Final = routing.VERSION
 MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
+TRITON: Final = "config.pbtxt"
+"""Triton's configuration of a model. What it says holds where model-settings.json says nothing."""
 MOVES: Final = 4
 """The number of folders to try. A version that has moved on from each of them counts as being replaced."""
 
@@ -54,36 +73,61 @@ class Listing(NamedTuple):
 
 
 class Repository:
-    """The models in a store. Every method raises StillLoading soon after the deadline."""
+    """The models in a store. Every method raises StillLoading soon after the deadline. `direct`: see Inventory."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, direct: bool = False) -> None:
         self._store = store
+        self._texts = Texts()
+        self.inventory = Inventory(store, direct=direct)
 
     def check(self, deadline: Deadline) -> None:
         """Raises ServingError if the store does not answer."""
-        self._store.check(_progress(deadline))
+        self.inventory.check(deadline)
 
     def models(self, deadline: Deadline) -> Sequence[str]:
         """Returns the names of the models' folders, sorted."""
-        return [name for name in self._store.models(_progress(deadline)) if NAME.fullmatch(name)]
+        return [name for name in self.inventory.names(deadline) if NAME.fullmatch(name)]
 
-    def look(self, name: str, wanted: int | None, deadline: Deadline = NEVER) -> Listing:
-        """Returns a model's listing. `wanted`: a version to try where listing is not permitted.
+    def files(self, deadline: Deadline) -> Files:
+        """Returns all models with their files, as one look finds them."""
+        return {name: files for name, files in self.inventory.files(deadline).items() if NAME.fullmatch(name)}
+
+    def admits(self, name: str, wanted: int | None) -> bool | None:
+        """Decides, without a request, whether a model may be listed; None if that takes a look at all names."""
+        return bool(NAME.fullmatch(name)) and self.inventory.admits(name, wanted)
+
+    def refusal(self, name: str, wanted: int | None) -> ServingError:
+        """Returns the error of a name that is not admitted."""
+        return self.inventory.refusal(name, wanted) if NAME.fullmatch(name) else _misnamed(name)
+
+    def require(self, name: str, wanted: int | None, deadline: Deadline) -> None:
+        """Raises ServingError unless the model may be listed by itself."""
+        if not NAME.fullmatch(name):
+            raise _misnamed(name)
+        self.inventory.require(name, wanted, deadline)
+
+    def look(
+        self, name: str, wanted: int | None, deadline: Deadline = NEVER, files: Sequence[File] | None = None
+    ) -> Listing:
+        """Returns a model's listing. `wanted`: a version to try where listing is not permitted. `files`: if known.
 
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
         """
         if not NAME.fullmatch(name):
-            raise ModelNotFound(f"there is no model {shown(name)}: that is not a model's name")
+            raise _misnamed(name)
         try:
-            files = self._store.files(name, _progress(deadline))
+            files = files or self.inventory.files_of(name) or self._store.files(name, progress_of(deadline))
         except Forbidden:
             return self._look_blind(name, wanted, deadline)
         if not files:
-            raise ModelNotFound(f"there is no model {shown(name)} in the repository")
-        text = self._read_settings(name, "", files, deadline)
+            raise absent(name)
+        self.inventory.found(name)
+        text = self.settings_text(name, files, deadline)
         said = model_settings.parse(name, text)
         folders = folders_of(files)
         versions = _versions(version for version in folders if self.is_complete(name, version, said, deadline))
+        if not folders and said.pipeline is not None:
+            versions = {1: Version(1, "1", ())}
         if not versions:
             raise ModelNotLoadable(_no_version(name, folders))
         # The policy chooses among the other versions. Canaries are served beside them.
@@ -95,9 +139,12 @@ class Repository:
 
     def _look_blind(self, name: str, wanted: int | None, deadline: Deadline) -> Listing:
         """Returns the versions that the settings or the request name, as ONNX models: listing is not permitted."""
-        text = self._store.read(name, model_settings.FILE, _progress(deadline))
+        text = self._store.read(name, model_settings.FILE, progress_of(deadline))
         said = model_settings.parse(name, text)
         numbers = {*said.version_policy.specific, *said.canary} or ({wanted} if wanted is not None else set())
+        if said.pipeline is not None:
+            versions = tuple(Version(number, str(number), ()) for number in sorted(numbers or {1}))
+            return Listing(name, versions, text, said, partial=True)
         if not numbers:
             raise ModelUnavailable(
                 f"model {name!r} is missing or forbidden: listing is not permitted. Grant s3:ListBucket, "
@@ -110,13 +157,14 @@ class Repository:
     def is_complete(self, name: str, version: Version, said: ModelSettings, deadline: Deadline = NEVER) -> bool:
         """Decides whether the folder has a model. Reads its own settings only where no marker decides."""
         paths = version.paths
-        if found(paths, said.implementation):
+        if found(paths, said.implementation) or said.pipeline is not None:
             return True
         if model_settings.FILE not in paths:
             return False
         own = self._read_settings(name, f"{version.folder}/", version.files, deadline)
         try:
-            return found(paths, model_settings.parse(name, own).implementation)
+            its = model_settings.parse(name, own)
+            return its.pipeline is not None or found(paths, its.implementation)
         except ModelNotLoadable:
             return False
 
@@ -132,6 +180,8 @@ class Repository:
         else:
             path = folder.path / model_settings.FILE
             own = path.read_bytes() if path.is_file() else None
+            if folder.proof is not None and folder.proof.signer:
+                _check_signed(listing, version, own)
         return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)
 
     def fetch(self, listing: Listing, version: Version, progress: Progress) -> Folder:
@@ -139,6 +189,8 @@ class Repository:
 
         A push that replaces a version removes it from its folder, the marker first. Another folder has it by then.
         """
+        if not version.files and not getattr(self._store, "verifies", False):
+            return empty()
         for _ in range(MOVES):
             try:
                 folder = self._store.fetch(listing.name, version.folder, version.files, progress)
@@ -156,6 +208,7 @@ class Repository:
 
     def _again(self, listing: Listing, version: Version, deadline: Deadline) -> Version | None:
         """Returns the version as the store has it now, None if it has gone."""
+        self.inventory.forget()
         with suppress(ModelNotFound, ModelNotLoadable):
             found = self.look(listing.name, version.number, deadline).versions
             return next((each for each in found if each.number == version.number), None)
@@ -165,15 +218,54 @@ class Repository:
         """Ends the store's open connections. The store opens new ones when it needs them."""
         getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
 
-    def _read_settings(self, name: str, prefix: str, files: Iterable[File], deadline: Deadline) -> bytes | None:
-        path = prefix + model_settings.FILE
-        if any(file.path == path for file in files):
-            return self._store.read(name, path, _progress(deadline))
-        return None
+    def settings_text(self, name: str, files: Sequence[File], deadline: Deadline = NEVER) -> bytes | None:
+        """Returns the model's settings, those of Triton's configuration among them. Raises ModelNotLoadable."""
+        text = self._read_settings(name, "", files, deadline)
+        if all(file.path != TRITON for file in files):
+            return text
+        from handler.settings.triton import config  # noqa: PLC0415 - protobuf's text format, for models that have it
+
+        found = self._read_settings(name, "", files, deadline, TRITON)
+        return text if found is None else config.merged(name, found, text)
+
+    def _read_settings(
+        self, name: str, prefix: str, files: Iterable[File], deadline: Deadline, file_name: str = model_settings.FILE
+    ) -> bytes | None:
+        path = prefix + file_name
+        file = next((file for file in files if file.path == path), None)
+        if file is None:
+            return None
+        key = None if self.inventory.is_local or file.etag is None else (name, path, file.size, file.etag)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._store.read(name, path, progress_of(deadline))
+            self._texts.put(key, text)
+        return text
+
+    def has_settings(self, name: str, files: Iterable[File]) -> bool:
+        """Decides whether the model's settings are known, or none, so that a look at these files costs no request."""
+        texts = [file for file in files if file.path in (model_settings.FILE, TRITON)]
+        return all(self._texts.get((name, file.path, file.size, file.etag)) is not None for file in texts)
 
 
-def _progress(deadline: Deadline) -> Progress | None:
-    return None if deadline is NEVER else Progress(deadline)
+def _check_signed(listing: Listing, version: Version, own: bytes | None) -> None:
+    """Raises ModelNotLoadable if the model's settings, which nobody has signed, change a signed version."""
+    if members := model_settings.unsigned(listing.settings, own):
+        raise ModelNotLoadable(
+            f"model {listing.name!r} version {version.number} is signed, and {shown(next(iter(members)), 64)} in the "
+            f"model's {model_settings.FILE} is not: move it to {version.folder}/{model_settings.FILE}, and sign again"
+        )
+
+
+def _misnamed(name: str) -> ModelNotFound:
+    hint = "that is not a model's name"
+    return ModelNotFound(f"there is no model {shown(name)}: {hint}", model=name, hint=hint)
+
+
+def no_version(name: str, version: str, hint: str) -> VersionNotFound:
+    """Returns the refusal of a version that the model does not have. `version`: the client's text."""
+    number = version if VERSION.fullmatch(version) else shown(version)
+    return VersionNotFound(f"model {name!r} has no version {number}; {hint}", version, model=name, hint=hint)
 
 
 def folders_of(files: Iterable[File]) -> list[Version]:
@@ -194,7 +286,11 @@ def _versions(folders: Iterable[Version]) -> dict[int, Version]:
 def _no_version(name: str, folders: Sequence[Version]) -> str:
     if not folders:
         return f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx"
-    expected = " or ".join(backend.marker for backend in BACKENDS.values())
     last = max(folders)
     files = ", ".join(sorted(last.paths))[:256]
-    return f"model {name!r} has no version: {name}/{last.folder} has no {expected}; its files: {files}"
+    return f"model {name!r} has no version: {name}/{last.folder} has no {EXPECTED}; its files: {files}"
+
+
+def wanted_of(ref: ModelRef) -> int | None:
+    """Returns the number of the version that a reference names, None if it names none."""
+    return int(ref.version) if ref.version is not None and VERSION.fullmatch(ref.version) else None

@@ -1,4 +1,4 @@
-"""How a model moves to what the repository now has: listed, loaded beside what serves, switched at once.
+"""Moves a model to what the repository now has: lists it, loads it beside what serves, and switches at once.
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
 the old ones serving, and the index shows the reason. A canary is the exception: without it the stable version takes
@@ -11,17 +11,23 @@ may look at the repository meanwhile.
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
-from core.deadline import Deadline
+from core.deadline import NEVER, Deadline
 from core.errors import ServingError, StillLoading
 from core.operations import ModelRef
+from core.ports import Context
 from handler.lifecycle.backoff import LONGEST_PAUSE
 from handler.lifecycle.catalog import Catalog, stable
 from handler.lifecycle.models import CanarySplit, ListedModel, Target
 from handler.lifecycle.preload import Preloaded
-from handler.lifecycle.single_flight import Load
+from handler.lifecycle.repository import MOVES
+from handler.lifecycle.single_flight import Here, Load, Pending, SingleFlight
+from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import LoadVersion, ServedVersion
+from handler.stores import Gone
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +63,19 @@ class Rollout:
         target = self._catalog.resolve(ref, load.deadline)
         self._catalog.publish(target.name, ref, target)
 
-    def obtain(self, ref: ModelRef, drawn: float, load: Load) -> None:
-        """Loads what the reference means. Raises ServingError if it cannot be had."""
+    def obtain(
+        self,
+        ref: ModelRef,
+        drawn: float,
+        load: Load,
+        moves: int = MOVES,
+        spared: Sequence[ServedVersion] = (),
+    ) -> None:
+        """Loads what the reference means. Raises ServingError if it cannot be had. `moves`: see `_has_moved`.
+
+        `spared`: versions that stay in memory meanwhile. A pipeline calls this outside of the model's turn: the
+        version's own lock lets one thread load, and the catalog's lets one entry follow another.
+        """
         target = self._catalog.resolve(ref, load.deadline)
         if time.monotonic() >= stable(target).due:
             self.renew(stable(target).name, load, load.deadline)
@@ -66,12 +83,13 @@ class Rollout:
         version = target.pick(drawn) if isinstance(target, CanarySplit) else target
         known = self._catalog.models.get(version.name)
         try:
-            self._bring(version, load)
+            self._tried(ref, version, load, spared)
         except StillLoading:
             raise
-        except ServingError:
-            if ref.dashed:  # a client may make up any number of these
-                self._catalog.withdraw(ref)
+        except ServingError as error:
+            if isinstance(error, Gone) and moves and self._has_moved(ref, version, error, load):
+                self.obtain(ref, drawn, load, moves - 1, spared)
+                return
             if version is stable(target):
                 raise  # otherwise the canary is failing now, and the next round picks the stable version
         if self._catalog.models.get(version.name) is not known:  # another request has looked meanwhile
@@ -80,6 +98,28 @@ class Rollout:
             self._advance(version.name, load)  # it was not known before
             target = self._catalog.resolve(ref, load.deadline)
         self._publish(version.name, ref, target)
+
+    def _tried(self, ref: ModelRef, version: ServedVersion, load: Load, spared: Sequence[ServedVersion]) -> None:
+        """Loads a version. Drops a reference that a client has made up: there may be any number of them."""
+        try:
+            self._bring(version, load, spared=spared)
+        except StillLoading:
+            raise
+        except ServingError:
+            if ref.dashed or not version.serves:
+                self._catalog.withdraw(ref)
+            raise
+
+    def _has_moved(self, ref: ModelRef, version: ServedVersion, gone: Gone, load: Load) -> bool:
+        """Decides whether another version answers by now: a push may remove an old one between a look and a load."""
+        if version.listing.partial:  # nobody has looked, and a client may have invented the version
+            self._catalog.discard(version, gone)
+            return False
+        try:
+            self._catalog.look_afresh(version.name, load.deadline)
+            return stable(self._catalog.resolve(ref, load.deadline)) is not version
+        except ServingError:
+            return False
 
     def _bring(
         self,
@@ -108,11 +148,42 @@ class Rollout:
         except ServingError as error:
             self._stay(name, error, LONGEST_PAUSE if error.retry_after is None else error.retry_after)
 
+    def renew_with(
+        self,
+        flights: Here | SingleFlight,
+        loaded: Loaded,
+        versions: Sequence[ServedVersion],
+        deadline: Deadline,
+        context: Context,
+    ) -> None:
+        """Looks for newer versions of the models of these versions, while the loaded one could answer at once."""
+        if isinstance(flights, Here):
+            took = sum(version.progress.load_ns / 1e9 for version in versions if version.progress is not None)
+            with loaded:
+                for version in versions:
+                    work = partial(self.renew, version.name, deadline=deadline._replace(beside=took))
+                    flights.run(None, version.name, work, context, final=False)
+            return
+        for version in versions:
+            version.look_again(time.monotonic() + self._poll)  # requests that come meanwhile do not look
+            with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
+                work = partial(self.renew, version.name, deadline=NEVER)
+                flights.run(("renew", version.name), version.name, work, context, final=False)
+
     def _advance(self, name: str, load: Load, deadline: Deadline | None = None) -> None:
         """Moves to what a look has found, if it all loads. Raises ServingError."""
         deadline = deadline or load.deadline
+        moves = MOVES
         while (step := self._step(name, deadline)) is not None:
-            self._take(step, load, deadline, at_once=False)
+            try:
+                self._take(step, load, deadline, at_once=False)
+            except Gone:
+                if not moves:
+                    raise
+                moves -= 1
+                self._catalog.look_afresh(name, deadline)
+                if self._step(name, deadline) == step:
+                    raise
 
     def _take(self, step: Step, load: Load, deadline: Deadline, *, at_once: bool) -> bool:
         """Loads a step's versions and switches to them. Returns False if there is something newer by now."""
@@ -131,9 +202,16 @@ class Rollout:
             self._preloaded.unloaded.discard(name)
 
     def load(self, name: str, load: Load) -> None:
-        self._look(name, load.deadline)
-        while not self._take(self._everything(name, load.deadline), load, load.deadline, at_once=True):
-            pass
+        for left in reversed(range(MOVES)):
+            self._look(name, load.deadline)
+            try:
+                while not self._take(self._everything(name, load.deadline), load, load.deadline, at_once=True):
+                    pass
+            except Gone:
+                if not left:
+                    raise
+            else:
+                return
 
     def unload(self, name: str) -> None:
         for version in self._catalog.give_up(name).slots:
@@ -155,7 +233,10 @@ class Rollout:
     def _step(self, name: str, deadline: Deadline) -> Step | None:
         """Returns what has to be loaded before the model moves to what a look found; None if nothing was found."""
         base = self._catalog.model(name, deadline)
-        return None if base.coming is None else _step(base, base.coming, base.successors(base.coming))
+        if base.coming is None:
+            return None
+        kept = base.coming.regular if self._preloaded.keeps(name) else ()
+        return _step(base, base.coming, [*base.successors(base.coming), *kept])
 
     def _everything(self, name: str, deadline: Deadline) -> Step:
         """Returns all versions that the repository now has for the model."""

@@ -1,4 +1,4 @@
-"""Work on models, of which one thing is done at a time for each model, however many requests wait for it.
+"""Does one piece of work at a time for each model, however many requests wait for it.
 
 With an executor (ASGI servers) the work is done in its threads, and the request gets Pending, whose future the edge
 awaits. Without one (Lambda, where an instance has one request at a time) it is done in the caller's thread.
@@ -36,7 +36,7 @@ class Load:
         self.version: ServedVersion | None = None
 
     def begin(self) -> None:
-        """Its turn has come. The request has waited for the version of the load ahead as well."""
+        """Begins, because its turn has come. The request has waited for the version of the load ahead as well."""
         if self.ahead is not None:
             self._awaited, self.ahead = self.ahead.version, None
 
@@ -69,6 +69,9 @@ class Background:
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         self.deadline = deadline
+
+    def using(self, use: Any) -> None:
+        """Notes nothing."""
 
     def waited(self, ns: int, load: Any) -> None:
         """Counts nothing."""

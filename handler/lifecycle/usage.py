@@ -6,17 +6,22 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from core.operations import Count, Statistics
 from core.ports import Model
+from core.statistics import BatchCount, Count, Statistics
+from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
 
 QUICK_RUNS: Final = 16
 QUICK_NS: Final = 500_000
 """A model is quick once that many requests in a row took less than that many nanoseconds each, from body to answer."""
-MOST_QUICK_RUNS: Final = 64
-"""Runs that count. A request that takes longer halves them: one hiccup of the machine is forgiven, a habit is not."""
+MOST_QUICK_RUNS: Final = 4
+"""Times as many runs count. A longer request halves them: a hiccup of the machine is forgiven, a habit is not."""
 SLOW_NS: Final = 50_000_000
-"""After one request of that many nanoseconds a model never counts as quick again."""
+"""After a request of that many nanoseconds, which an event loop would have felt, a model has to prove itself anew..."""
+PROBATION: Final = 8
+MOST_PROBATION: Final = 1 << 16
+"""...by this many times as many runs each time, up to so many: on a machine that was busy once it takes a moment, and a
+model whose clients can make it slow stalls an event loop once in 65,536 requests."""
 TURNS: Final = itertools.count(1)
 """The order of uses: the model with the lowest number was used least recently."""
 
@@ -47,10 +52,14 @@ class Loaded:
     lock around a number.
     """
 
-    __slots__ = ("__weakref__", "_gate", "_pace", "_traffic", "born", "folder", "last_use", "model", "uses", "version")
+    __slots__ = (
+        *("__weakref__", "_gate", "_pace", "_steady", "_traffic"),
+        *("born", "folder", "last_use", "model", "note", "uses", "version"),
+    )
 
     def __init__(self, model: Model, folder: Folder, gate: Gate, traffic: "Traffic", pace: "Pace") -> None:
         self.model = model
+        self.note = ""  # which keys of its settings nobody reads
         self.folder = folder  # whose files a model may read as long as it lives
         self.version = model.spec.version.encode()
         self.born = time.monotonic()
@@ -59,6 +68,17 @@ class Loaded:
         self._gate = gate
         self._traffic = traffic
         self._pace = pace
+        # Requests that run together need a thread in which they meet.
+        self._steady = model.steady and model.spec.batching is None
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What was verified of its files, and what runs it, for the model's metadata."""
+        proof, providers = self.folder.proof, self.model.spec.providers
+        told = {"providers": ",".join(providers)} if providers else {}
+        if proof is None:
+            return told
+        return {"digest": f"sha256:{proof.digest}"} | ({"signer": proof.signer} if proof.signer else {}) | told
 
     def __enter__(self) -> Model:
         return self.model
@@ -78,7 +98,20 @@ class Loaded:
     def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
         self._traffic.record(durations, success=success)
-        self._pace.time(sum(durations[1:]), size, success=success, steady=self.model.steady)
+        PROCESS.record(sum(durations), success=success)
+        self._pace.time(sum(durations[1:]), size, success=success, steady=self._steady)
+
+    def share(self) -> None:
+        """Notes that the inference that was just counted ran in a batch."""
+        self._traffic.share()
+
+    def executed(self, rows: int, joined: int, inferred: int, split: int) -> None:
+        """Counts one run of the model for a batch of so many rows; see Traffic.executed."""
+        self._traffic.executed(rows, joined, inferred, split)
+
+    def hesitate(self) -> None:
+        """Notes that a request takes long, before it has ended."""
+        self._pace.time(SLOW_NS + 1, 0, success=True, steady=False)
 
 
 class Traffic:
@@ -91,6 +124,9 @@ class Traffic:
         self._failed_ns = 0
         self._steps = [0, 0, 0, 0]
         self._last_ms = 0
+        self._shared = 0
+        self._runs = 0
+        self._batches: dict[int, list[int]] = {}
 
     def record(self, durations: Sequence[int], *, success: bool) -> None:
         """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding."""
@@ -103,36 +139,57 @@ class Traffic:
             self._steps = list(map(int.__add__, self._steps, durations))
             self._last_ms = time.time_ns() // 1_000_000
 
+    def share(self) -> None:
+        """Notes that a counted inference was one of a batch, whose run is counted by `executed`."""
+        with self._lock:
+            self._shared += 1
+
+    def executed(self, rows: int, joined: int, inferred: int, split: int) -> None:
+        """Counts a run for a batch. `rows`: 0 for one without a number of rows. The rest: nanoseconds of its steps."""
+        with self._lock:
+            self._runs += 1
+            if rows:
+                sums = self._batches.get(rows, (0, 0, 0, 0))
+                self._batches[rows] = list(map(int.__add__, sums, (1, joined, inferred, split)))
+
     def statistics(self, name: str, version: str) -> Statistics:
         """Returns the numbers as they are now."""
         with self._lock:
             success = Count(self._successes, sum(self._steps))
-            steps = (Count(self._successes, ns) for ns in self._steps)
+            queue, decoding, model, encoding = (Count(self._successes, ns) for ns in self._steps)
             fail = Count(self._failures, self._failed_ns)
-            return Statistics(name, version, self._successes, self._last_ms, success, fail, *steps)
+            runs = self._successes - self._shared + self._runs
+            batches = tuple(
+                BatchCount(rows, *(Count(times, ns) for ns in sums))
+                for rows, (times, *sums) in sorted(self._batches.items())
+            )
+            steps = (success, fail, queue, decoding, model, encoding)
+            return Statistics(name, version, self._successes, self._last_ms, *steps, runs, batches)
 
 
 class Pace:
     """Decides whether a request is so sure to be short that changing threads twice would be most of its time."""
 
-    __slots__ = ("_bytes", "_runs", "_was_slow")
+    __slots__ = ("_bytes", "_needed", "_runs")
 
     def __init__(self) -> None:
         self._runs = 0
+        self._needed = QUICK_RUNS
         self._bytes = 0
-        self._was_slow = False
 
     def is_quick(self, size: int) -> bool:
         """`size`: bytes of the request's body."""
-        return size <= self._bytes and self._runs >= QUICK_RUNS
+        return size <= self._bytes and self._runs >= self._needed
 
     def time(self, ns: int, size: int, *, success: bool, steady: bool) -> None:
         """Takes a request into account. `steady`: the model says that like requests take like times."""
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
-        if ns < QUICK_NS and not self._was_slow and steady:
-            self._runs = min(MOST_QUICK_RUNS, self._runs + 1)
+        if ns < QUICK_NS and steady:
+            self._runs = min(MOST_QUICK_RUNS * self._needed, self._runs + 1)
             self._bytes = max(self._bytes, size)
+        elif ns <= SLOW_NS:
+            self._runs //= 2
         else:
-            self._was_slow = self._was_slow or ns > SLOW_NS
-            self._runs = 0 if self._was_slow else self._runs // 2
+            self._runs = self._bytes = 0
+            self._needed = min(MOST_PROBATION, self._needed * PROBATION)

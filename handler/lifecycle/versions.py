@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from core.deadline import NEVER, Deadline
 from core.errors import ModelFailed, ModelUnavailable, ServingError, StillLoading
-from core.operations import IndexEntry, State, Statistics
-from handler.lifecycle.backoff import Backoff
+from core.operations import IndexEntry, State
+from core.statistics import Statistics
+from handler.lifecycle.backoff import Backoff, named
 from handler.lifecycle.repository import Listing, Version
 from handler.lifecycle.usage import TURNS, Loaded, Pace, Traffic
 from handler.stores.progress import Progress
@@ -32,7 +33,7 @@ class Status(Enum):
     POSTPONED = auto()
     """Another version answers, and loading this one was left to a request with more time."""
     EVICTED = auto()
-    """Out of memory for another model's sake; the next request loads it again."""
+    """It is out of memory for another model's sake; the next request loads it again."""
     UNLOADED = auto()
     REPLACED = auto()
     """A newer version, or none, has taken its place; requests that held it before may still load it."""
@@ -61,11 +62,11 @@ TRANSITIONS: Final[dict[Event, tuple[tuple[Status, ...], Status]]] = {
     Event.UNLOAD: (_ANY, Status.UNLOADED),
     Event.REPLACE: (_ANY, Status.REPLACED),
 }
-"""By event: the statuses in which it may come, and the status after it."""
+"""The statuses in which an event may come, and the status after it."""
 SERVES: Final = {Event.LOAD: True, Event.UNLOAD: False, Event.REPLACE: False}
-"""By event: whether the version serves after it; every other event leaves that as it is."""
+"""Whether the version serves after an event; every other event leaves that as it is."""
 STATES: Final = {Status.LOADING: State.LOADING, Status.READY: State.READY}
-"""In the words of the model repository extension; every other status is UNAVAILABLE."""
+"""The states as the model repository extension names them; every other status is UNAVAILABLE."""
 REASONS: Final = {
     Status.NEW: "not loaded yet",
     Status.LOADING: "loading",
@@ -150,15 +151,9 @@ class ServedVersion:
 
     @property
     def entry(self) -> IndexEntry:
-        failure = self._standing.failure
-        return IndexEntry(
-            self.name,
-            str(self.version.number),
-            self.state,
-            self.reason,
-            None if failure is None else failure.fault,
-            self.status is Status.NEW,
-        )
+        failure, number = self._standing.failure, str(self.version.number)
+        fault = None if failure is None else failure.fault
+        return IndexEntry(self.name, number, self.state, self.reason, fault, self.status is Status.NEW)
 
     def statistics(self) -> Statistics:
         return self.traffic.statistics(self.name, str(self.version.number))
@@ -220,13 +215,13 @@ class ServedVersion:
             failure = ModelFailed(f"model {self.name!r} version {self.version.number} cannot be loaded: {kind}")
             self._fail(failure)
             raise failure from error
-        self._backoff = None
-        self.load_seconds = time.monotonic() - started
+        self._backoff, self.load_seconds = None, time.monotonic() - started
         self._move(Event.LOAD, loaded=loaded)
-        log.info("model %s version %s loaded in %.3f s", self.name, self.version.number, self.load_seconds)
+        proof = f", {loaded.folder.proof}" if loaded.folder.proof else ""
+        log.info("model %s version %s loaded in %.3f s%s", self.name, self.version.number, self.load_seconds, proof)
 
     def _fail(self, error: ServingError) -> None:
-        log.warning("model %s version %s cannot be loaded: %s", self.name, self.version.number, error.message)
+        log.warning("%s", named(error, self.name, self.version.number))
         self._backoff = self._backoff or Backoff()
         error.retry_after = self._backoff.fail(error)
         self._move(Event.FAIL, error.message, self._backoff.failure)

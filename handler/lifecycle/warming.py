@@ -1,8 +1,9 @@
 """Warm-up requests: a model answers them before it is ready, so that its first client does not pay their cost."""
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,26 +11,65 @@ from numpy.typing import NDArray
 from core.dialects.v2 import infer as v2_infer
 from core.dtype import BF16, DataType
 from core.engine import ask
-from core.errors import InvalidInput, ModelNotLoadable, ServingError, shown
-from core.operations import Infer, ModelRef, Stream
+from core.errors import InvalidInput, ModelNotLoadable, ServingError, TimedOut, shown
+from core.operations import Infer, ModelRef, ModelSpec, Stream
 from core.ports import Model
 from core.tensor import Tensor, TensorSpec
 from core.wire import Call, HttpRequest
+from handler.backends.runs import check, limited
 from handler.settings.warmup import WarmUp
 
+LARGEST: Final = 2**28
+MOST_BYTES: Final = 2**32
+"""The most bytes of one warm-up request, and of all those of a version, counted before any is made."""
+OBJECT: Final = 64
+"""Bytes of an element of BYTES: its place in the array, and itself."""
 
-def warm(model: Model, requests: Iterable[WarmUp], folder: Path) -> None:
-    """Sends the warm-up requests to a model. Raises ModelNotLoadable with the reason if one of them fails."""
-    spec = model.spec
+
+def warm(model: Model, requests: Iterable[WarmUp], folder: Path, limit: float | None = None) -> None:
+    """Sends the warm-up requests to a model. Raises ModelNotLoadable with the reason if one of them fails.
+
+    `limit`: the seconds that all of them may take together.
+    """
+    spec, requests = model.spec, tuple(requests)
     try:
-        for request in requests:
-            for infer in _inferences(request, model, folder):
-                for _ in ask(Stream(infer), model):
-                    pass
+        _check_size(requests, model, folder)
+        limited(lambda: _ask(requests, model, folder), limit, lambda: _late(limit))
     except ServingError as error:
         raise ModelNotLoadable(
             f"model {spec.name!r} version {spec.version} failed its warm-up: {error.message}"
         ) from error
+
+
+def _check_size(requests: Iterable[WarmUp], model: Model, folder: Path) -> None:
+    """Raises InvalidInput for requests that would keep a loader busy for hours, or take all memory."""
+    sizes = [(request.times, _size(request, model.spec, folder)) for request in requests]
+    total, largest = sum(times * size for times, size in sizes), max(size for _, size in sizes)
+    if total > MOST_BYTES or largest > LARGEST:
+        text = f"the largest of its warm-up requests has {largest} bytes, and all have {total}"
+        raise InvalidInput(f"{text}; at most {LARGEST} and {MOST_BYTES} are sent")
+
+
+def _size(request: WarmUp, spec: ModelSpec, folder: Path) -> int:
+    """Returns the bytes of one request."""
+    if request.file is not None:
+        return (folder / request.file).stat().st_size if (folder / request.file).is_file() else 0
+    return sum(
+        math.prod(_shape(tensor, request)) * (OBJECT if tensor.datatype.is_bytes else tensor.datatype.numpy.itemsize)
+        for tensor in spec.inputs or ()
+    )
+
+
+def _ask(requests: Iterable[WarmUp], model: Model, folder: Path) -> None:
+    for request in requests:
+        for infer in _inferences(request, model, folder):
+            check()
+            for _ in ask(Stream(infer), model):
+                pass
+
+
+def _late(limit: float | None) -> TimedOut:
+    return TimedOut(f"it took longer than {limit:g} s, the time limit of an inference (DRAGOMAN_TIMEOUT, or timeout)")
 
 
 def _inferences(request: WarmUp, model: Model, folder: Path) -> Iterator[Infer]:

@@ -1,82 +1,22 @@
 """THE table of DRAGOMAN_* variables, read once and checked at start; beside it, the settings of each model."""
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-MB_PER_VCPU: Final = 1769
-"""The MB of memory for which Lambda allots one vCPU (AWS documentation, "Configure Lambda function memory")."""
-
-UNITS: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
-USABLE: Final = 0.9
-"""The part of the memory that models may use. The rest is for requests, and for loads that need more than expected."""
+from handler.settings import parsers, platform, providers
 
 
 class InvalidSettings(Exception):
-    """One line that names the variable, its value and what was expected."""
+    """One line that names the variable, its value and what was expected, for the operator.
 
+    `public`: for clients. It has no value that could be a path or a secret.
+    """
 
-def _text(value: str) -> str:
-    return value
-
-
-def _flag(value: str) -> bool:
-    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    if value.lower() not in known:
-        raise ValueError("true or false")
-    return known[value.lower()]
-
-
-def _names(value: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
-
-
-def _positive(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 2**63:
-        raise ValueError("a whole number above 0")
-    return int(value)
-
-
-def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("seconds above 0")
-    return seconds
-
-
-def _seconds_or_never(value: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
-        raise ValueError("a number of seconds, 0 for never")
-    return float(value)
-
-
-def _bytes(value: str) -> int:
-    parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?([kMG]?i?B)?", value)
-    if parts is None or parts[2] not in (None, *UNITS):
-        raise ValueError(f"a number of bytes, or of {', '.join(UNITS)}; 0 for no limit")
-    return int(float(parts[1]) * UNITS.get(parts[2], 1))
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in choices:
-            raise ValueError(f"one of {', '.join(choices)}")
-        return value
-
-    return parse
-
-
-def _level(value: str) -> str:
-    return _one_of("DEBUG", "INFO", "WARNING", "ERROR")(value.upper())
-
-
-def _base_path(value: str) -> str:
-    return "/" + value.strip("/") if value.strip("/") else ""
+    def __init__(self, message: str, public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = message if public is None else public
 
 
 class Setting(NamedTuple):
@@ -89,29 +29,64 @@ class Setting(NamedTuple):
     about: str
 
 
+LONGEST_WORD: Final = 8
+"""A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
-    Setting("DRAGOMAN_REPOSITORY", "repository", _text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
-    Setting("DRAGOMAN_PRELOAD", "preload", _names, "", "models to load at start, by name with commas between, or `*`; the server is ready when they are"),
-    Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", _bytes, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),
-    Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", _seconds_or_never, "60", "seconds after which a request for a model checks the repository again for new versions; `0`: only load calls and S3 events check it"),
-    Setting("DRAGOMAN_DEFAULT_MODEL", "default_model", _text, "", "the model of GRPS requests that name none, as `name` or `name-version`; default: the repository's only one"),
-    Setting("DRAGOMAN_ALLOW_CODE", "allow_code", _flag, "false", "`true`: run `model.py` files from the repository"),
-    Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", _positive, "67108864", "largest request body, after inflating"),
-    Setting("DRAGOMAN_NON_FINITE", "non_finite", _one_of("token", "null", "error"), "token", 'how NaN and infinities are written in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
-    Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", _one_of("auto", "tfs", "kserve"), "auto", "the protocol of answers under `/v1` where KServe and TensorFlow Serving differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
-    Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", _one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
-    Setting("DRAGOMAN_PATIENCE", "patience", _seconds, "", "seconds that a request waits while its model is loaded; then the answer is 503 with the load's progress, and the load continues; default: the time that the function's timeout and API Gateway's 29 s leave on Lambda, unlimited on a server"),
-    Setting("DRAGOMAN_THREADS", "threads", _positive, "", "threads that run models on an ASGI server; default: one per CPU"),
-    Setting("DRAGOMAN_QUEUE", "queue", _positive, "1024", "requests that may wait for a thread; further ones get 503"),
-    Setting("DRAGOMAN_CACHE", "cache", _text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
-    Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", _positive, "", "the most bytes of downloads to keep, the least recently used are deleted first; default: as many as fit on the disk"),
-    Setting("DRAGOMAN_NAME", "name", _text, "dragoman", "the server's name in its metadata"),
-    Setting("DRAGOMAN_SERVER_TIMING", "server_timing", _flag, "true", "`false`: no `Server-Timing` header in answers"),
-    Setting("DRAGOMAN_SITE", "site", _flag, "true", "`false`: no status page, no /docs"),
-    Setting("DRAGOMAN_BASE_PATH", "base_path", _base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
-    Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", _one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
-    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", _flag, "false", "`true`: unsigned requests, for public buckets"),
-    Setting("DRAGOMAN_LOG_LEVEL", "log_level", _level, "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`"),
+    Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
+    Setting("DRAGOMAN_PRELOAD", "preload", parsers.names, "", "models to load at start, by name with commas between, or `*`, each with all versions that its `version_policy` serves; the server is ready when they are"),
+    Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", parsers.size, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),
+    Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", parsers.seconds_or_never, "60", "seconds after which a request for a model checks the repository again for new versions; `0`: only load calls and S3 events check it"),
+    Setting("DRAGOMAN_DEFAULT_MODEL", "default_model", parsers.text, "", "the model of GRPS requests that name none, as `name` or `name-version`; default: the repository's only one"),
+    Setting("DRAGOMAN_ALLOW_CODE", "allow_code", parsers.flag, "false", "`true`: run `model.py` files from the repository"),
+    Setting("DRAGOMAN_MAX_BODY_BYTES", "max_body_bytes", parsers.positive, "67108864", "largest request body, after inflating"),
+    Setting("DRAGOMAN_BYTES_IN_FLIGHT", "bytes_in_flight", parsers.size, "", "the most bytes of requests and answers at a time on a server, such as `500MB`; a body counts twice, as it came and as the tensors that it becomes; further requests get 503; `0`: no limit; default: a quarter of `DRAGOMAN_MEMORY_LIMIT`, without one of the machine's memory"),
+    Setting("DRAGOMAN_MAX_HEADER_BYTES", "max_header_bytes", parsers.positive, "65536", "largest request line with its headers; more get 431, or 414 for a long URL"),
+    Setting("DRAGOMAN_HEAD_TIMEOUT", "head_timeout", parsers.seconds, "10", "seconds for a request line with its headers, from its first byte and from the connection's opening"),
+    Setting("DRAGOMAN_PAUSE_TIMEOUT", "pause_timeout", parsers.seconds, "20", "seconds without progress after which a body that does not come on (less than 1 kB a second), or an answer that is not read, is given up"),
+    Setting("DRAGOMAN_CONNECTIONS", "connections", parsers.positive, "", "the most connections at a time; the one that is idle for longest makes room for another, else the other gets 503; default: three quarters of the descriptors that the process may open, at most 10,000"),
+    Setting("DRAGOMAN_NON_FINITE", "non_finite", parsers.one_of("token", "null", "error"), "token", 'how NaN and infinities are written in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
+    Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", parsers.one_of("auto", "tfs", "kserve"), "auto", "the protocol of answers under `/v1` where KServe and TensorFlow Serving differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
+    Setting("DRAGOMAN_GRPC_OUTPUTS", "grpc_outputs", parsers.one_of("mirror", "raw"), "mirror", "tensors of V2's answers over gRPC, Connect and gRPC-Web: `mirror` (in `contents` if the request has its own there), or `raw` (in `raw_output_contents` always, as Triton's JavaScript and Java clients need it); a model's `grpc_outputs` comes first"),
+    Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", parsers.one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
+    Setting("DRAGOMAN_PATIENCE", "patience", parsers.seconds, "", "seconds that a request waits while its model is loaded; then the answer is 503 with the load's progress, and the load continues; default: the time that the function's timeout and API Gateway's 29 s leave on Lambda, unlimited on a server"),
+    Setting("DRAGOMAN_TIMEOUT", "timeout", parsers.seconds_or_never, "", "seconds that one inference may run, and each answer of a stream: then its client gets 504 (`DEADLINE_EXCEEDED`); a model's `timeout` comes first; `0`: no limit; default: 60 on a server, and on Lambda the time that the function's timeout leaves"),
+    Setting("DRAGOMAN_PROVIDERS", "providers", providers.parse, "", "ONNX Runtime's execution providers, in order of preference with commas between, such as `CUDAExecutionProvider,CPUExecutionProvider`; a model's `providers` come first; default: the CPU's"),
+    Setting("DRAGOMAN_THREADS", "threads", parsers.positive, "", "threads that run models on an ASGI server; default: one per CPU"),
+    Setting("DRAGOMAN_QUEUE", "queue", parsers.positive, "1024", "requests that may wait for a thread; further ones get 503, and so do those that would wait too long to be of use"),
+    Setting("DRAGOMAN_QUEUE_TIME", "queue_time", parsers.seconds, "4", "seconds that a request may wait for a thread, or three inferences of its model if these take longer; one that would wait longer gets 503; set it below the time after which your clients give up"),
+    Setting("DRAGOMAN_STREAM_ORDER", "stream_order", parsers.one_of("ready", "request"), "ready", "requests of one stream of requests: `ready` (worked on side by side, as many as there are threads; their answers come when they are ready, in order for requests of the same id, or of none), or `request` (one after the other)"),
+    Setting("DRAGOMAN_CACHE", "cache", parsers.text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
+    Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", parsers.positive, "", "the most bytes of downloads to keep, the least recently used are deleted first; default: as many as fit on the disk"),
+    Setting("DRAGOMAN_AUTH", "auth", parsers.one_of("none", "keys", "jwt", "both"), "none", "what a client has to send: nothing, a key, a token (a JWT), or either; health needs neither (docs/security.md)"),
+    Setting("DRAGOMAN_KEYS_FILE", "keys_file", parsers.text, "", "file with a line for each key, made by `dragoman keys new`; read again when it changes"),
+    Setting("DRAGOMAN_KEYS", "keys", parsers.text, "", "the same lines, with semicolons between"),
+    Setting("DRAGOMAN_JWT_ISSUER", "jwt_issuer", parsers.names, "", "the `iss` that tokens must have, or several with commas between"),
+    Setting("DRAGOMAN_JWT_AUDIENCE", "jwt_audience", parsers.names, "", "the `aud` that tokens must have, or several of which one is enough"),
+    Setting("DRAGOMAN_JWT_JWKS", "jwt_jwks", parsers.text, "", "the issuer's public keys: an https URL or a file"),
+    Setting("DRAGOMAN_JWT_ALGORITHMS", "jwt_algorithms", parsers.algorithms, "RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA", "the algorithms that may sign tokens"),
+    Setting("DRAGOMAN_JWT_LEEWAY", "jwt_leeway", parsers.leeway, "30", "seconds by which the issuer's clock may differ"),
+    Setting("DRAGOMAN_JWT_SCOPE_PREFIX", "jwt_scope_prefix", parsers.text, "dragoman:", "what stands in a token's scopes before the right: `dragoman:infer`"),
+    Setting("DRAGOMAN_TRUST_AUTHORIZER", "trust_authorizer", parsers.flag, "false", "`true`, on Lambda: callers that an API Gateway authorizer or IAM has let through need no other credential"),
+    Setting("DRAGOMAN_AUTHORIZER_RIGHTS", "authorizer_rights", parsers.rights, "infer,read", "the rights of such callers, unless their claims have a scope with the prefix"),
+    Setting("DRAGOMAN_CONTROL", "control", parsers.one_of("auto", "off", "open"), "auto", "load, unload, online and offline: `auto` (with the right `admin`; without authentication for clients on this machine, never on Lambda), `off`, or `open` (without authentication for every client)"),
+    Setting("DRAGOMAN_CORS_ORIGINS", "cors_origins", parsers.origins, "", "sites whose pages may call this server, such as `https://app.example.com`, with commas between, or `*`"),
+    Setting("DRAGOMAN_CACHE_SHARED", "cache_shared", parsers.flag, "false", "`true`: use a `DRAGOMAN_CACHE` that other users can write, such as a volume that containers share"),
+    Setting("DRAGOMAN_VERIFY", "verify", parsers.one_of("off", "digest", "code", "signature"), "off", "what a version needs to be loaded, in its file `model.sig`: `signature` (its files' digests, signed by a trusted key or certificate), `code` (the same for Python models and plugins, digests for ONNX models), `digest`, `off`; see [signing.md](signing.md)"),
+    Setting("DRAGOMAN_VERIFY_KEY", "verify_key", parsers.text, "", "trusted public keys: a PEM file, or its text"),
+    Setting("DRAGOMAN_VERIFY_ROOTS", "verify_roots", parsers.text, "", "trusted certificates, below which a signer's certificate is issued: a PEM file, or its text"),
+    Setting("DRAGOMAN_VERIFY_IDENTITY", "verify_identity", parsers.names, "", "names, with commas between, one of which a signer's certificate must have: an e-mail address, a URI, a DNS name or a common name; default: any"),
+    Setting("DRAGOMAN_NAME", "name", parsers.text, "dragoman", "the server's name in its metadata"),
+    Setting("DRAGOMAN_SERVER_TIMING", "server_timing", parsers.flag, "true", "`false`: no `Server-Timing` header in answers"),
+    Setting("DRAGOMAN_SITE", "site", parsers.flag, "true", "`false`: no status page, no /docs"),
+    Setting("DRAGOMAN_BASE_PATH", "base_path", parsers.base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
+    Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", parsers.one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
+    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", parsers.flag, "false", "`true`: unsigned requests, for public buckets"),
+    Setting("DRAGOMAN_LOG_LEVEL", "log_level", parsers.level, "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`; on Lambda the default is `AWS_LAMBDA_LOG_LEVEL`"),
+    Setting("DRAGOMAN_LOG_FORMAT", "log_format", parsers.one_of("text", "json"), "", "`text` or `json`, of every line of the log; default: `text`, on Lambda as `AWS_LAMBDA_LOG_FORMAT` says"),
+    Setting("DRAGOMAN_ACCESS_LOG", "access_log", parsers.flag, "false", "`true`: a line of the log for every request (default of `dragoman serve`); `false`: for refused ones only, ten in ten seconds; see [operations.md](operations.md#the-log)"),
+    Setting("DRAGOMAN_METRICS", "metrics", parsers.metrics, "", "the names of metrics, with commas between: `triton` (default on a server), `kserve`, `mlserver` and `tfserving` for Prometheus, beside our own; `emf` for CloudWatch; `off` (default on Lambda); see [metrics.md](metrics.md)"),
+    Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than uvicorn starts them"),
+    Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
 
 
@@ -119,7 +94,7 @@ class Settings(NamedTuple):
     """The values of SETTINGS, which explains them, and of the platform.
 
     `cpus`: the CPUs of this process; not a whole number on Lambda. `initialization`: Lambda's type of initialization,
-    "on-demand", "provisioned-concurrency" or "snap-start"; "" elsewhere.
+    "on-demand", "provisioned-concurrency" or "snap-start"; "" elsewhere. `cache_is_default`: DRAGOMAN_CACHE is not set.
     """
 
     repository: str
@@ -129,14 +104,42 @@ class Settings(NamedTuple):
     default_model: str
     allow_code: bool
     max_body_bytes: int
+    bytes_in_flight: int | None
+    max_header_bytes: int
+    head_timeout: float
+    pause_timeout: float
+    connections: int | None
     non_finite: str
     v1_dialect: str
+    grpc_outputs: str
     grps_health_control: str
     patience: float | None
+    timeout: float | None
+    providers: tuple[str, ...]
     threads: int
     queue: int
+    queue_time: float
+    stream_order: str
     cache: Path
     cache_bytes: int | None
+    auth: str
+    keys_file: str
+    keys: str
+    jwt_issuer: tuple[str, ...]
+    jwt_audience: tuple[str, ...]
+    jwt_jwks: str
+    jwt_algorithms: frozenset[str]
+    jwt_leeway: float
+    jwt_scope_prefix: str
+    trust_authorizer: bool
+    authorizer_rights: tuple[str, ...]
+    control: str
+    cors_origins: tuple[str, ...]
+    cache_shared: bool
+    verify: str
+    verify_key: str
+    verify_roots: str
+    verify_identity: tuple[str, ...]
     name: str
     server_timing: bool
     site: bool
@@ -144,9 +147,15 @@ class Settings(NamedTuple):
     s3_addressing: str
     s3_anonymous: bool
     log_level: str
+    log_format: str
+    access_log: bool
+    metrics: tuple[str, ...]
+    metrics_folder: str
+    metrics_namespace: str
     cpus: float
     platform: str
     initialization: str
+    cache_is_default: bool = False
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
@@ -157,60 +166,41 @@ class Settings(NamedTuple):
             if variable.startswith("DRAGOMAN_") and variable not in known:
                 raise InvalidSettings(f"unknown setting {variable}; the settings are {', '.join(sorted(known))}")
         values = {setting.field: _value(setting, environ) for setting in SETTINGS}
-        cpus = _cpus(environ)
+        cpus = platform.cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
         values["cache_bytes"] = values["cache_bytes"] or None
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
         values["patience"] = values["patience"] or None
+        values["connections"] = values["connections"] or None
+        values["bytes_in_flight"] = None if values["bytes_in_flight"] == "" else values["bytes_in_flight"]
+        default = None if platform.name(environ) == "lambda" else platform.INFERENCE_SECONDS
+        values["timeout"] = default if values["timeout"] == "" else values["timeout"] or None
         limit = values["memory_limit"]
-        values["memory_limit"] = (_usable_memory(environ) if limit == "" else limit) or None
-        platform = _platform(environ)
-        values["grps_health_control"] = values["grps_health_control"] or ("off" if platform == "lambda" else "instance")
-        initialization = environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if platform == "lambda" else ""
-        return cls(**values, cpus=cpus, platform=platform, initialization=initialization)
+        values["memory_limit"] = (platform.usable_memory(environ) if limit == "" else limit) or None
+        values["platform"] = platform.name(environ)
+        platform.observed(values, environ)
+        values["grps_health_control"] = values["grps_health_control"] or (
+            "off" if values["platform"] == "lambda" else "instance"
+        )
+        initialization = (
+            environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if values["platform"] == "lambda" else ""
+        )
+        is_default = not environ.get("DRAGOMAN_CACHE")
+        return cls(**values, cpus=cpus, initialization=initialization, cache_is_default=is_default)
+
+    @property
+    def scraped(self) -> bool:
+        """Whether Prometheus finds metrics here."""
+        return self.metrics not in (("off",), ("emf",))
 
 
 def _value(setting: Setting, environ: Mapping[str, str]) -> Any:
     text = environ.get(setting.variable, "") or setting.default
     if not text:
-        return () if setting.parse is _names else ""
+        return () if setting.parse in (parsers.names, parsers.origins, providers.parse) else ""
     try:
         return setting.parse(text)
     except ValueError as error:
-        raise InvalidSettings(f"{setting.variable} is {text[:256]!r}; expected {error}") from None
-
-
-def _cpus(environ: Mapping[str, str]) -> float:
-    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
-    if memory.isdecimal():
-        return int(memory) / MB_PER_VCPU
-    available = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    return min(available, _cgroup_cpus(Path("/sys/fs/cgroup/cpu.max")))
-
-
-def _cgroup_cpus(quota_file: Path) -> float:
-    """Returns a container's CPU quota (cgroup v2: "quota period" or "max period"), infinity without one."""
-    try:
-        quota, _, period = quota_file.read_text().partition(" ")
-        return int(quota) / int(period)
-    except (OSError, ValueError):
-        return float("inf")
-
-
-def _usable_memory(environ: Mapping[str, str]) -> int | None:
-    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
-    if memory.isdecimal():
-        return int(int(memory) * 2**20 * USABLE)
-    return _cgroup_memory(Path("/sys/fs/cgroup/memory.max"))
-
-
-def _cgroup_memory(limit_file: Path) -> int | None:
-    """Returns the usable bytes of a container's memory (cgroup v2: bytes or "max"), None without a limit."""
-    try:
-        return int(int(limit_file.read_text()) * USABLE)
-    except (OSError, ValueError):
-        return None
-
-
-def _platform(environ: Mapping[str, str]) -> str:
-    return "lambda" if "AWS_LAMBDA_FUNCTION_NAME" in environ else "server"
+        known = text.isalnum() and len(text) <= LONGEST_WORD
+        public = f"{setting.variable} is {repr(text) if known else 'wrong'}; expected {error}"
+        raise InvalidSettings(f"{setting.variable} is {text[:256]!r}; expected {error}", public) from None

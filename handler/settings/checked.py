@@ -1,8 +1,12 @@
 """Checks of a publisher's JSON. An error names the wrong value by the path of its key."""
 
-from typing import Any
+import json
+from typing import Any, Final
 
 from core.errors import shown
+
+FEW: Final = 4
+"""Bytes that hold no secret."""
 
 
 class Wrong(Exception):
@@ -12,18 +16,37 @@ class Wrong(Exception):
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
 
 
-def an_object(value: Any, path: str) -> dict[str, Any]:
+class Unquoted:
+    """Stands in Wrong for a value that may hold a secret, by naming what it is."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def an_object(value: Any, path: str, *known: str) -> dict[str, Any]:
+    """Returns the object. With `known`, an object that only this project defines: another key is a typing error.
+
+    Raises Wrong.
+    """
     if not isinstance(value, dict):
         raise Wrong(path, value, "an object")
+    for key in value if known else ():
+        if key not in known:
+            raise Wrong(f"{path}.{key}", value[key], f"no such key; the keys are {', '.join(known)}")
     return value
 
 
-def only(members: dict[str, Any], path: str, *known: str) -> dict[str, Any]:
-    """Returns the members of an object that only this project defines. Raises Wrong for another key: a typing error."""
-    for key, value in members.items():
-        if key not in known:
-            raise Wrong(f"{path}.{key}", value, f"no such key; the keys are {', '.join(known)}")
-    return members
+def members_of(text: bytes) -> dict[str, Any]:
+    """Returns the keys of a file. No error quotes a file that is not an object: it may hold a secret. Raises Wrong."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        said = text if len(text) <= FEW else Unquoted(f"{len(text)} bytes")
+        raise Wrong("the file", said, f"JSON ({str(error)[:80]})") from None
+    return an_object(Unquoted(type(value).__name__) if value and not isinstance(value, dict) else value, "the file")
 
 
 def texts(value: Any, path: str) -> tuple[str, ...]:

@@ -25,10 +25,12 @@ output          The output to explain. Default: the only one of numbers, else th
 target          The index of the class to explain. Default: the class of the highest score, for each example.
 feature_names   Names to send along: one per element of an example, row by row; or {"input": names, ...}.
 
-Every numeric input is explained; a model with an input of BYTES cannot have an explainer. The model must declare its
-inputs. Other keys are refused.
+Every input is explained, texts (BYTES) as numbers: a feature has the example's value or the background's. The model
+must declare its inputs. Where an input has one element for each row, [-1, 1], its rows may be scalars: a DataFrame's
+`df.to_dict("list")`. Other keys are refused.
 """
 
+import io
 import json
 import math
 from collections.abc import Mapping
@@ -38,15 +40,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dtype import BF16, DATATYPES
+from core.dtype import BF16, DATATYPES, DataType
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.explanation import MOST_ROWS, explained
 from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
 from core.shapley import least_budget
-from core.tensor import TensorSpec
-from handler.settings.checked import Wrong, an_object, only, texts
+from core.tensor import TensorSpec, is_column
+from handler.settings.checked import Wrong, an_object, texts
 
 MOST_BACKGROUND: Final = 1000
 """The most rows of a background."""
@@ -54,8 +56,18 @@ MOST_BUDGET: Final = 65536
 MOST_NUMBER: Final = 2**63 - 1
 MOST_CELLS: Final = 2**23
 """The most features x coalitions: the matrices of the method take 8 bytes for each."""
+MOST_ELEMENTS: Final = 2**22
+"""The most elements of a background. MOST_CELLS permits about 2,000 features, and MOST_BACKGROUND so many rows."""
+LARGEST_FILE: Final = 2**27
+"""The most bytes of a background's JSON."""
+HEADER: Final = 2**14
+"""The bytes of an array's file that hold its header, which says its shape."""
 FILES: Final = (".json", ".npy", ".npz")
 SAID: Final = 'a row per example, an object of such rows by input, or {"file": name}'
+READERS: Final[Mapping[tuple[int, int], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 WIDE: Final = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
 """A type for each kind of a file's elements that holds them all."""
 
@@ -77,7 +89,7 @@ def parse(value: Any) -> ExplainerSettings | None:
     if value is None:
         return None
     known = ("background", "budget", "seed", "output", "target", "feature_names")
-    members = only(an_object(value, "explainer"), "explainer", *known)
+    members = an_object(value, "explainer", *known)
     background, output = members.get("background"), members.get("output")
     if not isinstance(background, list | dict) or not background:
         raise _wrong(".background", background, SAID)
@@ -145,11 +157,15 @@ def _background(said: ExplainerSettings, folder: Path, spec: ModelSpec) -> dict[
     if spec.inputs is None:
         raise _wrong("", "given", 'none, as the model does not declare its inputs: add "inputs" to these settings')
     by_name = _by_input(rows, path, [tensor.name for tensor in spec.inputs], SAID)
+    _check_counts({name: len(value) for name, value in by_name.items() if isinstance(value, list) and value}, path)
     background = {tensor.name: _rows(by_name[tensor.name], tensor, path) for tensor in spec.inputs}
-    counts = {name: len(array) for name, array in background.items()}
-    if len(set(counts.values())) != 1 or not 0 < max(counts.values()) <= MOST_BACKGROUND:
-        raise _wrong(path, counts, f"from 1 to {MOST_BACKGROUND} rows, the same number for every input")
+    _check_counts({name: len(array) for name, array in background.items()}, path)
     return background
+
+
+def _check_counts(counts: Mapping[str, int], path: str) -> None:
+    if counts and (len(set(counts.values())) != 1 or not 0 < max(counts.values()) <= MOST_BACKGROUND):
+        raise _wrong(path, counts, f"from 1 to {MOST_BACKGROUND} rows, the same number for every input")
 
 
 def _by_input(value: Any, path: str, inputs: list[str], expected: str) -> Mapping[str, Any]:
@@ -167,43 +183,71 @@ def _read(path: Path, where: str) -> Any:
     """Reads a file's rows, without running code from it. Raises Wrong."""
     try:
         if path.suffix == ".json":
-            return json.loads(path.read_bytes())
+            return _json(path, where)
         if path.suffix == ".npy":
+            with path.open("rb") as file:
+                _count(file.read(HEADER), where)
             # A header can claim any size. Without the mapping, numpy would first allocate as much memory.
             return np.lib.format.open_memmap(path, mode="r")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            for member in arrays.zip.infolist():
+                with arrays.zip.open(member) as inner:
+                    _count(inner.read(HEADER), f"{where} {member.filename!r}")
             return {name: arrays[name] for name in arrays.files}
+    except Wrong:
+        raise
     except OSError as error:
         raise _wrong(where, error.strerror, "a file that can be read") from None
     except Exception as error:  # numpy's and zipfile's own, and MemoryError, have no common base below this
         raise _wrong(where, str(error).replace(str(path), ""), "a file of numbers") from error
 
 
+def _json(path: Path, where: str) -> Any:
+    if (size := path.stat().st_size) > LARGEST_FILE:
+        raise _wrong(where, f"{size} bytes", f"at most {LARGEST_FILE}")
+    return json.loads(path.read_bytes())
+
+
+def _count(header: bytes, where: str) -> None:
+    """Raises Wrong for an array with too many rows or elements, ValueError for another file. Reads only its header."""
+    file = io.BytesIO(header)
+    version = np.lib.format.read_magic(file)
+    if version not in READERS:
+        raise ValueError(f"an array's file of version {version}")
+    shape, _, _ = READERS[version](file)
+    if shape and shape[0] > MOST_BACKGROUND:
+        raise _wrong(where, f"{shape[0]} rows", f"from 1 to {MOST_BACKGROUND} rows")
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise _wrong(where, f"{math.prod(shape)} elements", f"a file of numbers, at most {MOST_ELEMENTS}")
+
+
 def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
     """Returns rows [rows, ...] in the input's type, exact or rounded like a request's elements. Raises Wrong."""
     path = f"{path}.{tensor.name}"
-    if tensor.datatype.is_bytes:
-        raise _wrong(path, "BYTES", "a model of numbers")
     shape = _shape(value, path)
     expected = tensor.shape
+    if len(shape) == 1 and is_column(expected):
+        shape = (*shape, *expected[1:])
     if expected is not None and (
         len(shape) != len(expected) or any(e not in (-1, s) for s, e in zip(shape[1:], expected[1:], strict=True))
     ):
         raise _wrong(path, list(shape), f"rows of the input's shape {list(expected)}, except its first axis")
     datatype = DATATYPES["FP32"] if tensor.datatype is BF16 else tensor.datatype
     try:
-        array = from_values(tensor.name, datatype, shape, _wide(value, path)).array
+        array = from_values(tensor.name, datatype, shape, _wide(value, datatype, path)).array
     except InvalidInput as error:
-        raise _wrong(path, error.message, "numbers of the input's type") from None
+        raise _wrong(path, error.message, "values of the input's type") from None
     return bf16_from_float(array) if tensor.datatype is BF16 else array
 
 
-def _wide(value: Any, path: str) -> Any:
+def _wide(value: Any, datatype: DataType, path: str) -> Any:
     """Copies an array into memory, in one of the types that parsers make. Lists stay as they are. Raises Wrong."""
     if isinstance(value, list):
         return value
-    if value.dtype.kind not in WIDE:
-        raise _wrong(path, str(value.dtype), "an array of numbers")
+    if datatype.is_bytes and value.dtype.kind == "U":
+        return value.tolist()
+    if datatype.is_bytes or value.dtype.kind not in WIDE:
+        raise _wrong(path, str(value.dtype), "an array of text" if datatype.is_bytes else "an array of numbers")
     return np.array(value, WIDE[value.dtype.kind])
 
 

@@ -1,43 +1,34 @@
-"""model-settings.json: a publisher's settings of a model, checked when they are read. Unknown keys are ignored.
+"""model-settings.json: a publisher's settings of a model, checked when they are read. Unknown keys are noted.
 
 The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parameters` have MLServer's names and meaning.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from core.dtype import DATATYPES
 from core.errors import ModelNotLoadable
+from core.operations import Batching
 from core.tensor import TensorSpec
-from handler.settings.checked import Wrong, an_object, is_shape, number, only, texts
+from handler.settings import routing
+from handler.settings.checked import Wrong, an_object, members_of, number, texts
 
 if TYPE_CHECKING:
     from handler.settings.explainer import ExplainerSettings
+    from handler.settings.pipeline import SaidPipeline
     from handler.settings.signatures import SaidSignatures
     from handler.settings.warmup import WarmUp
 
 FILE: Final = "model-settings.json"
-VERSION: Final = re.compile(r"[0-9]{1,18}")
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 V1_DIALECTS: Final = ("auto", "tfs", "kserve")
+GRPC_OUTPUTS: Final = ("mirror", "raw")
 ROUTING: Final = ("version_policy", "version_labels", "canary")
 """Keys that route requests to versions. They do not change how a version is loaded."""
-ROUNDING: Final = 1e-9
-
-
-class VersionPolicy(NamedTuple):
-    """The versions that are served: the `latest` n, all (None), or these `specific` ones."""
-
-    latest: int | None = 1
-    specific: tuple[int, ...] = ()
-
-    def choose(self, versions: list[int]) -> list[int]:
-        if self.specific:
-            return [version for version in versions if version in self.specific]
-        return versions if self.latest is None else versions[-self.latest :]
+UNSIGNED: Final = (*ROUTING, "name", "http")
+"""Keys that a signature need not cover: they choose a version and its path, and do not change what it answers."""
+LONGEST_TIMEOUT: Final = 10**9
+"""Seconds: thirty years. A clock's arithmetic stays exact."""
 
 
 class CustomPath(NamedTuple):
@@ -55,7 +46,7 @@ class ModelSettings(NamedTuple):
     max_batch_size: int = 0
     inputs: tuple[TensorSpec, ...] | None = None
     outputs: tuple[TensorSpec, ...] | None = None
-    version_policy: VersionPolicy = VersionPolicy()
+    version_policy: routing.VersionPolicy = routing.VersionPolicy()
     version_labels: Mapping[str, int] = MappingProxyType({})
     signatures: "SaidSignatures | None" = None
     v1_dialect: str | None = None
@@ -64,12 +55,30 @@ class ModelSettings(NamedTuple):
     canary: Mapping[int, float] = MappingProxyType({})
     """The share of requests without a version that each version receives."""
     warmup: "tuple[WarmUp, ...]" = ()
+    timeout: float | None = None
+    """Seconds that one inference may run, in place of DRAGOMAN_TIMEOUT."""
+    max_concurrency: int | None = None
+    """The most inferences of the model that run at the same time."""
+    providers: tuple[str, ...] = ()
+    """ONNX Runtime's execution providers, in place of DRAGOMAN_PROVIDERS."""
+    note: str = ""
+    """The keys that nobody reads, for the index and the log; empty without any."""
+    grpc_outputs: str | None = None
+    batching: Batching | None = None
+    """How concurrent requests are run together; None: each runs alone."""
+    pipeline: "SaidPipeline | None" = None
+    """The steps of a pipeline whose version has no pipeline.json."""
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
         """The class labels of the signatures that have them, by the name of their tensor of scores."""
         signatures = (self.signatures or {}).values()
         return {said.outputs["scores"].tensor: said.class_labels for said in signatures if said.class_labels}
+
+
+KEYS: Final = frozenset(ModelSettings._fields) - {"note"} | {"name", "dynamic_batching"}
+NESTED: Final = frozenset(("inputs", "outputs", "version_policy"))
+"""Keys whose values may have unknown keys. The others refuse them."""
 
 
 def parse(model: str, *texts: bytes | None) -> ModelSettings:
@@ -80,7 +89,7 @@ def parse(model: str, *texts: bytes | None) -> ModelSettings:
     merged: dict[str, Any] = {}
     try:
         for text in texts:
-            merged |= {} if text is None else an_object(_json(text), "the file")
+            merged |= {} if text is None else members_of(text)
         return _settings(merged, model)
     except Wrong as wrong:
         raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
@@ -93,17 +102,22 @@ def loads_alike(before: bytes | None, after: bytes | None) -> bool:
 
 def _loading(text: bytes | None) -> Any:
     try:
-        members = {} if text is None else an_object(_json(text), "the file")
+        members = {} if text is None else members_of(text)
     except Wrong:
         return text
     return {key: value for key, value in members.items() if key not in ROUTING}
 
 
-def _json(text: bytes) -> Any:
+def unsigned(text: bytes | None, own: bytes | None) -> dict[str, Any]:
+    """Returns the members of a model's settings that a signed version's own settings have to repeat, and do not.
+
+    Raises ModelNotLoadable for a text that is not an object.
+    """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Wrong("the file", text[:40], f"JSON ({str(error)[:80]})") from None
+        outside, inside = (members_of(each) if each is not None else {} for each in (text, own))
+    except Wrong as wrong:
+        raise ModelNotLoadable(f"{FILE}: {wrong}") from None
+    return {key: value for key, value in outside.items() if key not in UNSIGNED and key not in inside}
 
 
 def _settings(members: dict[str, Any], model: str) -> ModelSettings:
@@ -119,15 +133,30 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         max_batch_size=batch,
         inputs=_tensors(members, "inputs"),
         outputs=_tensors(members, "outputs"),
-        version_policy=_version_policy(members.get("version_policy")),
-        version_labels=_version_labels(members.get("version_labels")),
+        version_policy=routing.version_policy(members.get("version_policy")),
+        version_labels=routing.version_labels(members.get("version_labels")),
         signatures=_signatures(members.get("signatures")),
-        v1_dialect=_v1_dialect(members.get("v1_dialect")),
+        v1_dialect=_one_of(members, "v1_dialect", V1_DIALECTS),
+        grpc_outputs=_one_of(members, "grpc_outputs", GRPC_OUTPUTS),
         explainer=_explainer(members.get("explainer")),
         http=_http(members.get("http")),
-        canary=_canary(members.get("canary")),
+        canary=routing.canary(members.get("canary")),
         warmup=_warmup(members.get("warmup")),
+        timeout=_timeout(members.get("timeout")),
+        max_concurrency=_max_concurrency(members.get("max_concurrency")),
+        providers=() if members.get("providers") is None else texts(members["providers"], "providers"),
+        note=_note(members),
+        batching=_batching(members, batch),
+        pipeline=_pipeline(members.get("pipeline")),
     )
+
+
+def _note(members: dict[str, Any]) -> str:
+    if KEYS.issuperset(members) and NESTED.isdisjoint(members):
+        return ""
+    from handler.settings import keys  # noqa: PLC0415 - for models with more than the plainest settings
+
+    return keys.note(members, KEYS)
 
 
 def _optional(members: dict[str, Any], key: str, kind: type, expected: str) -> Any:
@@ -147,45 +176,11 @@ def described(model: str, metadata: Any) -> tuple[tuple[TensorSpec, ...] | None,
 
 
 def _tensors(members: dict[str, Any], key: str) -> tuple[TensorSpec, ...] | None:
-    value = members.get(key)
-    if value is None:
+    if members.get(key) is None:
         return None
-    if not isinstance(value, list):
-        raise Wrong(key, value, "an array of tensors")
-    tensors = tuple(_tensor(member, f"{key}[{index}]") for index, member in enumerate(value))
-    return tensors or None  # MLServer writes [] for "not declared"
+    from handler.settings import tensors  # noqa: PLC0415 - for models whose settings describe them
 
-
-def _tensor(member: Any, path: str) -> TensorSpec:
-    members = an_object(member, path)
-    name, datatype, shape = members.get("name"), members.get("datatype"), members.get("shape")
-    if not isinstance(name, str):
-        raise Wrong(f"{path}.name", name, "text")
-    if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise Wrong(f"{path}.datatype", datatype, f"one of {', '.join(DATATYPES)}")
-    if shape is not None and not is_shape(shape):
-        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up, or null for any rank")
-    return TensorSpec(name, DATATYPES[datatype], None if shape is None else tuple(shape))
-
-
-def _version_policy(value: Any) -> VersionPolicy:
-    if value is None:
-        return VersionPolicy()
-    policy = an_object(value, "version_policy")
-    if len(policy) != 1 or next(iter(policy)) not in ("latest", "all", "specific"):
-        raise Wrong("version_policy", policy, "one of latest, all, specific")
-    kind, options = next(iter(policy.items()))
-    options = an_object(options, f"version_policy.{kind}")
-    if kind == "all":
-        return VersionPolicy(latest=None)
-    if kind == "latest":
-        return VersionPolicy(latest=number(options.get("num_versions", 1), "version_policy.latest.num_versions", 1))
-    versions = options.get("versions")
-    if not isinstance(versions, list) or not versions:
-        raise Wrong("version_policy.specific.versions", versions, "an array of at least one version")
-    return VersionPolicy(
-        specific=tuple(number(v, f"version_policy.specific.versions[{i}]", 0) for i, v in enumerate(versions))
-    )
+    return tensors.parse(members, key)
 
 
 def _signatures(value: Any) -> "SaidSignatures | None":
@@ -212,24 +207,36 @@ def _warmup(value: Any) -> "tuple[WarmUp, ...]":
     return warmup_settings.parse(value)
 
 
-def _canary(value: Any) -> dict[int, float]:
-    members = {} if value is None else an_object(value, "canary")
-    shares = {}
-    for version, share in members.items():
-        if not VERSION.fullmatch(version):
-            raise Wrong("canary", version, "a version's number as key, of at most 18 digits")
-        if type(share) not in (int, float) or not 0 <= share <= 1:
-            raise Wrong(f"canary.{version}", share, "a share from 0 to 1")
-        shares[int(version)] = float(share)
-    if sum(shares.values()) > 1 + ROUNDING:
-        raise Wrong("canary", members, "shares that add up to 1 at most")
-    return shares
+def _batching(members: dict[str, Any], rows: int) -> Batching | None:
+    if members.get("batching") is None and members.get("dynamic_batching") is None:
+        return None
+    from handler.settings import batching as batching_settings  # noqa: PLC0415 - the same
+
+    return batching_settings.parse(members, rows)
+
+
+def _pipeline(value: Any) -> "SaidPipeline | None":
+    if value is None:
+        return None
+    from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are no pipeline
+
+    return pipeline.parse(value, "pipeline")
+
+
+def _timeout(value: Any) -> float | None:
+    if value is not None and (type(value) not in (int, float) or not 0 < value <= LONGEST_TIMEOUT):
+        raise Wrong("timeout", value, f"seconds above 0, at most {LONGEST_TIMEOUT}")
+    return None if value is None else float(value)
+
+
+def _max_concurrency(value: Any) -> int | None:
+    return None if value is None else number(value, "max_concurrency", 1)
 
 
 def _http(value: Any) -> CustomPath | None:
     if value is None:
         return None
-    members = only(an_object(value, "http"), "http", "path", "methods")
+    members = an_object(value, "http", "path", "methods")
     path = members.get("path")
     if not isinstance(path, str) or not path.startswith("/") or path == "/":
         raise Wrong("http.path", path, "a path such as /v1/chat/completions")
@@ -239,13 +246,8 @@ def _http(value: Any) -> CustomPath | None:
     return CustomPath(path, methods)
 
 
-def _version_labels(value: Any) -> dict[str, int]:
-    """Returns the labels' versions. Whether a version exists is checked when a request uses its label."""
-    members = {} if value is None else an_object(value, "version_labels")
-    return {label: number(version, f"version_labels.{label}", 0) for label, version in members.items()}
-
-
-def _v1_dialect(value: Any) -> str | None:
-    if value is not None and value not in V1_DIALECTS:
-        raise Wrong("v1_dialect", value, f"one of {', '.join(V1_DIALECTS)}")
+def _one_of(members: dict[str, Any], key: str, words: tuple[str, ...]) -> str | None:
+    value = members.get(key)
+    if value is not None and value not in words:
+        raise Wrong(key, value, f"one of {', '.join(words)}")
     return str(value) if value is not None else None

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from core.errors import InvalidInput
 from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
-from handler.settings.checked import Wrong, an_object, is_shape, only, texts
+from handler.settings.checked import Wrong, an_object, is_shape, texts
 
 FIXED: Final = {
     Method.CLASSIFY: ({"scores"}, {"classes"}, {"scores", "classes"}),
@@ -48,14 +48,11 @@ SaidSignatures = Mapping[str, SaidSignature]
 
 def parse(value: Any) -> dict[str, SaidSignature]:
     """Parses the key's value. Raises Wrong."""
-    return {
-        name: _signature(an_object(member, f"signatures.{name}"), f"signatures.{name}")
-        for name, member in an_object(value, "signatures").items()
-    }
+    return {name: _signature(member, f"signatures.{name}") for name, member in an_object(value, "signatures").items()}
 
 
-def _signature(members: dict[str, Any], path: str) -> SaidSignature:
-    only(members, path, "method", "inputs", "outputs", "class_labels", "description")
+def _signature(value: Any, path: str) -> SaidSignature:
+    members = an_object(value, path, "method", "inputs", "outputs", "class_labels", "description")
     method = members.get("method", Method.PREDICT)
     if method not in list(Method):
         raise Wrong(f"{path}.method", method, f"one of {', '.join(Method)}")
@@ -82,16 +79,15 @@ def _check_aliases(method: Method, outputs: Mapping[str, SaidBinding], path: str
 
 
 def _bindings(value: Any, path: str) -> dict[str, SaidBinding]:
-    members = an_object(value, path)
-    if not members:
-        raise Wrong(path, value, "at least one alias")
-    return {alias: _binding(member, f"{path}.{alias}") for alias, member in members.items()}
+    if not isinstance(value, dict) or not value:
+        raise Wrong(path, value, "an object with at least one alias")
+    return {alias: _binding(member, f"{path}.{alias}") for alias, member in value.items()}
 
 
 def _binding(value: Any, path: str) -> SaidBinding:
     if isinstance(value, str):
         return SaidBinding(value)
-    members = only(an_object(value, path), path, "tensor", "shape", "default", "encoding")
+    members = an_object(value, path, "tensor", "shape", "default", "encoding")
     tensor, shape, encoding = members.get("tensor"), members.get("shape"), members.get("encoding")
     if not isinstance(tensor, str):
         raise Wrong(f"{path}.tensor", tensor, "the name of a tensor of the model")

@@ -3,7 +3,8 @@
     "warmup": [{"random": true, "count": 2, "shapes": {"x": [8, 4]}}, {"file": "warmup.json"}]
 
 `random`: random tensors in the shapes that the model declares, with 1 for an open dimension, or in `shapes`. `file`: a
-JSON request beside the model, as in the body of /v2/models/NAME/infer. `count`: the number of times; default 1.
+JSON request beside the model, as in the body of /v2/models/NAME/infer. `count`: the number of times; default 1. All
+counts together are at most 1,000. One request has at most 256 MiB, and all of them 4 GiB.
 """
 
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from handler.settings.checked import Wrong, an_object, is_shape, number, only
+from handler.settings.checked import Wrong, an_object, is_shape, number
 
 MOST: Final = 1000
+"""The most requests, counted over all members."""
 
 
 class WarmUp(NamedTuple):
@@ -28,11 +30,14 @@ def parse(value: Any) -> tuple[WarmUp, ...]:
     """Parses the key's value. Raises Wrong."""
     if not isinstance(value, list):
         raise Wrong("warmup", value, "an array of requests")
-    return tuple(_request(member, f"warmup[{index}]") for index, member in enumerate(value))
+    requests = tuple(_request(member, f"warmup[{index}]") for index, member in enumerate(value[: MOST + 1]))
+    if (total := sum(request.times for request in requests)) > MOST:
+        raise Wrong("warmup", f"{total} requests", f"at most {MOST}, counted over all members")
+    return requests
 
 
 def _request(value: Any, path: str) -> WarmUp:
-    members = only(an_object(value, path), path, "random", "file", "count", "shapes")
+    members = an_object(value, path, "random", "file", "count", "shapes")
     file = members.get("file")
     if (members.get("random") is True) == (file is not None):
         raise Wrong(path, value, 'either "random": true or a "file"')

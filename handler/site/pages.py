@@ -29,6 +29,7 @@ from starlette.routing import Route
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.errors import ServingError, shown
 from core.operations import IndexEntry, State
+from core.ports import MODELS_KEY, Models
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
@@ -56,10 +57,10 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
 
     # Plain functions run in a thread: listing a remote repository must not delay inferences.
     def status(request: Request) -> Response:
-        server = registry.server()
+        server, models = registry.server(), request.scope.get(MODELS_KEY, registry)
         deadline = request.scope.get(SCOPE_KEY, NEVER)
         heading = f"{escape(server.name)} <small>{escape(server.version)}</small>"
-        return _page(request, f"{server.name}: status", heading, _status(registry, settings, deadline))
+        return _page(request, f"{server.name}: status", heading, _status(registry, models, settings, deadline))
 
     def documentation(request: Request) -> Response:
         heading = f"API <small>{_text(DESCRIPTION['info']['summary'])}</small>"
@@ -80,7 +81,7 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
 
 async def _refuse(request: Request, error: Any) -> Response:
     """Returns an HTTPException as {"error": text}, like the protocols' errors, instead of FastAPI's {"detail"}."""
-    path = shown(request.url.path)
+    path = shown(request.scope["path"])  # request.url raises for a Host or a scheme that no URL can have
     texts = {404: f"there is nothing at {path}", 405: f"{request.method} is not possible on {path}"}
     return JSONResponse({"error": texts.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
@@ -93,7 +94,8 @@ def _root(request: Request) -> str:
 def _base(request: Request) -> str:
     """Returns this server's URL as a client types it."""
     host = request.headers.get("host", "")
-    return f"{request.url.scheme}://{host if HOST.fullmatch(host) else 'localhost'}{_root(request)}"
+    scheme = "https" if request.scope.get("scheme") == "https" else "http"  # ASGI: optional
+    return f"{scheme}://{host if HOST.fullmatch(host) else 'localhost'}{_root(request)}"
 
 
 def _page(request: Request, title: str, heading: str, content: str) -> Response:
@@ -106,9 +108,9 @@ def _page(request: Request, title: str, heading: str, content: str) -> Response:
     return HTMLResponse(page, headers=HEADERS)
 
 
-def _status(registry: Registry, settings: Settings, deadline: Deadline) -> str:
+def _status(registry: Registry, models: Models, settings: Settings, deadline: Deadline) -> str:
     try:
-        entries = registry.index(Background(deadline))
+        entries = models.index(Background(deadline))
     except ServingError as error:
         return _facts(settings, "unknown") + f'<h2>Models</h2>\n<p class="bad">{escape(error.message)}</p>'
     ready = f"{sum(entry.state is State.READY for entry in entries)} of {len(entries)}"
@@ -140,7 +142,7 @@ def _models(registry: Registry, entries: Sequence[IndexEntry]) -> str:
 
 
 def _model(entry: IndexEntry, load_seconds: float | None) -> str:
-    idle = entry.reason in ("unloaded", "not loaded yet")
+    idle = entry.reason.partition("; ")[0] in ("unloaded", "not loaded yet")
     tone = {State.READY: "ready", State.LOADING: "loading", State.UNAVAILABLE: "idle" if idle else "failed"}[
         entry.state
     ]
@@ -230,14 +232,17 @@ def _commands(base: str, method: str, path: str, operation: Mapping[str, Any]) -
 
     An example may name its model (`x-path`) and its query (`x-query`).
     """
-    values = {p["name"]: p.get("example", "") for p in map(_resolved, operation.get("parameters", ()))}
+    parameters = [_resolved(parameter) for parameter in operation.get("parameters", ())]
+    values = {p["name"]: p.get("example", "") for p in parameters}
     answers = {
         name: _shown(media, answer["value"]) for media, name, answer in _examples(operation["responses"]["200"]) if name
     }
     examples = list(_examples(operation.get("requestBody", {})))
     if not examples:
         option = " -X POST" if method == "post" else ""
-        yield "Try it", f"curl{option} {shlex.quote(base + _filled(path, values))}", ""
+        needed = {p["name"]: p["example"] for p in parameters if p["in"] == "query" and p["required"]}
+        query = f"?{urlencode(needed)}" if needed else ""
+        yield "Try it", f"curl{option} {shlex.quote(base + _filled(path, values) + query)}", ""
     for media, name, example in examples:
         query = f"?{urlencode(example['x-query'])}" if "x-query" in example else ""
         url = shlex.quote(base + _filled(path, values | example.get("x-path", {})) + query)

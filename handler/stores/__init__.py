@@ -3,34 +3,56 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from core.errors import ModelUnavailable
+from core.errors import ModelNotLoadable, ModelUnavailable
 from handler import plugins
 from handler.settings import InvalidSettings, Settings
 from handler.stores.progress import Progress
 
+if TYPE_CHECKING:
+    from handler.stores.checksums import Checksum
+
 STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3.store:S3Store"}
+VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"
+"""The store that wraps any other one if DRAGOMAN_VERIFY is not off."""
 
 
 class File(NamedTuple):
     """A file as a listing has it. `path`: relative to the model's folder, with slashes.
 
     `size`: in bytes. `etag`: a content that differs has another one (RFC 9110, section 8.8.3). Both are None where the
-    store was not asked or does not have them. `checked`: the store has a checksum of the whole file.
+    store was not asked or does not have them. `checked`: the store has a checksum of the whole file. `digest`: a
+    checksum that the content must have, whatever the store says; listings have none.
     """
 
     path: str
     size: int | None = None
     etag: str | None = None
     checked: bool = False
+    digest: "Checksum | None" = None
+
+
+class Proof(NamedTuple):
+    """What was verified. `digest`: the version's, SHA-256 in hexadecimal. `signer`: empty if only digests were."""
+
+    digest: str
+    signer: str = ""
+
+    def __str__(self) -> str:
+        return f"digest sha256:{self.digest}" + (f", signed by {self.signer}" if self.signer else "")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Folder:
-    """A version's files on this machine. They stay as long as this object lives. A store may finalize it."""
+    """A version's files on this machine. They stay as long as this object lives. A store may finalize it.
+
+    `proof`: None if nothing was verified. `keeps`: another object that has to live as long.
+    """
 
     path: Path
+    proof: Proof | None = None
+    keeps: object = None
 
 
 class Forbidden(Exception):
@@ -39,6 +61,14 @@ class Forbidden(Exception):
 
 class Gone(ModelUnavailable):
     """A file that was listed is no longer there, or cannot be read: the version may be in another folder by now."""
+
+
+class WrongContent(ModelNotLoadable):
+    """A fetched file does not have the digest that it must have. `path`: in the version's folder."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path!r} has another content than its digest says")
+        self.path = path
 
 
 class Store(Protocol):
@@ -68,7 +98,8 @@ class Store(Protocol):
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
         """Returns the folder of a version with these files in place.
 
-        The next call goes on with what had arrived before a deadline. Raises Gone where a listed file is missing.
+        The next call goes on with what had arrived before a deadline. Raises Gone where a listed file is missing. A
+        store with an attribute `hashes` compares the files with their digests, and raises WrongContent.
         """
         ...
 
@@ -79,9 +110,12 @@ def open_store(settings: Settings) -> Store:
     scheme = scheme if separator else "file"
     store = plugins.find(scheme, STORES, "dragoman.stores")
     if store is None:
+        expected = f"expected a directory or one of {', '.join(f'{known}://' for known in STORES)}"
         raise InvalidSettings(
-            f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; expected a directory or one of "
-            + ", ".join(f"{known}://" for known in STORES)
+            f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}"
         )
     opened: Store = store(settings)
-    return opened
+    if settings.verify == "off":
+        return opened
+    verified: Store = plugins.resolve(VERIFIED)(opened, settings)
+    return verified

@@ -13,7 +13,6 @@ The locks are flock's. They end with their process, however that ends, and exclu
 import fcntl
 import os
 import shutil
-import stat
 import time
 import weakref
 from collections.abc import Iterator
@@ -24,8 +23,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from core.errors import ModelNotLoadable
-from handler.stores import Folder
+from handler.settings import Settings
+from handler.stores import Folder, private
 from handler.stores.journal import NEW, Parts
+from handler.stores.private import NotPrivate
 from handler.stores.progress import Progress
 
 LOCK: Final = "lock"
@@ -46,14 +47,42 @@ class CachedFolder(NamedTuple):
 
 
 class Cache:
-    """`cap`: the most bytes to keep, None for as many as the disk has room for."""
+    """`cap`: the most bytes to keep, None for as many as the disk has room for.
 
-    def __init__(self, root: Path, cap: int | None) -> None:
+    `is_shared`: other users may write the folder. `is_default`: the setting does not name a folder, so that another
+    one can be used. `trusted`: see `private.check`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        cap: int | None,
+        *,
+        is_shared: bool = False,
+        is_default: bool = False,
+        trusted: Path | None = None,
+    ) -> None:
         self._root = root
         self._cap = cap
+        self.is_shared = is_shared
+        self._is_default = is_default
+        self._trusted = trusted
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Cache":
+        """Returns the cache that the settings name."""
+        return cls(
+            settings.cache,
+            settings.cache_bytes,
+            is_shared=settings.cache_shared,
+            is_default=settings.cache_is_default,
+            trusted=private.exempt(settings.platform),
+        )
 
     def place(self, *names: str) -> "Place":
         """Returns the place of a version with these names. Raises ModelNotLoadable, OSError."""
+        if self._is_default:
+            self._root, self._is_default = private.default(self._root, self._trusted), False
         # The boot's id is in the name: no write is synchronised, so files from before a crash are not trusted.
         path = self._root / digest(_boot(), *names)
         try:
@@ -63,12 +92,17 @@ class Cache:
         except FileNotFoundError:
             self._root.mkdir(0o700, parents=True, exist_ok=True)
             path.mkdir(0o700, exist_ok=True)
-        shared, own = self._root.parent.stat(), self._root.stat()
-        if shared.st_mode & stat.S_ISVTX and own.st_uid not in (os.geteuid(), 0):
-            raise ModelNotLoadable(
-                "DRAGOMAN_CACHE belongs to another user, who could change models: set another folder"
-            )
-        return Place(path)
+        if not self.is_shared:
+            self._check(path)
+        return Place(path, is_shared=self.is_shared)
+
+    def _check(self, path: Path) -> None:
+        """Raises ModelNotLoadable if another user could change what is in a place."""
+        try:
+            private.check(self._root, private.FRESH.get(self._root, self._trusted))
+            private.check_one(path)
+        except NotPrivate as reason:
+            raise untrusted(reason) from None
 
     def make_room(self, model: str, size: int, there: int) -> None:
         """Drops the least recently used entries until `size` bytes fit, `there` of which are on the disk already.
@@ -107,22 +141,44 @@ class Cache:
 class Place:
     """One version's folder in one store."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_shared: bool = False) -> None:
         self._path = path
+        self._is_shared = is_shared
         self.parts = path / PARTS
 
     def held(self, content: str) -> Folder | None:
-        """Returns the complete version, which stays as long as the Folder lives. Returns None if it is not there."""
+        """Returns the complete version, which stays as long as the Folder lives. Returns None if it is not there.
+
+        Raises ModelNotLoadable if another user could have made or changed it.
+        """
         folder, name = self._path / content, self._path / f"{content}.lock"
         if not folder.is_dir():
             return None
         lock = _lock(name, fcntl.LOCK_SH)
         if lock is None:
             return None
-        if not folder.is_dir():
+        try:
+            if not self._is_shared:
+                private.check_below(folder)
+            elif not folder.is_dir():
+                raise FileNotFoundError  # noqa: TRY301 - as above
+        except FileNotFoundError:
             os.close(lock)
             return None
+        except NotPrivate as reason:
+            os.close(lock)
+            raise untrusted(reason) from None
         return _folder(folder, lock)
+
+    def drop(self, content: str) -> None:
+        """Removes a complete version that is not what it should be. Raises OSError.
+
+        One that is in use gets another name, under which it is dropped later: it must not be taken for the right one.
+        """
+        folder = self._path / content
+        if not _drop(CachedFolder(0.0, folder, self._path / f"{content}.lock", 0)):
+            with suppress(FileNotFoundError):
+                folder.rename(self._path / digest(content, os.urandom(8).hex()))
 
     @contextmanager
     def locked(self, progress: Progress, model: str) -> Iterator[None]:
@@ -157,6 +213,13 @@ class Place:
 def digest(*names: str) -> str:
     """Returns the name of a folder for these names: 32 hexadecimal digits."""
     return sha256("\0".join(names).encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def untrusted(reason: NotPrivate) -> ModelNotLoadable:
+    """Returns the error for a client whose model is not fetched, because another user could change it."""
+    return ModelNotLoadable(
+        f"DRAGOMAN_CACHE {reason}: set a folder that only this user can write, or DRAGOMAN_CACHE_SHARED=true"
+    )
 
 
 def unwritable(error: OSError) -> ModelNotLoadable:

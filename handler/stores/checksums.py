@@ -1,7 +1,8 @@
 """Checksums of objects: which one a store sends, and how to compute it.
 
 S3 sends checksums of the whole object with a GET that asks for them. A checksum of parts ("composite") cannot be
-compared with a file, and two kinds (CRC32C, CRC64NVME) need AWS's C library. An ETag of 32 hexadecimal digits is the
+compared with a file, and two kinds (CRC32C, CRC64NVME) need AWS's C library. A multipart object's checksum without a
+type is composite, as all of them were before S3 had types: moto sends none. An ETag of 32 hexadecimal digits is the
 content's MD5, unless the answer says that the store encrypts with keys of KMS or of the caller (Amazon S3 API
 reference, "Checking object integrity", "Common response headers").
 """
@@ -16,6 +17,8 @@ from email.message import Message
 from typing import Any, Final, NamedTuple, Protocol
 
 MD5: Final = re.compile(r"[0-9a-f]{32}")
+MULTIPART: Final = re.compile(r"[0-9a-f]{32}-\d+")
+"""The ETag of a multipart object."""
 COMPOSITE: Final = re.compile(r"-\d+$")
 
 
@@ -63,8 +66,11 @@ ALGORITHMS: Final[Mapping[str, Callable[[], Hash | None]]] = {
     "sha256": lambda: hashlib.sha256(usedforsecurity=False),
     "sha1": lambda: hashlib.sha1(usedforsecurity=False),
     "md5": lambda: hashlib.md5(usedforsecurity=False),
+    "blake2b": lambda: hashlib.blake2b(usedforsecurity=False),
 }
-"""By algorithm, the cheapest first. Each returns a new hash, None where this machine cannot compute it."""
+"""By algorithm, the cheapest first. Each returns a new hash, None where this machine cannot compute it.
+
+Stores never send the last one; manifests have it (see `signing.statement`)."""
 
 
 def is_known(algorithm: str) -> bool:
@@ -73,9 +79,15 @@ def is_known(algorithm: str) -> bool:
     return make is not None and make() is not None
 
 
+def is_whole(kind: str, etag: str) -> bool:
+    """Decides whether a checksum is one of the whole object. `kind`: its type, empty where the store sends none."""
+    return kind.upper() == "FULL_OBJECT" if kind else not MULTIPART.fullmatch(etag)
+
+
 def of_answer(headers: Message) -> Checksum | None:
     """Returns the checksum to compare with, None if the answer has none that this machine can compute."""
-    whole = headers.get("x-amz-checksum-type", "FULL_OBJECT").upper() == "FULL_OBJECT"
+    etag = headers.get("ETag", "").strip('"')
+    whole = is_whole(headers.get("x-amz-checksum-type", ""), etag)
     for algorithm, make in ALGORITHMS.items():
         text = headers.get(f"x-amz-checksum-{algorithm}", "")
         if text and whole and not COMPOSITE.search(text) and make() is not None:
@@ -83,7 +95,6 @@ def of_answer(headers: Message) -> Checksum | None:
                 return Checksum(algorithm, b64decode(text, validate=True).hex())
             except NotBase64:
                 continue
-    etag = headers.get("ETag", "").strip('"')
     return Checksum("md5", etag) if MD5.fullmatch(etag) and not _keyed(headers) else None
 
 

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from weakref import finalize
 
 from core.errors import ModelUnavailable
 from handler.settings import Settings
-from handler.stores import File, Folder
+from handler.stores import File, Folder, Gone
 from handler.stores.progress import Progress
 
 DEEPEST: Final = 16
+WALKS: Final = 4
 
 
 class DirectoryStore:
@@ -25,13 +27,26 @@ class DirectoryStore:
         if not self._root.is_dir():
             raise ModelUnavailable("the repository is not a directory: check DRAGOMAN_REPOSITORY")
 
+    def has(self, model: str) -> bool:
+        """Decides whether a model's folder may be looked at: what is wrong with the repository comes out then."""
+        return (self._root / model).is_dir() or not self._root.is_dir()
+
     def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
         return [entry.name for entry in _entries(self._root) if entry.is_dir()]
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
-        return list(_walk(self._root / model, ""))
+        return self._settled(self._root / model)
+
+    def _settled(self, folder: Path) -> Sequence[File]:
+        """Walks a folder. Walks again if a version came or went meanwhile: the walk may have seen neither of two."""
+        names, files = _names(folder), list(_walk(folder, ""))
+        for _ in range(WALKS):
+            if names == (names := _names(folder)):
+                break
+            files = list(_walk(folder, ""))
+        return files
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         try:
@@ -44,7 +59,7 @@ class DirectoryStore:
     def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
         if not folder.is_dir():
-            raise ModelUnavailable(f"version {version} of model {model!r} has gone from the repository")
+            raise Gone(f"version {version} of model {model!r} has gone from the repository")
         return Folder(folder)
 
 
@@ -69,6 +84,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise _unlisted(error) from error
 
 
+def _names(folder: Path) -> list[str]:
+    return [entry.name for entry in _entries(folder)]
+
+
 def _file(entry: os.DirEntry[str], path: str) -> File | None:
     """Returns the file, None if it was removed since its folder was read. Raises ModelUnavailable."""
     try:
@@ -82,3 +101,13 @@ def _file(entry: os.DirEntry[str], path: str) -> File | None:
 
 def _unlisted(error: OSError) -> ModelUnavailable:
     return ModelUnavailable(f"the repository cannot be listed: {error.strerror}")
+
+
+def empty() -> Folder:
+    """Returns the folder of a version without files. It goes with its version."""
+    from shutil import rmtree  # noqa: PLC0415 - 2 ms of cold start
+    from tempfile import mkdtemp  # noqa: PLC0415 - 5 ms
+
+    folder = Folder(Path(mkdtemp(prefix="dragoman-")))
+    finalize(folder, rmtree, folder.path, ignore_errors=True)
+    return folder

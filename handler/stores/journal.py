@@ -22,10 +22,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
+from handler.stores import checksums
 from handler.stores.checksums import Checksum
+from handler.stores.private import make_below
 
 JOURNAL: Final = "journal"
 NEW: Final = "new"
+CHUNK: Final = 1024 * 1024
 
 
 class Identity(NamedTuple):
@@ -45,10 +48,10 @@ class Parts:
         self._lock = threading.Lock()
         self.is_new = True
         try:
-            folder.mkdir()
+            folder.mkdir(0o700)
         except FileExistsError:
             self.is_new = False
-        (folder / NEW).mkdir(exist_ok=True)
+        (folder / NEW).mkdir(0o700, exist_ok=True)
         self._journal = os.open(folder / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._replay()
 
@@ -161,6 +164,16 @@ class Part:
         self.close()
         self._partial.unlink()
 
+    def doubt(self, wanted: Checksum) -> None:
+        """Drops a complete file that does not have this checksum: it may have been fetched without one."""
+        if self.complete and self.there is not None:
+            with self.there.open("rb") as file:
+                pieces = iter(lambda: file.read(CHUNK), b"")
+                self.complete = checksums.of_content(wanted, pieces) == wanted.value
+            if not self.complete:
+                self._final.unlink()
+                self.identity = None
+
     def learn(self, checksum: Checksum) -> None:
         """Records the checksum that the content must have."""
         if self.identity is not None:
@@ -194,7 +207,7 @@ class Part:
         try:
             self._partial.rename(self._final)
         except FileNotFoundError:
-            self._final.parent.mkdir(parents=True, exist_ok=True)
+            make_below(self._parts.folder / NEW, self._path)
             self._partial.rename(self._final)
         self.complete = True
 

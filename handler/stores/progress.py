@@ -17,17 +17,24 @@ PAUSE: Final = 1.0
 class Progress:
     """One thread loads, and any other may read. `total`, `done`: bytes. `deadline`: of the whole load.
 
-    `waits_for`: what holds the load up, in words for the repository index; empty while nothing does.
+    `fetched`: bytes that this load has fetched; `done` counts those that an earlier one has left, too. `waits_for`:
+    what holds the load up, in words for the repository index; empty while nothing does. `before_ns`: what the runtimes
+    of other models took, which this load waited for.
     """
 
-    __slots__ = ("_begun", "_ended", "_lock", "_slice", "deadline", "done", "total", "waits_for")
+    __slots__ = (
+        *("_begun", "_ended", "_lock", "_slice", "before_ns"),
+        *("deadline", "done", "fetched", "total", "waits_for"),
+    )
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         self.deadline = deadline
         self._slice = deadline if deadline is NEVER else deadline.slice()
         self.total = 0
         self.done = 0
+        self.fetched = 0
         self.waits_for = ""
+        self.before_ns = 0
         self._begun = 0
         self._ended = 0
         self._lock = threading.Lock()
@@ -35,6 +42,7 @@ class Progress:
     def add(self, count: int) -> None:
         with self._lock:
             self.done += count
+            self.fetched += max(0, count)
 
     @property
     def left(self) -> float:
@@ -53,7 +61,7 @@ class Progress:
     @property
     def load_ns(self) -> int:
         """Nanoseconds that the runtime took, or has taken so far."""
-        return (self._ended or time.perf_counter_ns()) - self._begun if self._begun else 0
+        return self.before_ns + ((self._ended or time.perf_counter_ns()) - self._begun if self._begun else 0)
 
     def unfinished(self, model: str) -> StillLoading:
         """Returns the refusal of a request that can wait no longer."""

@@ -1,9 +1,9 @@
-"""Both sides of a comparison: TensorFlow on the SavedModel, ONNX Runtime on what was written, through its settings."""
-
-from __future__ import annotations
+"""The sides of a comparison are TensorFlow on the SavedModel, and ONNX Runtime on the written model and settings."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -11,15 +11,11 @@ import onnxruntime
 from handler.commands.convert.conversion import Converted, convert
 from handler.commands.convert.runtime import tf
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
 Arrays = dict[str, Any]
 
 
 def tensorflow(folder: Path, signature: str, inputs: Mapping[str, Any]) -> Arrays:
-    """The signature's outputs by alias, as TensorFlow Serving runs it: its tensors fed and fetched in a session."""
+    """Returns the signature's outputs by alias. As in TensorFlow Serving, a session feeds and fetches its tensors."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
         said = meta.signature_def[signature]
@@ -30,7 +26,7 @@ def tensorflow(folder: Path, signature: str, inputs: Mapping[str, Any]) -> Array
 
 
 def examples(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
-    """tf.train.Examples, serialized, of lists of floats, integers or bytes."""
+    """Returns serialized tf.train.Examples of lists of floats, integers or bytes."""
     serialized = []
     for row in rows:
         example = tf.train.Example()
@@ -56,7 +52,7 @@ class Served:
         self._dtypes = {name: _numpy(info.type) for name, info in (named | optional).items()}
 
     def predict(self, signature: str, inputs: Mapping[str, Any]) -> Arrays:
-        """The outputs by alias, nothing fed but what the signature binds."""
+        """Returns the outputs by alias. Only the inputs that the signature binds are fed."""
         bindings = self.settings["signatures"][signature]["inputs"]
         feed = {_tensor(bindings[alias]): value for alias, value in inputs.items()}
         for binding in bindings.values():
@@ -66,7 +62,7 @@ class Served:
         return self._run(signature, feed)
 
     def from_examples(self, signature: str, rows: Sequence[Mapping[str, Any]]) -> Arrays:
-        """The same with a row of values per example and feature, or the feature's default."""
+        """Does the same with a row of values per example and feature, or the feature's default."""
         feed = {}
         for name, binding in self.settings["signatures"][signature]["inputs"].items():
             values = [row.get(name, binding.get("default")) for row in rows]
@@ -104,7 +100,7 @@ def _texts(value: Any) -> Any:
 
 
 def same(ours: Arrays, theirs: Arrays) -> bool:
-    """The same aliases, shapes, types and, to 1e-6, values."""
+    """Returns whether aliases, shapes and types are equal, and the values agree to 1e-6."""
     assert set(ours) == set(theirs)
     for alias, expected in theirs.items():
         expected = np.asarray(expected)  # noqa: PLW2901 - a scalar comes as numpy's

@@ -1,14 +1,10 @@
 """SavedModels made on the spot: TensorFlow 1's builder, with the structure of half_plus_two, and TensorFlow 2's."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from handler.commands.convert.runtime import tf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 v1 = tf.compat.v1
 info = v1.saved_model.build_tensor_info
@@ -25,7 +21,7 @@ def signature(inputs: Mapping[str, Any], outputs: Mapping[str, Any], method: str
 
 
 def build(folder: Path, make: Callable[[], dict[str, Any]]) -> Path:
-    """A TensorFlow 1 SavedModel of the graph that `make` builds and the signatures it returns."""
+    """Writes a TensorFlow 1 SavedModel of the graph that `make` builds and the signatures it returns."""
     with tf.Graph().as_default(), v1.Session() as session:
         signatures = make()
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
@@ -37,7 +33,7 @@ def build(folder: Path, make: Callable[[], dict[str, Any]]) -> Path:
 
 
 def half_plus_two() -> dict[str, Any]:
-    """TensorFlow Serving's: y = x/2 + 2, y2 = x/2 + 3, y3 = x2/2 + 3; x2 has a default."""
+    """Writes TensorFlow Serving's model: y = x/2 + 2, y2 = x/2 + 3, y3 = x2/2 + 3; x2 has a default."""
     a, b, c = (v1.get_variable(name, initializer=value) for name, value in (("a", 0.5), ("b", 2.0), ("c", 3.0)))
     serialized = v1.placeholder(tf.string, name="tf_example")
     parsed = v1.io.parse_example(
@@ -59,7 +55,7 @@ def half_plus_two() -> dict[str, Any]:
 
 
 def vocabulary(path: Path) -> Callable[[], dict[str, Any]]:
-    """A classifier of two features, an integer and a vector, whose classes are read from a file through a table."""
+    """Writes a classifier of two features, an integer and a vector, whose classes a table reads from a file."""
 
     def make() -> dict[str, Any]:
         serialized = v1.placeholder(tf.string, [None], name="examples")
@@ -89,7 +85,7 @@ def vocabulary(path: Path) -> Callable[[], dict[str, Any]]:
 
 
 class Linear(tf.Module):
-    """TensorFlow 2: a matrix, a bias, a method per signature; examples are parsed inside a function."""
+    """A TensorFlow 2 model with a matrix, a bias, and a method per signature; examples are parsed inside a function."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,24 +94,23 @@ class Linear(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], FLOAT, name="x")])
     def linear(self, x: Any) -> dict[str, Any]:
-        """A predict signature."""
         return {"y": tf.matmul(x, self.w) + self.b}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], FLOAT, name="x")])
     def both(self, x: Any) -> dict[str, Any]:
-        """Another on the same input."""
+        """Is another signature with the same input."""
         y = tf.matmul(x, self.w) + self.b
         return {"y": tf.nn.relu(y), "largest": tf.argmax(y, 1)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
     def regress(self, inputs: Any) -> dict[str, Any]:
-        """A regress signature by its aliases."""
+        """Is a regress signature by its aliases."""
         parsed = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([3], FLOAT)})
         return {"outputs": self.linear(parsed["x"])["y"][:, :1]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
     def classify(self, inputs: Any) -> dict[str, Any]:
-        """A classify signature, its classes a constant."""
+        """Is a classify signature whose classes are a constant."""
         parsed = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([3], FLOAT, default_value=[1, 2, 3])})
         scores = tf.nn.softmax(self.linear(parsed["x"])["y"])
         return {"scores": scores, "classes": tf.tile(tf.constant([["no", "yes"]]), [tf.shape(scores)[0], 1])}
@@ -124,10 +119,7 @@ class Linear(tf.Module):
 def linear(folder: Path) -> Path:
     module = Linear()
     signatures = {
-        "serving_default": module.linear,
-        "both": module.both,
-        "regress": module.regress,
-        "classify": module.classify,
-    }
+        "serving_default": module.linear, "both": module.both, "regress": module.regress, "classify": module.classify,
+    }  # fmt: skip
     tf.saved_model.save(module, str(folder), signatures)
     return folder

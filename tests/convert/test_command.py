@@ -1,13 +1,13 @@
-"""`dragoman convert`, as it is typed."""
-
-from __future__ import annotations
+"""The tests call `dragoman convert` as a user types it."""
 
 import errno
 import json
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -20,16 +20,11 @@ from tests.convert import saved_models
 from tests.convert.saved_models import FLOAT, signature, v1
 from tests.e2e import s3 as servers
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Any
-
 Run = "Callable[..., tuple[int, str, str]]"
 
 
 def adds(number: float) -> Callable[[], dict[str, Any]]:
-    """One signature: y = x + number."""
+    """Writes a SavedModel with one signature: y = x + number."""
 
     def make() -> dict[str, Any]:
         x = v1.placeholder(FLOAT, [None], name="x")
@@ -40,7 +35,7 @@ def adds(number: float) -> Callable[[], dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base path, with what else may lie in one."""
+    """A base path with other files beside the versions."""
     base = tmp_path_factory.mktemp("adds")
     for folder, number in (("1", 1.0), ("00000002", 2.0), ("10", 10.0)):
         saved_models.build(base / folder, adds(number))
@@ -51,7 +46,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, output, errors."""
+    """Returns the exit code, the output and the errors."""
 
     def command(*arguments: object) -> tuple[int, str, str]:
         code = main(["convert", *map(str, arguments)])
@@ -66,7 +61,7 @@ def answer(model: Path, version: int) -> float:
 
 
 def test_one_saved_model_becomes_one_version(run: Any, versions: Path, tmp_path: Path) -> None:
-    """Its number is the folder's; nothing else is left in the repository."""
+    """Its number is the folder's. Nothing else is left in the repository."""
     code, out, err = run(versions / "00000002", tmp_path / "new" / "adds")
     assert (code, err) == (0, "")
     converted, published = out.splitlines()
@@ -83,14 +78,14 @@ def test_one_saved_model_becomes_one_version(run: Any, versions: Path, tmp_path:
 def test_a_folder_of_another_name_is_version_1_or_the_one_asked_for(
     run: Any, tmp_path: Path, options: tuple[str, ...], number: int
 ) -> None:
-    """--version."""
+    """`--version` sets the number."""
     saved_models.build(tmp_path / "exported", adds(3))
     assert run(tmp_path / "exported", tmp_path / "models/adds", *options)[0] == 0
     assert answer(tmp_path / "models/adds", number) == 3
 
 
 def test_a_base_path_becomes_every_version_in_it(run: Any, versions: Path, tmp_path: Path) -> None:
-    """As TensorFlow Serving reads one: folders of other names, or without a SavedModel, are none."""
+    """Folders with other names, or without a SavedModel, do not count, as in TensorFlow Serving."""
     assert run(versions, tmp_path / "adds")[0] == 0
     assert {int(path.name): answer(tmp_path / "adds", int(path.name)) for path in (tmp_path / "adds").iterdir()} == {
         1: 1.0,
@@ -100,7 +95,7 @@ def test_a_base_path_becomes_every_version_in_it(run: Any, versions: Path, tmp_p
 
 
 def test_what_is_there_stays_unless_forced(run: Any, versions: Path, tmp_path: Path) -> None:
-    """Also where its number is written otherwise."""
+    """The rule holds where the existing number is written differently, too."""
     model = tmp_path / "adds"
     run(versions / "1", model, "--version", "2")
     (model / "2").rename(model / "002")
@@ -150,7 +145,7 @@ def test_a_models_config_becomes_models_with_their_policies(run: Any, versions: 
 
 
 def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
-    """One line, no traceback, no folder."""
+    """The refusal has one line and no traceback, and leaves no folder."""
 
     def make() -> dict[str, Any]:
         x = v1.placeholder(FLOAT, [None], name="x")
@@ -164,7 +159,7 @@ def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
 
 
 def test_nothing_is_published_before_everything_is_converted(run: Any, versions: Path, tmp_path: Path) -> None:
-    """A base path whose second version cannot be converted leaves its first unpublished, too."""
+    """If the second version of a base path cannot be converted, the first stays unpublished, too."""
 
     def make() -> dict[str, Any]:
         x = v1.placeholder(FLOAT, [None], name="x")
@@ -191,7 +186,7 @@ def test_what_cannot_be_written_is_refused(run: Any, versions: Path, tmp_path: P
 def test_a_temporary_folder_that_is_full_is_refused(
     run: Any, versions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model is written there before it is published."""
+    """A model is written to a temporary folder before it is published."""
     write = type(tmp_path).write_bytes
 
     def fails(self: Path, content: bytes) -> int:
@@ -224,35 +219,29 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
         assert reason in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["{tmp}"], "two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME"),
-        (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
-        (
-            ["{tmp}", "{tmp}/m"],
-            "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one",
-        ),
-        (["{tmp}", "gs://bucket/m"], "'gs://bucket/m' is neither a folder nor in S3"),
-        (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
-        (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
-        (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
-        (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
-        (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names everything to convert: give it"),
-        (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["{tmp}"], "two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME"),
+    (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
+    (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
+    (["{tmp}", "gs://bucket/m"], "'gs://bucket/m' is neither a folder nor in S3"),
+    (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
+    (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
+    (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
+    (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
+    (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names everything to convert: give it"),
+    (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
+])  # fmt: skip
 def test_mistakes_on_the_command_line_cost_no_import(
     run: Any, versions: Path, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
-    """One line, exit code 1."""
+    """A mistake costs one line and exit code 1."""
     code, out, err = run(*[each.format(tmp=tmp_path, versions=versions) for each in arguments])
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert reason.format(tmp=tmp_path, versions=versions) in err
 
 
 def test_a_version_that_the_policy_names_must_be_there(run: Any, versions: Path, tmp_path: Path) -> None:
-    """With those that are."""
+    """The refusal lists the versions that are there."""
     config = tmp_path / "models.config"
     policy = "model_version_policy { specific { versions: 3 } }"
     config.write_text(f"model_config_list {{ config {{ name: 'm' base_path: '{versions}' {policy} }} }}")
@@ -262,14 +251,14 @@ def test_a_version_that_the_policy_names_must_be_there(run: Any, versions: Path,
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[servers.Store]:
-    """A real S3 server, empty."""
+    """A real S3 server that is empty."""
     with servers.running() as running:
         yield running
 
 
 @pytest.fixture
 def repository(server: servers.Store, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A repository in a bucket of a test's own, with the environment that reaches it."""
+    """A repository in a new bucket for each test, with the environment that reaches it."""
     name = f"b-{uuid4()}"
     server.client.create_bucket(Bucket=name)
     for variable, value in server.variables(name).items():
@@ -278,7 +267,7 @@ def repository(server: servers.Store, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def objects(server: servers.Store, repository: str) -> dict[str, bytes]:
-    """The repository's content by path."""
+    """Returns the repository's content by path."""
     bucket, prefix = repository.removeprefix("s3://").split("/")
     found = server.client.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/").get("Contents", ())
     return {
@@ -290,7 +279,7 @@ def objects(server: servers.Store, repository: str) -> dict[str, bytes]:
 def test_a_saved_model_is_published_into_a_bucket(
     run: Any, versions: Path, server: servers.Store, repository: str
 ) -> None:
-    """A version that is there stays unless it is forced."""
+    """An existing version stays unless it is forced."""
     code, out, err = run(versions / "1", f"{repository}/adds", "--quiet")
     assert (code, err) == (0, "")
     assert out.splitlines()[1].startswith(f"{repository}/adds/1: 2 files, ")
@@ -330,7 +319,7 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_line_imports_nothing_of_it() -> None:
-    """Nor do the edges."""
+    """The edges do not import it either."""
     done = python(
         "import sys, handler.cli, handler.asgi, handler.aws\n"
         "print([m for m in sys.modules if m.startswith(('handler.commands.convert', 'tensorflow', 'tf2onnx'))])"
@@ -339,7 +328,7 @@ def test_the_command_line_imports_nothing_of_it() -> None:
 
 
 def test_a_missing_extra_names_its_cure(versions: Path, tmp_path: Path) -> None:
-    """As it is where only servers run."""
+    """Machines where only servers run do not have the extra."""
     done = python(
         "import sys; sys.modules['tensorflow'] = None\n"
         f"from handler.cli import main; sys.exit(main(['convert', {str(versions / '1')!r}, {str(tmp_path / 'm')!r}]))"
@@ -350,7 +339,7 @@ def test_a_missing_extra_names_its_cure(versions: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_prints_its_result_and_nothing_else(versions: Path, tmp_path: Path) -> None:
-    """A line for each conversion, one for each version, and no log lines of TensorFlow's."""
+    """It prints one line for each conversion and one for each version, and no log lines of TensorFlow's."""
     done = python(
         "import sys; from handler.cli import main; "
         f"sys.exit(main(['convert', {str(versions)!r}, {str(tmp_path / 'm')!r}]))"

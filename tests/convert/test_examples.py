@@ -1,8 +1,7 @@
-"""Classify and regress: what TensorFlow answers to tf.train.Examples, ONNX Runtime answers to plain features."""
+"""ONNX Runtime answers to plain features what TensorFlow answers to tf.train.Examples, for classify and regress."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,44 +12,38 @@ from tests.convert import saved_models
 from tests.convert.oracle import Served, examples, same, served, tensorflow
 from tests.convert.saved_models import CLASSIFY, FLOAT, REGRESS, signature, v1
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ROWS = [{"x": [1.0]}, {"x": [-2.5], "x2": [4.0]}, {"x": [80.0], "other": [b"ignored"]}]
 
 
 @pytest.fixture(scope="module")
 def half_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """TensorFlow Serving's own example, saved as TensorFlow 1 does."""
+    """TensorFlow Serving's own example, saved by TensorFlow 1's builder."""
     return saved_models.build(tmp_path_factory.mktemp("half") / "1", saved_models.half_plus_two)
 
 
 @pytest.fixture(scope="module")
 def half(half_folder: Path) -> Served:
-    """The same, converted."""
     return served(half_folder)
 
 
 @pytest.fixture(scope="module")
 def linear_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tf.Module."""
     return saved_models.linear(tmp_path_factory.mktemp("linear") / "1")
 
 
 @pytest.fixture(scope="module")
 def linear(linear_folder: Path) -> Served:
-    """The same, converted."""
     return served(linear_folder)
 
 
 @pytest.mark.parametrize("name", ["regress_x_to_y", "regress_x_to_y2", "regress_default", "classify_x_to_y"])
 def test_half_plus_two_answers_examples_as_tensorflow_does(half: Served, half_folder: Path, name: str) -> None:
-    """Default values included."""
+    """Default values are included."""
     assert same(half.from_examples(name, ROWS), tensorflow(half_folder, name, {"inputs": examples(ROWS)}))
 
 
 def test_half_plus_two_predicts_as_tensorflow_does(half: Served, half_folder: Path) -> None:
-    """The documented numbers."""
+    """The answers are the documented numbers."""
     x = np.array([[1.0], [2.0], [5.0]], np.float32)
     assert same(half.predict("serving_default", {"x": x}), tensorflow(half_folder, "serving_default", {"x": x}))
     assert half.predict("serving_default", {"x": x})["y"].ravel().tolist() == [2.5, 3.0, 4.5]
@@ -58,13 +51,13 @@ def test_half_plus_two_predicts_as_tensorflow_does(half: Served, half_folder: Pa
 
 @pytest.mark.parametrize("shape", [(), (3,), (3, 1), (2, 3, 1), (0,)])
 def test_elementwise_models_take_any_rank(half: Served, half_folder: Path, shape: tuple[int, ...]) -> None:
-    """TensorFlow enforces no declared shape: only operations object."""
+    """TensorFlow does not enforce declared shapes: only operations object."""
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     assert same(half.predict("serving_default", {"x": x}), tensorflow(half_folder, "serving_default", {"x": x}))
 
 
 def test_a_feature_and_what_predict_feeds_are_one_input(half: Served) -> None:
-    """Through Identity; names are the aliases, or the publisher's own where the alias is prescribed."""
+    """They are joined through Identity. Names are the aliases, or the publisher's own if the alias is prescribed."""
     signatures = half.settings["signatures"]
     assert signatures["serving_default"] == {"method": "predict", "inputs": {"x": "x"}, "outputs": {"y": "y"}}
     assert signatures["regress_x_to_y"] == {
@@ -91,7 +84,7 @@ def test_inputs_that_some_signature_does_without_are_optional(half: Served) -> N
 
 
 def test_a_vocabulary_becomes_class_labels(tmp_path: Path) -> None:
-    """Read from assets/ through a hash table, tiled to the batch's size: no operation of it is in the ONNX graph."""
+    """It is read from assets/ through a hash table and tiled to the batch's size; the graph has no operation of it."""
     words = tmp_path / "words.txt"
     words.write_text("ant\nbee\ncøt\n", encoding="utf-8")
     folder = saved_models.build(tmp_path / "1", saved_models.vocabulary(words))
@@ -111,7 +104,7 @@ def test_a_vocabulary_becomes_class_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["serving_default", "both"])
 def test_tensorflow_2_predicts(linear: Served, linear_folder: Path, name: str) -> None:
-    """One signature per tf.function."""
+    """Each tf.function becomes one signature."""
     x = np.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 0.25]], np.float32)
     assert same(linear.predict(name, {"x": x}), tensorflow(linear_folder, name, {"x": x}))
     function = tf.saved_model.load(str(linear_folder)).signatures[name]
@@ -119,14 +112,14 @@ def test_tensorflow_2_predicts(linear: Served, linear_folder: Path, name: str) -
 
 
 def test_tensorflow_2_regresses(linear: Served, linear_folder: Path) -> None:
-    """ParseExampleV2 inside a function; the method is told from the aliases."""
+    """ParseExampleV2 is called inside a function; the aliases reveal the method."""
     rows = [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, -1.0, 0.5]}]
     assert linear.settings["signatures"]["regress"]["method"] == "regress"
     assert same(linear.from_examples("regress", rows), tensorflow(linear_folder, "regress", {"inputs": examples(rows)}))
 
 
 def test_tensorflow_2_classifies(linear: Served, linear_folder: Path) -> None:
-    """With a default, and classes that are a constant."""
+    """The model has a default, and classes that are a constant."""
     rows: list[dict[str, Any]] = [{"x": [1.0, 2.0, 3.0]}, {}]
     theirs = tensorflow(linear_folder, "classify", {"inputs": examples(rows)})
     assert theirs.pop("classes").tolist() == [[b"no", b"yes"]] * 2
@@ -135,19 +128,19 @@ def test_tensorflow_2_classifies(linear: Served, linear_folder: Path) -> None:
 
 
 def test_placeholders_of_one_name_type_and_shape_are_one_input(linear: Served) -> None:
-    """TensorFlow 2 makes one per signature; features count too."""
+    """TensorFlow 2 makes one placeholder per signature; features count, too."""
     assert linear.required == ["x"]
     assert linear.optional == []
 
 
 def parsed(name: str, feature: Any) -> tuple[Any, Any]:
-    """The examples, and a feature parsed out of them."""
+    """Returns the examples, and a feature parsed out of them."""
     serialized = v1.placeholder(tf.string, [None], name="examples")
     return serialized, v1.io.parse_example(serialized, {name: feature})[name]
 
 
 def test_classes_that_depend_on_the_scores_stay_an_output(tmp_path: Path) -> None:
-    """The best two of three, best first: no list of labels could say that."""
+    """The answer has the best two of three, best first: no list of labels could express that."""
 
     def make() -> dict[str, Any]:
         serialized, x = parsed("x", tf.io.FixedLenFeature([3], FLOAT))
@@ -164,7 +157,7 @@ def test_classes_that_depend_on_the_scores_stay_an_output(tmp_path: Path) -> Non
 
 
 def test_text_features_are_bytes(tmp_path: Path) -> None:
-    """Their defaults are text, or base64 where they are none."""
+    """Their defaults are text if they can be, else base64."""
 
     def make() -> dict[str, Any]:
         serialized = v1.placeholder(tf.string, [None], name="examples")
@@ -190,21 +183,14 @@ def test_text_features_are_bytes(tmp_path: Path) -> None:
     assert same(model.from_examples("serving_default", rows), theirs)
 
 
-@pytest.mark.parametrize(
-    ("feature", "read", "reason"),
-    [
-        (tf.io.VarLenFeature(FLOAT), tf.sparse.to_dense, "features x are sparse or ragged"),
-        (tf.io.RaggedFeature(FLOAT), lambda x: x.to_tensor(), "features x are sparse or ragged"),
-        (
-            tf.io.FixedLenSequenceFeature([], FLOAT, allow_missing=True),
-            lambda x: x,
-            "feature 'x' has a size that varies with each example",
-        ),
-    ],
-    ids=["sparse", "ragged", "sequence"],
-)
+@pytest.mark.parametrize(("feature", "read", "reason"), [
+    (tf.io.VarLenFeature(FLOAT), tf.sparse.to_dense, "features x are sparse or ragged"),
+    (tf.io.RaggedFeature(FLOAT), lambda x: x.to_tensor(), "features x are sparse or ragged"),
+    (tf.io.FixedLenSequenceFeature([], FLOAT, allow_missing=True), lambda x: x,
+     "feature 'x' has a size that varies with each example"),
+], ids=["sparse", "ragged", "sequence"])  # fmt: skip
 def test_features_of_no_fixed_shape_are_refused_by_name(tmp_path: Path, feature: Any, read: Any, reason: str) -> None:
-    """The other signature can be published without."""
+    """The other signature can be published without it."""
 
     def make() -> dict[str, Any]:
         serialized, x = parsed("x", feature)
@@ -222,7 +208,7 @@ def test_features_of_no_fixed_shape_are_refused_by_name(tmp_path: Path, feature:
 
 
 def test_examples_that_are_read_otherwise_are_refused(tmp_path: Path) -> None:
-    """A regress signature whose graph counts characters of what it is sent."""
+    """The example is a regress signature whose graph counts the characters of the request."""
 
     def make() -> dict[str, Any]:
         serialized = v1.placeholder(tf.string, [None], name="examples")
@@ -235,7 +221,7 @@ def test_examples_that_are_read_otherwise_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_predicting_from_serialized_examples_is_refused(tmp_path: Path, *, shared: bool) -> None:
-    """As tf.estimator exports it beside the classify signature: the graph would need the parser."""
+    """tf.estimator exports it beside the classify signature: the graph would need the parser."""
 
     def make() -> dict[str, Any]:
         serialized, x = parsed("x", tf.io.FixedLenFeature([1], FLOAT))
@@ -249,19 +235,15 @@ def test_predicting_from_serialized_examples_is_refused(tmp_path: Path, *, share
 
 
 def test_the_first_parser_of_examples_is_known_too(tmp_path: Path) -> None:
-    """ParseExample has its keys one by one; sparse features that no output needs are no matter."""
+    """ParseExample has its keys one by one; sparse features that no output needs do not matter."""
 
     def make() -> dict[str, Any]:
         serialized = v1.placeholder(tf.string, [None], name="examples")
         parsed = tf.raw_ops.ParseExample(
-            serialized=serialized,
-            names=tf.constant([], tf.string),
-            sparse_keys=["unread"],
-            dense_keys=["a", "b"],
-            dense_defaults=[tf.constant([], tf.int64), tf.constant([0.5, 1.5], FLOAT)],
-            sparse_types=[tf.string],
+            serialized=serialized, names=tf.constant([], tf.string), sparse_keys=["unread"], dense_keys=["a", "b"],
+            dense_defaults=[tf.constant([], tf.int64), tf.constant([0.5, 1.5], FLOAT)], sparse_types=[tf.string],
             dense_shapes=[[1], [2]],
-        )
+        )  # fmt: skip
         a, b = parsed.dense_values
         outputs = tf.reduce_sum(b, 1) * tf.cast(a[:, 0], FLOAT)
         return {"serving_default": signature({"inputs": serialized}, {"outputs": outputs}, REGRESS)}
@@ -278,7 +260,7 @@ def test_the_first_parser_of_examples_is_known_too(tmp_path: Path) -> None:
 
 
 def test_a_default_that_is_computed_is_refused(tmp_path: Path) -> None:
-    """Settings can hold a constant only."""
+    """Settings can hold only a constant."""
 
     def make() -> dict[str, Any]:
         default = v1.placeholder_with_default([1.0], [1], name="default")
@@ -293,7 +275,7 @@ def test_a_default_that_is_computed_is_refused(tmp_path: Path) -> None:
     ("words", "labelled"), [([["no", "yes"]], True), (["no", "yes"], False), ([[0, 1]], False)], ids=repr
 )
 def test_classifying_without_examples_has_labels_too(tmp_path: Path, words: Any, *, labelled: bool) -> None:
-    """Where the file names the method; of classes in a form that TensorFlow Serving refuses, nothing is read."""
+    """The file names the method. If TensorFlow Serving refuses the form of the classes, they give no labels."""
 
     def make() -> dict[str, Any]:
         x = v1.placeholder(FLOAT, [None, 2], name="x")

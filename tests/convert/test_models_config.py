@@ -1,6 +1,4 @@
-"""Tests of handler.commands.convert.models_config."""
-
-from __future__ import annotations
+"""handler.commands.convert.models_config: TensorFlow Serving's models.config as models to convert."""
 
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from handler.commands.convert.models_config import ModelConfig, parse, read
 from handler.commands.refused import Refused
 from handler.settings import model as model_settings
 
-# Of TensorFlow Serving's guide "Serving Configuration", put together.
+# The texts come from TensorFlow Serving's guide "Serving Configuration".
 CONFIG = """
 model_config_list {
   config {
@@ -51,16 +49,13 @@ def test_the_guides_examples_are_read() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("policy", "versions"),
-    [
-        ("latest {}", [10]),
-        ("latest { num_versions: 0 }", [10]),
-        ("latest { num_versions: 2 }", [2, 10]),
-        ("all: {}", [1, 2, 10]),
-        ("specific { versions: [1, 10] }", [1, 10]),
-    ],
-)
+@pytest.mark.parametrize(("policy", "versions"), [
+    ("latest {}", [10]),
+    ("latest { num_versions: 0 }", [10]),
+    ("latest { num_versions: 2 }", [2, 10]),
+    ("all: {}", [1, 2, 10]),
+    ("specific { versions: [1, 10] }", [1, 10]),
+])  # fmt: skip
 def test_policies_mean_what_the_settings_mean(policy: str, versions: list[int]) -> None:
     """Zero latest versions are protobuf's default, which TensorFlow Serving reads as one."""
     (model,) = parse(config(f"model_version_policy {{ {policy} }}"))
@@ -69,25 +64,22 @@ def test_policies_mean_what_the_settings_mean(policy: str, versions: list[int]) 
     assert model_settings.parse("m", written.encode()).version_policy.choose([1, 2, 10]) == versions
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no model is named: expected model_config_list { config {"),
-        ("model_config_list { }", "no model is named"),
-        ("model_config_list { config { base_path: '/m' } }", "config: name is missing"),
-        ("model_config_list { config { name: '' base_path: '/m' } }", "config: name is missing"),
-        ("model_config_list { config { name: 'm' } }", "model 'm': base_path is missing"),
-        ("model_config_list { config { name: '../m' base_path: '/m' } }", "'../m', which cannot name a model's folder"),
-        (config("", "s3://bucket/m"), "base_path is 's3://bucket/m'; copy it to this machine first, s3:// is"),
-        (config("", "gs://bucket/m"), "gs:// is not read"),
-        (config("model_version_policy { }"), "model 'm': model_version_policy is empty; expected one of latest, all"),
-        (config("model_version_policy { specific { } }"), "model_version_policy.specific names no versions"),
-        (config("model_version_policy { specific { versions: -1 } }"), "specific.versions is -1; expected a whole"),
-        (config("version_labels { key: 'a' value: -1 }"), "model 'm': version_labels.value is -1; expected a whole"),
-        (config(f"version_labels {{ key: 'a' value: {10**18} }}"), "expected a whole number from 0 up, of at most 18"),
-        (config("").replace("} }", "} config { name: 'm' base_path: '/n' } }"), "model 'm' is named twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("", "no model is named: expected model_config_list { config {"),
+    ("model_config_list { }", "no model is named"),
+    ("model_config_list { config { base_path: '/m' } }", "config: name is missing"),
+    ("model_config_list { config { name: '' base_path: '/m' } }", "config: name is missing"),
+    ("model_config_list { config { name: 'm' } }", "model 'm': base_path is missing"),
+    ("model_config_list { config { name: '../m' base_path: '/m' } }", "'../m', which cannot name a model's folder"),
+    (config("", "s3://bucket/m"), "base_path is 's3://bucket/m'; copy it to this machine first, s3:// is"),
+    (config("", "gs://bucket/m"), "gs:// is not read"),
+    (config("model_version_policy { }"), "model 'm': model_version_policy is empty; expected one of latest, all"),
+    (config("model_version_policy { specific { } }"), "model_version_policy.specific names no versions"),
+    (config("model_version_policy { specific { versions: -1 } }"), "specific.versions is -1; expected a whole"),
+    (config("version_labels { key: 'a' value: -1 }"), "model 'm': version_labels.value is -1; expected a whole"),
+    (config(f"version_labels {{ key: 'a' value: {10**18} }}"), "expected a whole number from 0 up, of at most 18"),
+    (config("").replace("} }", "} config { name: 'm' base_path: '/n' } }"), "model 'm' is named twice"),
+])  # fmt: skip
 def test_mistakes_are_named(text: str, reason: str) -> None:
     """The refusal names the model and the field."""
     with pytest.raises(Refused) as refusal:
@@ -95,31 +87,28 @@ def test_mistakes_are_named(text: str, reason: str) -> None:
     assert reason in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("model_config_list {\n", '1, column 19: Expected "}".'),
-        ("\nmodel_config_list { } }", "2, column 23: Expected identifier or number, got }."),
-        ("\n\nmodel_config_list 1", '3, column 19: Expected "{".'),
-        ("model_config_list: 1", '1, column 20: Expected "{".'),
-        ("model_config_list { config: 1 }", '1, column 29: Expected "{".'),
-        ("model_config_list { config {\nname: ", "2, column 7: Expected string but found: ''"),
-        ("model_config_list { config {\nname: 5 } }", "2, column 7: Expected string but found: '5'"),
-        ("model_config_list { config {\nname: 'open", '2, column 7: String missing ending quote: "\'open"'),
-        ("model_config_list { config {\nname: 'open\n' } }", '2, column 7: String missing ending quote: "\'open"'),
-        (config("\nmodel_platform: '\\xff'"), "2, column 24: Couldn't parse string: 'utf-8' codec can't decode byte"),
-        (config("\nmodel_platform: '\\ud800'"), "2, column 17: 'utf-8' codec can't encode character"),
-        (config("\nname: 'n'"), 'Message type "ModelConfig" should not have multiple "name" fields'),
-        (config("\nmodel_version_policy { latest { num_versions: {} } }"), "column 47: Couldn't parse integer: {"),
-        (config("\nmodel_version_policy { latest { num_versions: -1 } }"), "column 47: Value out of range: -1"),
-        (config("\nmodel_version_policy { specific { versions: [1 2] } }"), 'column 48: Expected ",".'),
-        (config("\nmodel_version_policy { all {} latest {} }"), 'Field "latest" is specified along with field "all"'),
-        (config("\nversion_labels { key: stable value: 1 }"), "column 23: Expected string but found: 'stable'"),
-        (config("\nversion_labels { key: 'stable' value: '1x' }"), "column 39: Couldn't parse integer: '1x'"),
-        (config("\nmodel_type: TORCH"), 'Enum type "ModelType" has no value named TORCH'),
-        ("[type.googleapis.com/x] { }", 'Message type "ModelServerConfig" does not have extensions'),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("model_config_list {\n", '1, column 19: Expected "}".'),
+    ("\nmodel_config_list { } }", "2, column 23: Expected identifier or number, got }."),
+    ("\n\nmodel_config_list 1", '3, column 19: Expected "{".'),
+    ("model_config_list: 1", '1, column 20: Expected "{".'),
+    ("model_config_list { config: 1 }", '1, column 29: Expected "{".'),
+    ("model_config_list { config {\nname: ", "2, column 7: Expected string but found: ''"),
+    ("model_config_list { config {\nname: 5 } }", "2, column 7: Expected string but found: '5'"),
+    ("model_config_list { config {\nname: 'open", '2, column 7: String missing ending quote: "\'open"'),
+    ("model_config_list { config {\nname: 'open\n' } }", '2, column 7: String missing ending quote: "\'open"'),
+    (config("\nmodel_platform: '\\xff'"), "2, column 24: Couldn't parse string: 'utf-8' codec can't decode byte"),
+    (config("\nmodel_platform: '\\ud800'"), "2, column 17: 'utf-8' codec can't encode character"),
+    (config("\nname: 'n'"), 'Message type "ModelConfig" should not have multiple "name" fields'),
+    (config("\nmodel_version_policy { latest { num_versions: {} } }"), "column 47: Couldn't parse integer: {"),
+    (config("\nmodel_version_policy { latest { num_versions: -1 } }"), "column 47: Value out of range: -1"),
+    (config("\nmodel_version_policy { specific { versions: [1 2] } }"), 'column 48: Expected ",".'),
+    (config("\nmodel_version_policy { all {} latest {} }"), 'Field "latest" is specified along with field "all"'),
+    (config("\nversion_labels { key: stable value: 1 }"), "column 23: Expected string but found: 'stable'"),
+    (config("\nversion_labels { key: 'stable' value: '1x' }"), "column 39: Couldn't parse integer: '1x'"),
+    (config("\nmodel_type: TORCH"), 'Enum type "ModelType" has no value named TORCH'),
+    ("[type.googleapis.com/x] { }", 'Message type "ModelServerConfig" does not have extensions'),
+])  # fmt: skip
 def test_what_protobuf_cannot_read_is_named_with_its_place(text: str, reason: str) -> None:
     """The refusal has one line, with protobuf's own words, and does not repeat the file's."""
     with pytest.raises(Refused) as refusal:
@@ -130,21 +119,18 @@ def test_what_protobuf_cannot_read_is_named_with_its_place(text: str, reason: st
     assert "model_config_list {" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "field", "expected"),
-    [
-        ("custom_model_config { }", "ModelServerConfig", "custom_model_config", "model_config_list"),
-        ("model_config_list { configs { } }", "ModelConfigList", "configs", "config"),
-        (config("base: 1"), "ModelConfig", "base", "name, base_path, model_type, model_platform, logging_config, "),
-        (config("model_version_policy { newest {} }"), "ServableVersionPolicy", "newest", "latest, all, specific"),
-        (config("logging_config { level: 1 }"), "LoggingConfig", "level", "log_collector_config, sampling_config"),
-        ("model_config_list {" * 1000, "ModelConfigList", "model_config_list", "config"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message", "field", "expected"), [
+    ("custom_model_config { }", "ModelServerConfig", "custom_model_config", "model_config_list"),
+    ("model_config_list { configs { } }", "ModelConfigList", "configs", "config"),
+    (config("base: 1"), "ModelConfig", "base", "name, base_path, model_type, model_platform, logging_config, "),
+    (config("model_version_policy { newest {} }"), "ServableVersionPolicy", "newest", "latest, all, specific"),
+    (config("logging_config { level: 1 }"), "LoggingConfig", "level", "log_collector_config, sampling_config"),
+    ("model_config_list {" * 1000, "ModelConfigList", "model_config_list", "config"),
+])  # fmt: skip
 def test_a_misspelled_field_is_named_beside_those_that_exist(
     text: str, message: str, field: str, expected: str
 ) -> None:
-    """A policy that a spelling mistake hides would convert other versions."""
+    """A policy hidden by a spelling mistake would convert other versions."""
     with pytest.raises(Refused) as refusal:
         parse(text)
     assert str(refusal.value).startswith("line 1, column ")
@@ -153,7 +139,7 @@ def test_a_misspelled_field_is_named_beside_those_that_exist(
 
 @pytest.mark.parametrize("escape", ["\\q", "\\777", "C:\\models"])
 def test_an_escape_that_protobuf_does_not_have_is_refused(escape: str) -> None:
-    """Python's reader would keep it with a warning that nobody sees."""
+    """Python's reader would keep it, with a warning that nobody sees."""
     with pytest.raises(Refused, match="a text cannot be read: invalid (octal )?escape sequence"):
         parse(config(f"model_platform: '{escape}'"))
 
@@ -179,7 +165,7 @@ def test_every_spelling_of_the_text_format_is_read() -> None:
 
 
 def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
-    """It is missing, or not text, or has a mistake in it."""
+    """It is missing, is not text, or contains a mistake."""
     path = tmp_path / "models.config"
     with pytest.raises(Refused, match="models.config cannot be read: No such file"):
         read(path)

@@ -1,8 +1,8 @@
-"""Predict signatures of many kinds: what TensorFlow answers, ONNX Runtime answers through the settings."""
+"""For predict signatures of many kinds, ONNX Runtime answers through the settings what TensorFlow answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +14,11 @@ from tests.convert import saved_models
 from tests.convert.oracle import same, served, tensorflow
 from tests.convert.saved_models import FLOAT, info, signature, v1
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 DEFAULT = "serving_default"
 
 
 def save(folder: Path, function: Callable[..., Any], *specs: Any) -> Path:
-    """A TensorFlow 2 SavedModel of one signature."""
+    """Writes a TensorFlow 2 SavedModel with one signature."""
     module = tf.Module()
     module.call = tf.function(function, input_signature=specs)
     tf.saved_model.save(module, str(folder), {DEFAULT: module.call})
@@ -41,7 +37,7 @@ def check(folder: Path, **inputs: Any) -> None:
     "dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float64"]
 )
 def test_every_datatype_passes(tmp_path: Path, dtype: str) -> None:
-    """Exactly as it is."""
+    """Values come back unchanged."""
     folder = save(tmp_path / "1", lambda x: {"y": tf.reverse(x, [0])}, spec([None], getattr(tf, dtype)))
     check(folder, x=np.array([0, 1, 1], dtype))
 
@@ -53,7 +49,7 @@ def test_text_passes(tmp_path: Path) -> None:
 
 
 def test_text_under_the_aliases_of_regress_is_predicted_from(tmp_path: Path) -> None:
-    """TensorFlow 2 names no method: whether the graph parses examples tells."""
+    """TensorFlow 2 does not name methods: a signature predicts if its graph does not parse examples."""
     folder = save(tmp_path / "1", lambda inputs: {"outputs": inputs[:1]}, spec([None], tf.string, "inputs"))
     assert served(folder).settings["signatures"][DEFAULT] == {
         "method": "predict",
@@ -64,20 +60,14 @@ def test_text_under_the_aliases_of_regress_is_predicted_from(tmp_path: Path) -> 
 
 
 def test_a_convolutional_network_in_tensorflows_layout(tmp_path: Path) -> None:
-    """Keras; NHWC, as its clients send it."""
+    """A Keras model takes NHWC, as its clients send it."""
     tf.keras.utils.set_random_seed(3)
     layers = tf.keras.layers
     model = tf.keras.Sequential(
-        [
-            layers.Input((8, 8, 3), name="image"),
-            layers.Conv2D(4, 3, activation="relu", padding="same"),
-            layers.BatchNormalization(),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dropout(0.5),
-            layers.Dense(5, activation="softmax"),
-        ]
-    )
+        [layers.Input((8, 8, 3), name="image"), layers.Conv2D(4, 3, activation="relu", padding="same"),
+         layers.BatchNormalization(), layers.MaxPooling2D(), layers.Flatten(), layers.Dropout(0.5),
+         layers.Dense(5, activation="softmax")],
+    )  # fmt: skip
     model.export(str(tmp_path / "1"), verbose=False)
     (alias,) = served(tmp_path / "1").settings["signatures"][DEFAULT]["inputs"]
     rng = np.random.default_rng(3)
@@ -85,7 +75,7 @@ def test_a_convolutional_network_in_tensorflows_layout(tmp_path: Path) -> None:
 
 
 def test_loops_and_conditions(tmp_path: Path) -> None:
-    """ONNX's Loop and If."""
+    """They become ONNX's Loop and If."""
 
     def collatz(x: Any) -> dict[str, Any]:
         def step(n: Any, steps: Any) -> tuple[Any, Any]:
@@ -97,7 +87,7 @@ def test_loops_and_conditions(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_are_divided_downwards(tmp_path: Path) -> None:
-    """Not towards zero, as ONNX's Div does; in loops too."""
+    """ONNX's Div rounds towards zero instead. The rule holds in loops, too."""
 
     def divide(x: Any, y: Any) -> dict[str, Any]:
         def step(n: Any, i: Any) -> tuple[Any, Any]:
@@ -111,7 +101,7 @@ def test_whole_numbers_are_divided_downwards(tmp_path: Path) -> None:
 
 
 def test_a_table_of_words(tmp_path: Path) -> None:
-    """Held by a Module, its content in the SavedModel's assets."""
+    """A Module holds it, and its content is in the SavedModel's assets."""
     module = tf.Module()
     words = tf.lookup.KeyValueTensorInitializer(["ant", "bee"], tf.constant([10, 20], tf.int64))
     module.table = tf.lookup.StaticHashTable(words, -1)
@@ -134,7 +124,7 @@ def test_scalars_and_unknown_ranks_stand_in_the_settings(tmp_path: Path) -> None
 
 
 def test_a_scalar_that_operations_need_keeps_its_shape(tmp_path: Path) -> None:
-    """Unlike one that only elementwise operations see."""
+    """A scalar that only elementwise operations read does not keep it."""
     folder = save(tmp_path / "1", lambda n: {"y": tf.range(n)}, spec([], tf.int32, "n"))
     assert served(folder).settings["inputs"] == [{"name": "n", "datatype": "INT32", "shape": []}]
     check(folder, n=np.int32(3))
@@ -170,7 +160,7 @@ def test_one_tensor_may_have_two_aliases(tmp_path: Path) -> None:
 
 
 def test_a_placeholder_that_nobody_feeds_has_its_default(tmp_path: Path) -> None:
-    """A dropout's rate, say."""
+    """A dropout's rate is an example."""
 
     def make() -> dict[str, Any]:
         x = v1.placeholder(FLOAT, [None, 2], name="x")
@@ -181,7 +171,7 @@ def test_a_placeholder_that_nobody_feeds_has_its_default(tmp_path: Path) -> None
 
 
 def test_defaults_of_a_signature_are_the_bindings(tmp_path: Path) -> None:
-    """SignatureDef.defaults."""
+    """They come from SignatureDef.defaults."""
 
     def make() -> dict[str, Any]:
         x, by = v1.placeholder(FLOAT, [None], name="x"), v1.placeholder(FLOAT, [1], name="by")
@@ -205,7 +195,7 @@ def test_a_constant_shape_is_kept_where_operations_need_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("used", [("serving_default",), ("again",), ()])
 def test_chosen_signatures_alone_are_published(tmp_path: Path, used: tuple[str, ...]) -> None:
-    """All if none is chosen; what the others need is not there."""
+    """All are published if none is chosen. The graph leaves out what only the others need."""
 
     def make() -> dict[str, Any]:
         x, z = v1.placeholder(FLOAT, [None], name="x"), v1.placeholder(FLOAT, [None], name="z")
@@ -273,51 +263,48 @@ def composite() -> dict[str, Any]:
     return {DEFAULT: v1.saved_model.build_signature_def({"x": v1.saved_model.build_tensor_info(x)}, outputs)}
 
 
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (computes, "'serving_default' computes 'middle:0', which another signature feeds"),
-        (unfed, "'serving_default' needs the placeholder 'phase'"),
-        (unsupported, "ONNX lacks these operations: StringJoin, StringToHashBucketFast"),
-        (text, "tf2onnx does not convert Equal faithfully"),
-        (printed, "tf2onnx does not convert AsString faithfully"),
-        (no_kernel, "ONNX Runtime cannot load the ONNX model: .*bfloat16"),
-        (no_type, "input 'x' is DT_COMPLEX64, which no protocol carries"),
-        (no_inputs, "signature 'serving_default': it has no inputs"),
-        (twice, "signature 'serving_default': two of its inputs are one tensor"),
-        (composite, "input 'x' is a sparse or composite tensor"),
-        (dict, "the SavedModel has no signature"),
-    ],
-)
+@pytest.mark.parametrize(("make", "reason"), [
+    (computes, "'serving_default' computes 'middle:0', which another signature feeds"),
+    (unfed, "'serving_default' needs the placeholder 'phase'"),
+    (unsupported, "ONNX lacks these operations: StringJoin, StringToHashBucketFast"),
+    (text, "tf2onnx does not convert Equal faithfully"),
+    (printed, "tf2onnx does not convert AsString faithfully"),
+    (no_kernel, "ONNX Runtime cannot load the ONNX model: .*bfloat16"),
+    (no_type, "input 'x' is DT_COMPLEX64, which no protocol carries"),
+    (no_inputs, "signature 'serving_default': it has no inputs"),
+    (twice, "signature 'serving_default': two of its inputs are one tensor"),
+    (composite, "input 'x' is a sparse or composite tensor"),
+    (dict, "the SavedModel has no signature"),
+])  # fmt: skip
 def test_what_cannot_be_done_is_refused_by_name(tmp_path: Path, make: Any, reason: str) -> None:
-    """One line."""
+    """The refusal has one line."""
     with pytest.raises(Refused, match=reason) as refusal:
         convert(saved_models.build(tmp_path / "1", make))
     assert "\n" not in str(refusal.value)
 
 
 def test_a_signature_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """With those that are."""
+    """The refusal lists the signatures that are there."""
     folder = saved_models.build(tmp_path / "1", unfed)
     with pytest.raises(Refused, match="there is no signature 'x'; the SavedModel has serving_default"):
         convert(folder, ["x"])
 
 
 def test_a_file_that_is_no_saved_model_is_refused(tmp_path: Path) -> None:
-    """Without TensorFlow's traceback."""
+    """The refusal does not contain TensorFlow's traceback."""
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(Refused, match="cannot be loaded"):
         convert(tmp_path)
 
 
 def test_numbers_with_fractions_are_divided_downwards(tmp_path: Path) -> None:
-    """TensorFlow's // and % of floats."""
+    """The operations are TensorFlow's // and % of floats."""
     folder = save(tmp_path / "1", lambda x: {"quotient": x // 2.0, "rest": x % 2.0}, spec([None]))
     check(folder, x=np.array([7.5, -7.5, 4.0], np.float32))
 
 
 def test_text_may_be_an_input_that_another_signature_does_without(tmp_path: Path) -> None:
-    """Its value, where nothing is sent, is text as well."""
+    """Its default is text as well."""
 
     def make() -> dict[str, Any]:
         x, z = v1.placeholder(FLOAT, [None], name="x"), v1.placeholder(tf.string, [None, 2], name="z")
@@ -331,7 +318,7 @@ def test_text_may_be_an_input_that_another_signature_does_without(tmp_path: Path
 
 
 def test_what_tf2onnx_fails_at_is_named(tmp_path: Path) -> None:
-    """The operation, and its reason."""
+    """The refusal names the operation and the reason."""
 
     def make() -> dict[str, Any]:
         x, axis = v1.placeholder(FLOAT, [None, 2], name="x"), v1.placeholder(tf.int32, [], name="axis")

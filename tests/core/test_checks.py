@@ -1,21 +1,19 @@
 """core.checks: questions that do not fit their model."""
 
-from __future__ import annotations
-
-import typing
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
+from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from core.operations import Infer, RequestedOutput
+from core.tensor import Tensor, TensorSpec
+from tests.support.engine_samples import BYTES, FP32, INT32, REF, Echo, run, spec, tensor
 from tests.support.v1_samples import signature
 
-if typing.TYPE_CHECKING:
-    from core.tensor import Tensor, TensorSpec
-
-
-from tests.support.engine_samples import BYTES, INT32, REF, Echo, run, spec, tensor
+FP64 = DATATYPES["FP64"]
 
 
 @pytest.mark.parametrize(
@@ -35,6 +33,34 @@ def test_inputs_that_do_not_fit_the_model_are_refused_by_name(inputs: tuple[Tens
     """The refusal names the input that is missing, unknown, given twice or of another datatype or shape."""
     with pytest.raises(InvalidInput, match=message):
         run(Infer(REF, inputs))
+
+
+def test_an_input_of_fp64_takes_fp32() -> None:
+    """Every FP32 is an FP64, exactly; nothing else is converted, and the shape is checked as ever."""
+    model = Echo((spec("a", (2,), FP64),), (spec("y", None, FP64),))
+    values = np.array([0.1, np.nan], np.float32)
+    (found,) = run(Infer(REF, (Tensor("a", FP32, values),)), model).outputs
+    assert found.array.dtype == np.float64
+    np.testing.assert_array_equal(found.array, values.astype(np.float64))
+    for wrong in (tensor("a", 2, datatype=INT32), tensor("a", 3)):
+        with pytest.raises(InvalidInput, match="input 'a' (is INT32; the model expects FP64|has shape)"):
+            run(Infer(REF, (wrong,)), model)
+
+
+@pytest.mark.parametrize(("platform", "shape", "given", "hints"), [
+    ("onnx_onnxv1", (1, 2), (3, 2), 1), ("onnx_onnxv1", (1, -1), (0, 2), 1), ("python", (1, 2), (3, 2), 0),
+    ("onnx_onnxv1", (1, 2), (3, 4), 0), ("onnx_onnxv1", (2, 2), (3, 2), 0), ("onnx_onnxv1", (1,), (3,), 0),
+    ("onnx_onnxv1", (1, 2), (2,), 0), ("onnx_onnxv1", (), (1,), 0),
+])  # fmt: skip
+def test_a_batch_that_is_fixed_at_one_says_how_to_export_a_free_one(
+    platform: str, shape: tuple[int, ...], given: tuple[int, ...], hints: int
+) -> None:
+    """Other shapes that do not fit are the client's mistake alone."""
+    model = Echo((spec("a", shape),), (spec("y"),))
+    model.spec = model.spec._replace(platform=platform)
+    with pytest.raises(InvalidInput, match=re.escape(f"the model expects {list(shape)}")) as refused:
+        run(Infer(REF, (tensor("a", *given),)), model)
+    assert refused.value.message.count("dynamic_shapes={'a': {0: 'batch'}}") == hints
 
 
 @pytest.mark.parametrize(
@@ -59,16 +85,38 @@ def test_a_model_that_says_nothing_of_its_tensors_takes_and_gives_anything() -> 
         run(Infer(REF, (), raw=b""), model)
 
 
-@pytest.mark.parametrize(
-    ("shape", "raw", "expected"),
-    [
-        ((-1, 2), b"\0" * 16, (2, 2)),
-        ((2, 2), b"\0" * 16, (2, 2)),
-        ((), b"\0" * 4, ()),
-        ((-1,), b"", (0,)),
-        ((-1, 0), b"", (0, 0)),
-    ],
-)
+ANY, ROWS = spec("y", None), spec("y", (-1, -1))
+
+
+@pytest.mark.parametrize(("datatype", "shape", "output", "batch", "raw", "expected"), [
+    (FP32, (-1, -1), ANY, 8, b"\0" * 32, (1, 8)),
+    (FP32, (-1, 2), ROWS, 0, b"\0" * 16, (2, 2)), (FP32, (2, -1), ANY, 8, b"\0" * 16, (2, 2)),
+    (BYTES, (-1,), ANY, 8, b"ab", (1,)), (BYTES, (-1, 1), ANY, 8, b"ab", (1, 1)),
+    (BYTES, (1, 1), ANY, 0, b"ab", (1, 1)),
+])  # fmt: skip
+def test_a_raw_request_to_a_model_with_a_batch_size_is_a_batch_of_one(
+    datatype: Any, shape: tuple[int, ...], output: Any, batch: int, raw: bytes, expected: tuple[int, ...]
+) -> None:
+    """A second variable size then follows from the bytes. Without a batch size, the rows do."""
+    model = Echo((spec("a", shape, datatype),), (output,))
+    model.spec = model.spec._replace(max_batch_size=batch)
+    (found,) = run(Infer(REF, (), raw=raw), model).outputs
+    assert found.array.shape == expected
+    assert not datatype.is_bytes or found.array.reshape(-1).tolist() == [raw]
+
+
+def test_a_raw_request_of_more_than_one_row_is_refused_by_a_model_with_a_batch_size() -> None:
+    """It has twice the bytes of its only row."""
+    model = Echo((spec("a", (-1, 2)),), (ANY,))
+    model.spec = model.spec._replace(max_batch_size=8)
+    with pytest.raises(InvalidInput, match="input 'a'"):
+        run(Infer(REF, (), raw=bytes(16)), model)
+
+
+@pytest.mark.parametrize(("shape", "raw", "expected"), [
+    ((-1, 2), b"\0" * 16, (2, 2)), ((2, 2), b"\0" * 16, (2, 2)), ((), b"\0" * 4, ()), ((-1,), b"", (0,)),
+    ((-1, 0), b"", (0, 0)),
+])  # fmt: skip
 def test_a_raw_request_takes_its_shape_from_the_model(
     shape: tuple[int, ...], raw: bytes, expected: tuple[int, ...]
 ) -> None:
@@ -77,17 +125,14 @@ def test_a_raw_request_takes_its_shape_from_the_model(
     assert result.outputs[0].array.shape == expected
 
 
-@pytest.mark.parametrize(
-    ("inputs", "raw", "message"),
-    [
-        ((spec("a"), spec("b")), b"", "for one input; model 'm' has 2"),
-        ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which its size alone does not tell"),
-        ((spec("a", None),), b"", "of any rank, which its size alone"),
-        ((spec("a", (-1, 2)),), b"\0" * 7, "7 bytes"),
-        ((spec("a", (2,), BYTES),), b"x", r"BYTES \[2\]; only BYTES \[1\] can be one element"),
-        ((spec("a", None, BYTES),), b"x", "of any rank"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "raw", "message"), [
+    ((spec("a"), spec("b")), b"", "for one input; model 'm' has 2"),
+    ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which its size alone does not tell"),
+    ((spec("a", None),), b"", "of any rank, which its size alone"),
+    ((spec("a", (-1, 2)),), b"\0" * 7, "7 bytes"),
+    ((spec("a", (2,), BYTES),), b"x", r"BYTES \[2\]; only BYTES \[1\] can be one element"),
+    ((spec("a", None, BYTES),), b"x", "of any rank"),
+])  # fmt: skip
 def test_a_raw_request_that_is_not_clear_is_refused(inputs: tuple[TensorSpec, ...], raw: bytes, message: str) -> None:
     """Several inputs, several variable dimensions and several texts are refused."""
     with pytest.raises(InvalidInput, match=message):

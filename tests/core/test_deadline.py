@@ -1,6 +1,4 @@
-"""core.deadline: when to stop waiting."""
-
-from __future__ import annotations
+"""core.deadline: the point in time at which a request stops waiting."""
 
 import math
 from types import SimpleNamespace
@@ -56,6 +54,6 @@ def test_a_slice_is_the_whole_where_nothing_else_answers_or_nothing_ends(deadlin
 
 @pytest.mark.parametrize(("seconds", "part"), [(60, SLICE_SECONDS), (4, 1), (2, 0.5), (0, 0), (-4, -1)])
 def test_a_slice_beside_a_loaded_version_is_a_quarter_or_a_second(seconds: float, part: float) -> None:
-    """What else the deadline says stays."""
+    """The other members of the deadline stay."""
     deadline = Deadline(NOW + seconds, init=True, beside=0.5)
     assert deadline.slice() == deadline._replace(at=NOW + part)

@@ -1,9 +1,8 @@
-"""core.engine, on models that answer what they are asked."""
-
-from __future__ import annotations
+"""core.engine is tested on models that answer what they are asked."""
 
 import contextlib
 import typing
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,6 @@ from core import operations as ops
 from core.errors import InvalidInput, ModelFailed, NotSupported
 from core.operations import Deferred, Explain, Infer, ModelSpec, RequestedOutput
 from core.tensor import Tensor
-
-if typing.TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 from tests.support.engine_samples import FP32, INT32, REF, Echo, Request, Shelf, Use, put, run, same, sent, spec, tensor
 
 
@@ -107,6 +102,24 @@ def test_a_question_that_does_not_fit_is_refused_before_its_stream_begins() -> N
         stream(Counts(), Tensor("a", INT32, np.array([1], np.int32)))
 
 
+@pytest.mark.parametrize(("inputs", "outputs", "batch", "shape"), [
+    ((spec("a"),), (spec("y"),), 0, (2, 1)),
+    ((spec("a", None),), (spec("y"),), 0, (1,)),
+    ((spec("a", None),), (spec("y"),), 8, (2, 1)),
+    (None, None, 0, (1,)),
+    ((spec("a", (2, 2)),), (spec("y"),), 0, (1,)),
+])  # fmt: skip
+def test_classes_are_those_of_each_row_of_a_model_that_has_batches(
+    inputs: Any, outputs: Any, batch: int, shape: tuple[int, ...]
+) -> None:
+    """It has a batch size, or the first axis of all its tensors varies; any other model's scores are one list."""
+    model = Echo(inputs, outputs)
+    model.spec = model.spec._replace(max_batch_size=batch)
+    given = Tensor("a", FP32, np.array([[0.25, 0.75], [1, 0]], np.float32))
+    (found,) = run(Infer(REF, (given,), (RequestedOutput("y", 1),)), model).outputs
+    assert found.array.shape == shape
+
+
 def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
     """The classes have the labels of their output."""
     model = Echo((spec("a"),), (spec("y", labels=["no", "yes"]), spec("z")))
@@ -117,7 +130,7 @@ def test_only_the_outputs_that_ask_for_it_are_classified() -> None:
 
 
 class Everything:
-    """core.ports.Models that answer a question with its name and what was asked."""
+    """core.ports.Models whose methods return their name and their arguments."""
 
     def __getattr__(self, name: str) -> Any:
         """Returns any method of the port except index."""
@@ -131,27 +144,24 @@ class Everything:
 CONTEXT = Request()
 
 
-@pytest.mark.parametrize(
-    ("operation", "answer"),
-    [
-        (ops.ServerLive(), ops.Readiness(ready=True)),
-        (ops.ServerReady(), ("ready", CONTEXT)),
-        (ops.ServerMetadata(), ("server",)),
-        (ops.ServerOverview(), (("server",), Everything().index(CONTEXT))),
-        (ops.ListModels(), ("names", CONTEXT)),
-        (ops.RepositoryIndex(), Everything().index(CONTEXT)),
-        (ops.RepositoryIndex(ready_only=True), [ops.IndexEntry("m", "2", ops.State.READY)]),
-        (ops.ModelReady(REF), ("readiness", REF, CONTEXT)),
-        (ops.ModelMetadata(REF), ("describe", REF, CONTEXT)),
-        (ops.ModelStatus(REF), ("status", REF, CONTEXT)),
-        (ops.ModelStatistics(REF), ("statistics", REF, CONTEXT)),
-        (ops.ModelStatistics(None), ("statistics", None, CONTEXT)),
-        (ops.Load("m"), ("load", "m", CONTEXT)),
-        (ops.Unload("m"), ("unload", "m", CONTEXT)),
-        (ops.SetOnline(online=False), ("set_online", ("online", False))),
-    ],
-    ids=lambda value: type(value).__name__,
-)
+@pytest.mark.parametrize(("operation", "answer"), [
+    (ops.ServerLive(), ops.Readiness(ready=True)),
+    (ops.ServerReady(), ("ready", CONTEXT)),
+    (ops.ServerMetadata(), ("server",)),
+    (ops.ServerOverview(), (("server",), Everything().index(CONTEXT))),
+    (ops.ServerSeries(), ("series",)),
+    (ops.ListModels(), ("names", CONTEXT)),
+    (ops.RepositoryIndex(), Everything().index(CONTEXT)),
+    (ops.RepositoryIndex(ready_only=True), [ops.IndexEntry("m", "2", ops.State.READY)]),
+    (ops.ModelReady(REF), ("readiness", REF, CONTEXT)),
+    (ops.ModelMetadata(REF), ("describe", REF, CONTEXT)),
+    (ops.ModelStatus(REF), ("status", REF, CONTEXT)),
+    (ops.ModelStatistics(REF), ("statistics", REF, CONTEXT)),
+    (ops.ModelStatistics(None), ("statistics", None, CONTEXT)),
+    (ops.Load("m"), ("load", "m", CONTEXT)),
+    (ops.Unload("m"), ("unload", "m", CONTEXT)),
+    (ops.SetOnline(online=False), ("set_online", ("online", False))),
+], ids=lambda value: type(value).__name__)  # fmt: skip
 def test_the_server_answers_what_is_not_a_question_to_one_model(operation: ops.Operation, answer: Any) -> None:
     """The method of the port gets the request's context, and its result is finished without a use."""
     finished: list[Any] = []
@@ -226,7 +236,7 @@ class Fails(Counts):
 
 
 def elements(*values: float) -> Infer:
-    """Asks for the elements back."""
+    """Returns an operation that asks for the elements back."""
     return Infer(REF, (Tensor("a", FP32, np.array(values, np.float32)),))
 
 
@@ -238,22 +248,19 @@ def test_a_question_uses_its_model_until_it_is_answered() -> None:
     assert shelf.held.uses == 0
 
 
-@pytest.mark.parametrize(
-    ("operation", "counts"),
-    [
-        (elements(1), ["answered"]),
-        (elements(-1), ["failed"]),
-        (Infer(REF, ()), ["failed"]),
-        (Deferred(REF, lambda _: (elements(1), same)), ["answered"]),
-        (Deferred(REF, lambda _: (elements(-1), same)), ["failed"]),
-        (ops.Stream(elements(1, 2)), [("streamed", True)]),
-        (ops.Stream(elements(1, -2)), [("streamed", False)]),
-        (ops.Stream(Infer(REF, ())), [("streamed", False)]),
-        (Deferred(REF, lambda _: (ops.Stream(elements(1)), same)), [("streamed", True)]),
-        (ops.Custom(REF, "request"), []),
-        (Explain(elements(1)), []),
-    ],
-)
+@pytest.mark.parametrize(("operation", "counts"), [
+    (elements(1), ["answered"]),
+    (elements(-1), ["failed"]),
+    (Infer(REF, ()), ["failed"]),
+    (Deferred(REF, lambda _: (elements(1), same)), ["answered"]),
+    (Deferred(REF, lambda _: (elements(-1), same)), ["failed"]),
+    (ops.Stream(elements(1, 2)), [("streamed", True)]),
+    (ops.Stream(elements(1, -2)), [("streamed", False)]),
+    (ops.Stream(Infer(REF, ())), [("streamed", False)]),
+    (Deferred(REF, lambda _: (ops.Stream(elements(1)), same)), [("streamed", True)]),
+    (ops.Custom(REF, "request"), []),
+    (Explain(elements(1)), []),
+])  # fmt: skip
 def test_only_inferences_and_streams_are_counted(operation: Any, counts: list[Any]) -> None:
     """A stream counts once, at its end; a question that does not fit its model counts as a failure."""
     shelf, request = Shelf(Fails()), Request()
@@ -288,14 +295,11 @@ def test_a_stream_of_a_model_that_does_not_stream_is_counted_before_it_is_sent()
     assert laziness == [(False, [("streamed", True)])]
 
 
-@pytest.mark.parametrize(
-    ("model", "operation", "lazy"),
-    [
-        (Counts(), elements(1), False),
-        (Counts(), ops.Stream(elements(1)), True),
-        (None, ops.Custom(REF, "request"), True),
-    ],
-)
+@pytest.mark.parametrize(("model", "operation", "lazy"), [
+    (Counts(), elements(1), False),
+    (Counts(), ops.Stream(elements(1)), True),
+    (None, ops.Custom(REF, "request"), True),
+])  # fmt: skip
 def test_only_what_a_model_may_make_bit_by_bit_is_finished_lazily(model: Any, operation: Any, *, lazy: bool) -> None:
     """The finish gets the operation that was answered, and the use."""
     model = model or Echo(None, None)

@@ -1,21 +1,19 @@
-"""Tests of core.errors."""
-
-from __future__ import annotations
+"""core.errors: the classes, their faults and statuses, and texts."""
 
 import pytest
 
 from core import errors
-from core.errors import Fault, InvalidInput, ServingError, shown
+from core.errors import Fault, InvalidInput, ServingError, VersionNotFound, copied, shown
 from core.wire import STATUS
 
 
 def leaves(kind: type[ServingError]) -> list[type[ServingError]]:
-    """Every class below, itself included."""
+    """Returns every class below, itself included."""
     return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
 
 
 def test_every_class_of_the_module_stands_in_its_drawing_with_its_fault() -> None:
-    """The tree in the docstring is the tree."""
+    """The tree in the docstring has every class."""
     assert errors.__doc__ is not None
     drawn = dict(line.replace("|", " ").split()[1:3] for line in errors.__doc__.splitlines() if "--" in line)
     here = {kind.__name__: kind.fault.name for kind in leaves(ServingError) if kind.__module__ == errors.__name__}
@@ -24,7 +22,7 @@ def test_every_class_of_the_module_stands_in_its_drawing_with_its_fault() -> Non
 
 
 def test_every_fault_has_an_http_status() -> None:
-    """None is left to a default."""
+    """No fault depends on a default."""
     assert set(STATUS) == set(Fault)
 
 
@@ -33,19 +31,26 @@ def test_a_message_never_breaks_the_answer_that_carries_it() -> None:
     assert InvalidInput("a\ud800b").message == "a?b"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("x", "'x'"),
-        ("a\nb", r"'a\nb'"),
-        (b"\xff", r"'\xff'"),
-        ([1] * 10_000, "[" + "1, " * 84 + "..."),
-        ({"a": 1}, "{'a': 1}"),
-        (None, "null"),
-        (True, "true"),
-    ],
-)
+def test_a_copy_of_an_error_has_all_but_its_traceback() -> None:
+    """And the pause that it is given."""
+    with pytest.raises(VersionNotFound) as raised:
+        raise VersionNotFound("no", "7", model="m", hint="why")
+    made = copied(raised.value, 2.5)
+    assert isinstance(made, VersionNotFound)
+    assert (made.message, made.version, made.model, made.hint, made.retry_after) == ("no", "7", "m", "why", 2.5)
+    assert (str(made), made.__traceback__) == ("no", None)
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ("x", "'x'"),
+    ("a\nb", r"'a\nb'"),
+    (b"\xff", r"'\xff'"),
+    ([1] * 10_000, "[" + "1, " * 84 + "..."),
+    ({"a": 1}, "{'a': 1}"),
+    (None, "null"),
+    (True, "true"),
+])  # fmt: skip
 def test_a_value_is_shown_on_one_line_of_bounded_length(value: object, text: str) -> None:
-    """At most 256 characters."""
+    """It has at most 256 characters."""
     assert shown(value) == text
     assert len(shown(value)) <= 256

@@ -1,9 +1,8 @@
-"""core.explanation: from a model and its inputs to an explanation of each example."""
-
-from __future__ import annotations
+"""core.explanation: a model and its inputs become an explanation of each example."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
@@ -16,9 +15,6 @@ from core.explanation import explain, explained
 from core.float16 import bf16_from_float, bf16_to_float
 from core.operations import Explainer, ModelSpec
 from core.tensor import Tensor, TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 FP32, INT64, BOOL = DATATYPES["FP32"], DATATYPES["INT64"], DATATYPES["BOOL"]
 WEIGHTS = np.array([[1.0, -1.0], [2.0, 0.5], [0.0, 3.0]])
@@ -53,27 +49,26 @@ class Fake:
 
 
 def linear(x: Any) -> dict[str, Any]:
-    """Two classes."""
     return {"y": (x @ WEIGHTS).astype(np.float32)}
 
 
 def tensor(array: Any, name: str = "x", datatype: Any = FP32) -> dict[str, Tensor]:
-    """The inputs of a model of one."""
+    """Returns the inputs of a model with one input."""
     return {name: Tensor(name, datatype, np.asarray(array, datatype.numpy))}
 
 
 def column(function: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
-    """A model of the one output y."""
+    """Makes a model whose only output is y."""
     return lambda x: {"y": function(x)}
 
 
 def spec(name: str, shape: tuple[int, ...] | None = (-1,), datatype: Any = FP32, labels: Any = ()) -> TensorSpec:
-    """What a model says of a tensor."""
+    """Returns the spec of a tensor."""
     return TensorSpec(name, datatype, shape, labels)
 
 
 def test_each_examples_highest_score_is_explained() -> None:
-    """Scores, what they start from, where they lead, and which class; as JSON takes them."""
+    """It has scores, the base value, their sum, and the class, in types that JSON accepts."""
     found = orjson.loads(orjson.dumps(explain(Fake(linear), tensor(EXAMPLES), {}), option=orjson.OPT_SERIALIZE_NUMPY))
     assert found == [
         {"importance_scores": [2.0, 0.0, 0.0], "base_value": 3.0, "prediction": 5.0, "target": 0},
@@ -82,7 +77,7 @@ def test_each_examples_highest_score_is_explained() -> None:
 
 
 def test_the_explainer_may_name_the_class() -> None:
-    """Then it is every example's."""
+    """It then holds for every example."""
     model = Fake(linear, explainer=Explainer({"x": BACKGROUND}, target=0))
     assert [e["target"] for e in explain(model, tensor(EXAMPLES), {})] == [0, 0]
     model = Fake(linear, explainer=Explainer({"x": BACKGROUND}, target=2))
@@ -92,7 +87,7 @@ def test_the_explainer_may_name_the_class() -> None:
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
 def test_an_output_of_one_score_has_no_target(shape: tuple[int, ...]) -> None:
-    """[rows] and [rows, 1] are alike, and a target would say nothing."""
+    """[rows] and [rows, 1] are alike, and a target would not add information."""
     model = Fake(
         column(lambda x: (x @ [1.0, 2.0, 4.0]).reshape(shape)), explainer=Explainer({"x": BACKGROUND}, target=4)
     )
@@ -102,7 +97,7 @@ def test_an_output_of_one_score_has_no_target(shape: tuple[int, ...]) -> None:
 
 
 def test_scores_have_the_shape_of_the_examples_input() -> None:
-    """A picture's are a picture; names stand beside them as they were given."""
+    """The scores of a picture are a picture; given names stand beside the scores unchanged."""
     names = {"x": ("a", "b", "c", "d")}
     model = Fake(
         column(lambda x: x.sum((1, 2))),
@@ -114,7 +109,7 @@ def test_scores_have_the_shape_of_the_examples_input() -> None:
 
 
 def test_an_example_that_is_a_number_scores_a_number() -> None:
-    """Not an array of no axis, which JSON writers refuse."""
+    """It is not an array without axes, which JSON writers refuse."""
     (found,) = explain(
         Fake(column(lambda x: x * 2), explainer=Explainer({"x": np.ones(3, np.float32)})), tensor([3]), {}
     )
@@ -123,7 +118,7 @@ def test_an_example_that_is_a_number_scores_a_number() -> None:
 
 
 def test_several_inputs_score_by_name_and_keep_their_types() -> None:
-    """Integers and booleans are features like others; the model sees the very values of example and background."""
+    """Integers and booleans are features like others; the model sees the exact values of example and background."""
     inputs = tensor([[1.5, 2.0]]) | tensor([2**62 + 1], "n", INT64) | tensor([[True]], "b", BOOL)
     background = {"x": np.zeros((2, 2), np.float32), "n": np.array([1, 2]), "b": np.array([[False], [True]])}
     names = {"x": ("length", "width"), "n": ("id",), "b": ("flag",)}
@@ -139,7 +134,7 @@ def test_several_inputs_score_by_name_and_keep_their_types() -> None:
 
 
 def test_bfloat16_is_explained_like_any_number() -> None:
-    """Inputs by their bits, scores by their values."""
+    """Inputs are read by their bits, scores by their values."""
     background = {"x": bf16_from_float(np.array([[0.0, 0.5]]))}
     model = Fake(
         column(lambda x: Tensor("y", BF16, bf16_from_float(bf16_to_float(x).sum(1)))), explainer=Explainer(background)
@@ -149,7 +144,7 @@ def test_bfloat16_is_explained_like_any_number() -> None:
 
 
 def test_the_request_parameters_reach_every_prediction() -> None:
-    """And the explained output is all that is asked for, once it is known."""
+    """Only the explained output is requested once it is known."""
     model = Fake(linear)
     explain(model, tensor(EXAMPLES), {"k": 1})
     assert all(parameters == {"k": 1} for _, _, parameters in model.asked)
@@ -160,7 +155,7 @@ def test_the_request_parameters_reach_every_prediction() -> None:
 
 
 def test_a_fixed_batch_is_filled_up() -> None:
-    """Whatever its size: the last row stands for those that lack."""
+    """The last row fills the missing rows, whatever the batch's size."""
     for size in (1, 2, 3):
         model = Fake(linear, inputs=(spec("x", (size, 3)),))
         found = explain(model, tensor(EXAMPLES), {})
@@ -169,7 +164,7 @@ def test_a_fixed_batch_is_filled_up() -> None:
 
 
 def test_batches_are_as_large_as_model_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most `max_batch_size`, a number of rows, and a number of elements."""
+    """A batch has at most `max_batch_size` rows, a number of rows, and a number of elements."""
     plain = spec("x", (-1, 3)), spec("scalar", ()), spec("any", None)
     model = Fake(linear, inputs=plain, max_batch_size=5)
     found = explain(model, tensor(EXAMPLES), {})
@@ -184,21 +179,21 @@ def test_batches_are_as_large_as_model_and_memory_allow(monkeypatch: pytest.Monk
 
 
 def test_no_examples_have_no_explanations() -> None:
-    """And cost nothing."""
+    """They cost nothing."""
     model = Fake(linear)
     assert explain(model, tensor(np.zeros((0, 3))), {}) == []
     assert model.asked == []
 
 
 def test_a_model_without_an_explainer_says_how_to_get_one() -> None:
-    """In both ways."""
+    """The refusal names both ways."""
     text = "model 'm' has no explainer: add \"explainer\" .*model-settings.json, or.*explain.*model.py"
     with pytest.raises(NotSupported, match=text):
         explain(Fake(linear, explainer=None), tensor(EXAMPLES), {})
 
 
 def test_a_models_own_explanations_go_first() -> None:
-    """As they are, one for each example."""
+    """They stay unchanged, one for each example."""
     model = Fake(linear)
     model.explain = lambda inputs, parameters: ({"why": parameters["k"]}, {"why": inputs["x"].array[-1, 2]})
     assert explain(model, tensor(EXAMPLES), {"k": 1}) == [{"why": 1}, {"why": 5.0}]
@@ -206,22 +201,18 @@ def test_a_models_own_explanations_go_first() -> None:
         explain(model, tensor([[1, 2, 5]]), {"k": 1})
 
 
-@pytest.mark.parametrize(
-    ("inputs", "error", "message"),
-    [
-        (tensor([1.0, 2.0]), InvalidInput, r"'x' has examples of shape \[\]; the explainer's background has \[3\]"),
-        (tensor([[1.0] * 4]), InvalidInput, r"'x' has examples of shape \[4\]"),
-        (tensor(1.0), InvalidInput, "'x' is a scalar; an explanation needs an axis of examples"),
-        (tensor(EXAMPLES) | tensor([1], "z"), InvalidInput, "same number of examples to be explained, not {'x': 2, "),
-        (tensor(EXAMPLES, "z"), NotSupported, "input 'z' of model 'm' cannot be explained by its explainer"),
-        (tensor([[b"a"]], datatype=BYTES), NotSupported, "input 'x' of model 'm' cannot be explained"),
-        ({}, InvalidInput, "same number of examples to be explained, not {}"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "error", "message"), [
+    (tensor([1.0, 2.0]), InvalidInput, r"'x' has examples of shape \[\]; the explainer's background has \[3\]"),
+    (tensor([[1.0] * 4]), InvalidInput, r"'x' has examples of shape \[4\]"),
+    (tensor(1.0), InvalidInput, "'x' is a scalar; an explanation needs an axis of examples"),
+    (tensor(EXAMPLES) | tensor([1], "z"), InvalidInput, "same number of examples to be explained, not {'x': 2, "),
+    (tensor(EXAMPLES, "z"), NotSupported, "input 'z' of model 'm' cannot be explained by its explainer"),
+    ({}, InvalidInput, "same number of examples to be explained, not {}"),
+])  # fmt: skip
 def test_inputs_that_cannot_be_explained_are_refused(
     inputs: dict[str, Tensor], error: type[Exception], message: str
 ) -> None:
-    """By name, with what was expected."""
+    """The refusal has the name and what was expected."""
     with pytest.raises(error, match=message):
         explain(Fake(linear), inputs, {})
 
@@ -230,7 +221,7 @@ def test_inputs_that_cannot_be_explained_are_refused(
 def test_a_request_orders_a_bounded_number_of_predictions(
     monkeypatch: pytest.MonkeyPatch, features: int, each: int
 ) -> None:
-    """Examples times coalitions times background; the refusal says how many examples would do."""
+    """It is examples times coalitions times background; the refusal says how many examples would be accepted."""
     background = np.zeros((2, features), np.float32)
     model = Fake(column(lambda x: x.sum(1)), explainer=Explainer({"x": background}, budget=100))
     monkeypatch.setattr(explanation, "MOST_ROWS", 3 * each)
@@ -240,17 +231,41 @@ def test_a_request_orders_a_bounded_number_of_predictions(
         explain(model, tensor(np.ones((4, features))), {})
 
 
-@pytest.mark.parametrize(
-    ("function", "shape"),
-    [
-        (lambda x: x.sum(), "[]"),
-        (lambda x: x[None], "[1, 2, 3]"),
-        (lambda x: x[:1], "[1, 3]"),
-        (lambda x: x[:, :0], "[2, 0]"),
-    ],
-)
+def test_texts_are_explained_as_numbers_are() -> None:
+    """A feature has the example's text or the background's; a text that equals the background's scores nothing."""
+    points = {b"f": 2.0, b"m": 0.0, b"C": 1.0, b"S": 0.0}
+    background = {"age": np.zeros((1, 1), np.float32), "text": np.array([[b"m", b"S"]], object)}
+
+    def score(age: Any, text: Any) -> dict[str, Any]:
+        return {"y": (age[:, 0] + [points[a] + points[b] for a, b in text]).astype(np.float32)}
+
+    inputs = tensor([[5.0], [0.0]], "age") | tensor([[b"f", b"S"], [b"f", b"C"]], "text", BYTES)
+    found = explain(Fake(score, explainer=Explainer(background)), inputs, {})
+    assert [{name: part.tolist() for name, part in each["importance_scores"].items()} for each in found] == [
+        {"age": [5.0], "text": [2.0, 0.0]},
+        {"age": [0.0], "text": [2.0, 1.0]},
+    ]
+
+
+def test_long_texts_are_refused_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each prediction copies them, so their length counts as often as there are predictions."""
+    background = np.array([[b"m"]] * 3, object)
+    model = Fake(column(lambda x: np.array([len(text) for (text,) in x])), explainer=Explainer({"x": background}))
+    monkeypatch.setattr(explanation, "MOST_TEXT", 2 * 3 * 10)
+    assert len(explain(model, tensor([[b"123456"], [b"1234"]], datatype=BYTES), {})) == 2
+    model.asked.clear()
+    message = "the examples have 11 bytes of text, which 6 predictions each would copy; one request may have 10"
+    with pytest.raises(InvalidInput, match=message):
+        explain(model, tensor([[b"123456"], [b"12345"]], datatype=BYTES), {})
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(("function", "shape"), [
+    (lambda x: x.sum(), "[]"), (lambda x: x[None], "[1, 2, 3]"), (lambda x: x[:1], "[1, 3]"),
+    (lambda x: x[:, :0], "[2, 0]"),
+])  # fmt: skip
 def test_an_output_of_another_shape_cannot_be_explained(function: Any, shape: str) -> None:
-    """It needs a score for each row."""
+    """An explanation needs a score for each row."""
     message = re.escape(f"output 'y' of model 'm' has shape {shape} for 2 rows; an explanation needs [rows] or")
     with pytest.raises(NotSupported, match=message):
         explain(Fake(column(function)), tensor(EXAMPLES), {})
@@ -259,7 +274,7 @@ def test_an_output_of_another_shape_cannot_be_explained(function: Any, shape: st
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("when", [lambda x: x[:, 0] == 3, lambda x: (x[:, 0] == 3) & (x[:, 1] == 2)])
 def test_scores_that_are_not_finite_are_the_models_failure(value: float, when: Any) -> None:
-    """Of the example itself, or of what is made of it and the background."""
+    """The score may be of the example itself, or of a mixture of it and the background."""
     model = Fake(column(lambda x: np.where(when(x), value, x.sum(1))))
     with pytest.raises(ModelFailed, match="model 'm' returned scores that are not finite"):
         explain(model, tensor(EXAMPLES[:1]), {})
@@ -268,31 +283,28 @@ def test_scores_that_are_not_finite_are_the_models_failure(value: float, when: A
 A_FLOAT, AN_INTEGER, TEXT = spec("f"), spec("i", datatype=INT64), spec("t", datatype=BYTES)
 
 
-@pytest.mark.parametrize(
-    ("outputs", "name", "expected"),
-    [
-        ([TEXT, AN_INTEGER], None, "i"),
-        ([AN_INTEGER, A_FLOAT, spec("l", labels=("no", "yes"))], None, "l"),
-        ([AN_INTEGER, A_FLOAT, spec("probabilities")], None, "probabilities"),
-        ([A_FLOAT, spec("scores")], None, "scores"),
-        ([AN_INTEGER, A_FLOAT, spec("g")], None, "f"),
-        ([AN_INTEGER, spec("h", datatype=BF16)], None, "h"),
-        ([AN_INTEGER, spec("j", datatype=INT64)], None, "i"),
-        ([A_FLOAT, AN_INTEGER], "i", "i"),
-        ([A_FLOAT, TEXT], "t", None),
-        ([A_FLOAT], "q", None),
-        ([TEXT], None, None),
-    ],
-)
+@pytest.mark.parametrize(("outputs", "name", "expected"), [
+    ([TEXT, AN_INTEGER], None, "i"),
+    ([AN_INTEGER, A_FLOAT, spec("l", labels=("no", "yes"))], None, "l"),
+    ([AN_INTEGER, A_FLOAT, spec("probabilities")], None, "probabilities"),
+    ([A_FLOAT, spec("scores")], None, "scores"),
+    ([AN_INTEGER, A_FLOAT, spec("g")], None, "f"),
+    ([AN_INTEGER, spec("h", datatype=BF16)], None, "h"),
+    ([AN_INTEGER, spec("j", datatype=INT64)], None, "i"),
+    ([A_FLOAT, AN_INTEGER], "i", "i"),
+    ([A_FLOAT, TEXT], "t", None),
+    ([A_FLOAT], "q", None),
+    ([TEXT], None, None),
+])  # fmt: skip
 def test_one_output_is_explained(outputs: list[TensorSpec], name: str | None, expected: str | None) -> None:
-    """The one that is named, the only one, the one of scores, the first of floats, the first."""
+    """It is the one that is named, else the only one, the one of scores, the first of floats, or the first."""
     found = explained(outputs, name)
     assert (found and found.name) == expected
 
 
 @pytest.mark.parametrize("outputs", [None, (spec("y", None, BYTES),)])
 def test_a_model_without_numbers_cannot_be_explained(outputs: Any) -> None:
-    """Whether it says so before or after."""
+    """The rule holds whether the spec or only the result shows it."""
     model = Fake(column(lambda x: Tensor("y", BYTES, np.full(len(x), b"a", object))), outputs=outputs)
     with pytest.raises(NotSupported, match="model 'm' has no output of numbers that could be explained"):
         explain(model, tensor(EXAMPLES), {})

@@ -1,7 +1,5 @@
 """core.rpc: a method's messages as bytes and in proto3's JSON."""
 
-from __future__ import annotations
-
 import pytest
 
 from core.dialects.rpcs import RPCS
@@ -16,7 +14,7 @@ CONFIG = METHODS["/inference.GRPCInferenceService/ModelConfig"]
 
 
 def test_every_method_has_a_path_of_its_own() -> None:
-    """Of its service and its name."""
+    """The path consists of its service and its name."""
     assert len(METHODS) == len(RPCS)
     assert METHODS["/grpc.health.v1.Health/Watch"].form is Form.WATCH
     assert METHODS["/grps.protos.v1.GrpsService/PredictStreaming"].form is Form.STREAM
@@ -25,7 +23,7 @@ def test_every_method_has_a_path_of_its_own() -> None:
 
 
 def test_health_is_told_of_every_service() -> None:
-    """Of each it is the server's; any other name is a model's."""
+    """They share the server's health; any other name is a model's."""
     for form in ("Check", "Watch"):
         method = METHODS[f"/grpc.health.v1.Health/{form}"]
         for service in {each.service for each in RPCS}:
@@ -35,34 +33,45 @@ def test_health_is_told_of_every_service() -> None:
 
 
 def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_not_known() -> None:
-    """As proto3's JSON mapping has it."""
+    """Proto3's JSON mapping requires it."""
     method = METHODS["/inference.GRPCInferenceService/RepositoryIndex"]
     for text in (b'{"repositoryName": "r", "ready": true}', b'{"repository_name": "r", "ready": true, "new": {}}'):
         assert method.read_json(text) == oip.RepositoryIndexRequest(repository_name="r", ready=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\xff", "not UTF-8"),
-        (b"[]", r"the body is \[\]; expected an object, the ModelConfigRequest in JSON"),
-        (b'{"name": 1}', "the body is no ModelConfigRequest in JSON: .*name"),
-        (b'{"name": 1e999}', "the body is no ModelConfigRequest in JSON: .*name"),
-        (b'{"a": ' * 100_000, "nested too deeply"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b"\xff", "not UTF-8"),
+    (b"[]", r"the body is \[\]; expected an object, the ModelConfigRequest in JSON"),
+    (b'{"name": 1}', "the body is no ModelConfigRequest in JSON: .*name"),
+    (b'{"name": 1e999}', "the body is no ModelConfigRequest in JSON: .*name"),
+    (b'{"a": ' * 100_000, "nested too deeply"),
+])  # fmt: skip
 def test_what_is_no_message_in_json_is_refused_by_its_kind(text: bytes, words: str) -> None:
-    """With what is wrong with it."""
+    """The refusal says what is wrong with it."""
     with pytest.raises(InvalidInput, match=words):
         CONFIG.read_json(text)
 
 
+def test_the_id_of_a_streams_message_is_read_from_its_start() -> None:
+    """Other methods have none."""
+    stream, body = METHODS["/inference.GRPCInferenceService/ModelStreamInfer"], oip.ModelInferRequest(id="7")
+    assert stream.id_of(body.SerializeToString(), json=False) == "7"
+    assert stream.id_of(memoryview(b'{"modelName": "m", "id": "7", "inputs": ['), json=True) == "7"
+    assert stream.id_of(b'{"inputs": [], "id": "7"}', json=True) == ""
+    assert CONFIG.id_of(body.SerializeToString(), json=False) == ""
+
+
 def test_an_answer_is_written_in_lower_camel_case_on_one_line() -> None:
-    """With 64-bit integers as strings."""
+    """64-bit integers are strings."""
     answer = oip.ModelConfigResponse(
         config=oip.ModelConfig(max_batch_size=3, version_policy={"specific": {"versions": [7]}})
     )
     written = CONFIG.write_json(answer)
     assert written == b'{"config": {"versionPolicy": {"specific": {"versions": ["7"]}}, "maxBatchSize": 3}}'
+
+
+def test_a_method_that_does_not_say_where_its_model_stands_is_not_looked_into() -> None:
+    """Its message is read first."""
+    assert CONFIG.peek(b"", json=False) is None

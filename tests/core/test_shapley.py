@@ -1,32 +1,27 @@
-"""core.shapley: against the package shap, against closed forms, and by the properties that define Shapley values."""
-
-from __future__ import annotations
+"""core.shapley is tested against the package shap, closed forms, and the properties that define Shapley values."""
 
 import importlib
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy.special import binom
 
 from core import shapley
 from core.shapley import Attribution, coalitions, least_budget, shapley_values
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    Function = Callable[[NDArray[Any]], NDArray[Any]]
+Function = Callable[[NDArray[Any]], NDArray[Any]]
 
 
 @pytest.fixture(scope="module")
 def shap() -> Any:
-    """The package; where it stands on numba, compiling for our few rows would take seconds."""
+    """Returns the package without numba's compiler, which would take seconds for our few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NUMBA_DISABLE_JIT", "1")
         return importlib.import_module("shap")
@@ -35,26 +30,26 @@ def shap() -> Any:
 def attribute(
     function: Function, example: Any, background: Any, budget: int = 2048, seed: int = 0, rows: int = 100
 ) -> Attribution:
-    """One example in one block."""
+    """Returns the attribution of one example in one block."""
     plan = cache(partial(coalitions, budget=budget, seed=seed))
     return shapley_values(lambda b: function(b[0]), [np.asarray(example)], [np.asarray(background)], plan, rows)
 
 
 def curved(x: NDArray[Any]) -> NDArray[Any]:
-    """Two outputs with interactions of all orders."""
+    """Returns two outputs with interactions of all orders."""
     first, last = x[:, 0], x[:, -1]
     return np.stack([np.sin(first) * last + np.tanh(x).prod(1) + np.abs(x).max(1), np.exp(-(x**2).mean(1)) * 3], 1)
 
 
 def data(features: int, rows: int = 7) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Three examples and a background."""
+    """Returns three examples and a background."""
     rng = np.random.default_rng(features)
     return rng.normal(size=(3, features)), rng.normal(size=(rows, features))
 
 
 @pytest.mark.parametrize("features", [1, 2, 3, 6])
 def test_few_features_score_as_in_the_definition(features: int) -> None:
-    """The mean, over all orders in which features may join, of what each adds."""
+    """A score is the mean, over all orders in which features may join, of what the feature adds."""
     examples, background = data(features)
     for example in examples:
         expected = np.zeros((features, 2))
@@ -85,7 +80,7 @@ def test_few_features_score_as_shaps_exact_explainer_says(shap: Any) -> None:
 
 @pytest.mark.parametrize("features", [4, 9])
 def test_few_features_score_as_shaps_kernel_explainer_says(shap: Any, features: int) -> None:
-    """Which is exact, too, when its samples are all coalitions."""
+    """It is exact, too, when its samples are all coalitions."""
     examples, background = data(features)
     explainer = shap.KernelExplainer(curved, background)
     expected = explainer.shap_values(examples, nsamples=2**features, l1_reg=False, silent=True)
@@ -95,7 +90,7 @@ def test_few_features_score_as_shaps_kernel_explainer_says(shap: Any, features: 
 
 @pytest.mark.parametrize(("features", "budget"), [(13, 600), (16, 2048), (40, 2048)])
 def test_many_features_are_sampled_as_well_as_by_shaps_kernel_explainer(shap: Any, features: int, budget: int) -> None:
-    """Against values known in closed form, the error is at most half as large again as shap's, by the same budget."""
+    """With the same budget, the error against closed-form values is at most half as large again as shap's."""
     rng = np.random.default_rng(1)
     pairs = rng.normal(size=(features, features)) / features
 
@@ -116,7 +111,7 @@ def test_many_features_are_sampled_as_well_as_by_shaps_kernel_explainer(shap: An
 
 @pytest.mark.parametrize("features", [3, 12, 60])
 def test_a_linear_function_scores_its_weights_times_what_differs_from_the_mean(features: int) -> None:
-    """However few coalitions are looked at."""
+    """The rule holds however few coalitions are evaluated."""
     examples, background = data(features)
     weights = np.arange(features) - 2.0
     for example in examples:
@@ -126,7 +121,7 @@ def test_a_linear_function_scores_its_weights_times_what_differs_from_the_mean(f
 
 @pytest.mark.parametrize("players", [3, 4, 5, 8, 9])
 def test_regression_on_all_coalitions_is_the_definition(players: int) -> None:
-    """KernelSHAP's weights are those that make the two one."""
+    """KernelSHAP's weights make both equal."""
     every = coalitions(players, 2**players, 0)
     sizes = every.members.sum(1)
     regressed = shapley._regressed(every.members, 1 / (binom(players, sizes) * sizes * (players - sizes)))
@@ -138,7 +133,7 @@ def test_regression_on_all_coalitions_is_the_definition(players: int) -> None:
     ("budget", "whole"), [(18, [1, 7]), (19, [1, 7]), (20, [1, 7]), (150, [1, 2, 6, 7]), (255, [1, 2, 3, 5, 6, 7])]
 )
 def test_sizes_are_taken_whole_while_drawing_would_give_each_coalition_a_draw(budget: int, whole: list[int]) -> None:
-    """From both ends; single players and their complements always, so that eighteen determine eight scores."""
+    """They come from both ends, and always include single players and complements: eighteen determine eight scores."""
     found = np.bincount(coalitions(8, budget, 0).members.sum(1), minlength=8)
     assert [size for size in range(1, 8) if found[size] == binom(8, size)] == whole
 
@@ -148,7 +143,7 @@ budgets = st.integers(3, 40).flatmap(lambda p: st.tuples(st.just(p), st.integers
 
 @given(budgets, st.integers(0, 2**32))
 def test_coalitions_keep_to_the_budget_and_share_out_everything(sizes: tuple[int, int], seed: int) -> None:
-    """Each is different and evaluated once; whatever values they have, scores sum to everybody's."""
+    """Each is different and evaluated once. Whatever their values are, the scores sum to the value of all players."""
     players, budget = sizes
     chosen = coalitions(players, budget, seed)
     assert len(chosen.members) <= budget - 2
@@ -161,14 +156,14 @@ def test_coalitions_keep_to_the_budget_and_share_out_everything(sizes: tuple[int
 
 @given(budgets)
 def test_coalitions_come_with_their_complements(sizes: tuple[int, int]) -> None:
-    """Which cancels the error of all interactions of two."""
+    """Complements cancel the error of all interactions of two."""
     members = coalitions(*sizes, 0).members
     assert {bytes(m) for m in members} == {bytes(m) for m in ~members}
 
 
 @given(st.integers(1, 14), st.integers(0, 1000), st.sampled_from([32, 200, 2048]))
 def test_scores_and_base_sum_to_the_prediction(features: int, seed: int, budget: int) -> None:
-    """Efficiency, exact or sampled."""
+    """The property is called efficiency; it holds for exact and sampled scores."""
     rng = np.random.default_rng(seed)
     found = attribute(curved, rng.normal(size=features), rng.normal(size=(4, features)), budget, seed)
     np.testing.assert_allclose(found.base + found.scores.sum(0), found.prediction, atol=1e-9)
@@ -176,7 +171,7 @@ def test_scores_and_base_sum_to_the_prediction(features: int, seed: int, budget:
 
 @pytest.mark.parametrize("features", [4, 14])
 def test_a_feature_that_changes_nothing_scores_nothing(features: int) -> None:
-    """Whether the function does not look at it, or the background has no other value."""
+    """The function ignores it, or the background has no other value."""
     (example, *_), background = data(features)
     looked = attribute(lambda x: curved(x[:, 1:]), example, background)
     if features == 4:
@@ -186,7 +181,7 @@ def test_a_feature_that_changes_nothing_scores_nothing(features: int) -> None:
 
 
 def test_equal_features_score_alike() -> None:
-    """Symmetry: a function that treats two features alike, given equal values of both."""
+    """The property is called symmetry: a function treats two features alike and gets equal values of both."""
     (example, *_), background = data(5)
     example[1], background[:, 1] = example[3], background[:, 3]
     scores = attribute(lambda x: (x[:, 1] * x[:, 3] * x[:, 0] + x[:, [2]].T).T, example, background).scores
@@ -194,7 +189,7 @@ def test_equal_features_score_alike() -> None:
 
 
 def test_an_example_of_the_backgrounds_values_scores_nothing_without_being_asked_for() -> None:
-    """There are no players, and NaN stands for a missing value on both sides."""
+    """Such an example has no players. NaN stands for a missing value on both sides."""
     asked: list[int] = []
 
     def count(x: NDArray[Any]) -> NDArray[Any]:
@@ -208,7 +203,7 @@ def test_an_example_of_the_backgrounds_values_scores_nothing_without_being_asked
 
 
 def test_the_same_seed_gives_the_same_scores() -> None:
-    """Another seed other ones, where coalitions are drawn."""
+    """Another seed gives other scores if coalitions are drawn."""
     (example, *_), background = data(20)
     first, again, other = (attribute(curved, example, background, 200, seed).scores for seed in (7, 7, 8))
     assert first.tolist() == again.tolist()
@@ -217,7 +212,7 @@ def test_the_same_seed_gives_the_same_scores() -> None:
 
 @pytest.mark.parametrize(("rows", "largest"), [(1, 7), (20, 14), (10_000, 7 * 62)])
 def test_rows_asked_for_at_once_are_bounded(rows: int, largest: int) -> None:
-    """By whole coalitions, at least one; how they are cut changes no score."""
+    """A batch has whole coalitions, at least one; how they are cut does not change any score."""
     (example, *_), background = data(6)
     sizes: list[int] = []
 
@@ -232,14 +227,14 @@ def test_rows_asked_for_at_once_are_bounded(rows: int, largest: int) -> None:
 
 @given(st.lists(st.integers(-1000, 1000), min_size=6, max_size=6), st.integers(1, 9))
 def test_short_numbers_have_exact_scores(weights: list[int], rows: int) -> None:
-    """2.0 and 0.0, not 1.9999999999999998 and -5.5e-17, as long as the true score is a double itself."""
+    """They are 2.0 and 0.0, not 1.9999999999999998 and -5.5e-17, if the true score is a double itself."""
     background = np.zeros((rows, 6))
     found = attribute(lambda x: (x @ np.array(weights) / 8)[:, None], np.ones(6), background)
     assert found.scores[:, 0].tolist() == [weight / 8 for weight in weights]
 
 
 def test_blocks_keep_their_types() -> None:
-    """Integers beyond what doubles hold reach the function as they are; an empty block is none the worse."""
+    """Integers beyond the precision of doubles reach the function unchanged, and an empty block does no harm."""
     seen: list[Sequence[NDArray[Any]]] = []
 
     def predict(blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:

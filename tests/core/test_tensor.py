@@ -1,7 +1,5 @@
 """core.tensor: shapes, and bytes to arrays and back, checked against numpy and the text of the protocol."""
 
-from __future__ import annotations
-
 import math
 import struct
 from typing import Any
@@ -11,14 +9,14 @@ import pytest
 
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput
-from core.tensor import MAX_RANK, checked_shape, from_raw, to_raw
+from core.tensor import COPIED, MAX_RANK, Tensor, checked_shape, from_raw, to_raw
 from tests.support.samples import SHAPES, sample
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("datatype", DATATYPES.values(), ids=lambda d: d.name)
 def test_every_datatype_round_trips_through_bytes_in_every_shape(datatype: DataType, shape: tuple[int, ...]) -> None:
-    """Little-endian, row-major, BYTES with their lengths."""
+    """Bytes are little-endian and row-major, and BYTES have their lengths."""
     flat = sample(datatype, math.prod(shape))
     if datatype.is_bytes:
         raw = b"".join(struct.pack("<I", len(x.encode())) + x.encode() for x in flat)
@@ -31,7 +29,7 @@ def test_every_datatype_round_trips_through_bytes_in_every_shape(datatype: DataT
 
 
 def test_bytes_are_read_without_a_copy_where_they_lie_aligned() -> None:
-    """A copy is made only of what no runtime should be handed."""
+    """Only bytes that no runtime should get are copied."""
     body = np.arange(9, dtype="<f4").tobytes()
     aligned = from_raw("x", DATATYPES["FP32"], (8,), memoryview(body)[4:])
     assert aligned.array.base is not None
@@ -48,16 +46,28 @@ def test_any_set_bit_of_a_bool_byte_is_true() -> None:
 
 @pytest.mark.parametrize("shape", [None, "3", {}, 3, [-1], [1.0], [True], ["1"], [2**63], [[1]], [None]])
 def test_a_shape_is_a_list_of_unsigned_integers(shape: Any) -> None:
-    """Anything else is named."""
+    """The refusal names anything else."""
     with pytest.raises(InvalidInput, match="input 'x'"):
         checked_shape(shape, "input 'x'")
 
 
 def test_a_shape_has_at_most_as_many_dimensions_as_numpy() -> None:
-    """32, on every supported version."""
+    """It is 32, on every supported version of numpy."""
     assert checked_shape([1] * MAX_RANK, "x") == (1,) * MAX_RANK
     with pytest.raises(InvalidInput, match="33 dimensions"):
         checked_shape([1] * (MAX_RANK + 1), "x")
+
+
+@pytest.mark.parametrize("longest", [0, 5, COPIED - 4, COPIED])
+def test_strings_come_back_as_they_were(longest: int) -> None:
+    """Short tensors are copied before they are cut, and long ones are not; elements are bytes of their own."""
+    elements = [b"", b"a", bytes(longest), b"\xff\0"]
+    array = np.empty(4, object)
+    array[:] = elements
+    raw = to_raw(Tensor("x", BYTES, array.reshape(2, 2)))
+    found = from_raw("x", BYTES, (4,), memoryview(raw)).array.tolist()
+    assert found == elements
+    assert {*map(type, found)} == {bytes}
 
 
 @pytest.mark.parametrize(

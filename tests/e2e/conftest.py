@@ -1,4 +1,4 @@
-"""What the tests share: the artifact as `sam build` makes it, and S3 servers that hold the sample models."""
+"""Fixtures that the tests share: the artifact as `sam build` makes it, and S3 servers that hold the sample models."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e import engine, rie, s3, sam, tools, v1
 
-collect_ignore = ["swift_server.py"]  # a program of Swift's environment
+collect_ignore = ["openapi", "swift_server.py"]  # programs of other environments
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def artifact() -> Path:
 
 @pytest.fixture(scope="session")
 def more_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Offer models with labels and binary values, which are no samples."""
+    """Offer models with labels and binary values, which are not among the samples."""
     return v1.write(tmp_path_factory.mktemp("models"))
 
 
@@ -31,7 +31,7 @@ def store(more_models: Path) -> Iterator[s3.Store]:
 
 @pytest.fixture
 def cold(artifact: Path, store: s3.Store) -> Iterator[rie.Rie]:
-    """Offer an instance of its own, that nothing was sent to."""
+    """Offer a separate instance that has not received an event."""
     with rie.running(artifact, store.variables()) as instance:
         yield instance
 
@@ -56,6 +56,6 @@ def local(artifact: Path, more_models: Path) -> Iterator[sam.Local]:
 
 @pytest.fixture(scope="session")
 def api(local: sam.Local) -> Iterator[str]:
-    """Offer `sam local start-api`: host and port."""
+    """Offer host and port of `sam local start-api`."""
     with local.start_api() as address:
         yield address

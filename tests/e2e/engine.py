@@ -1,4 +1,4 @@
-"""A container engine of the tests' own: private dockerd, own data and bridge, no rule added to the host's firewall."""
+"""A container engine for the tests alone: private dockerd, own data and bridge, no new rule in the host's firewall."""
 
 import contextlib
 import io
@@ -15,15 +15,13 @@ from typing import Any
 from tests.e2e.tools import ARCHITECTURE, HOME, RUNTIME, daemon, emulator, require, run, runtime_python, site_packages
 
 BRIDGE = "dragoman-e2e"
-ADDRESS = "192.168.231.1"  # of this machine, seen from the containers
+ADDRESS = "192.168.231.1"  # this machine's address, seen from the containers
 # SAM runs functions in the image of this name, and leaves the registry alone if it is there already.
 IMAGE = f"public.ecr.aws/lambda/python:{RUNTIME}-rapid-{ARCHITECTURE}"
 ENVIRONMENT = {
-    "PATH": "/var/lang/bin:/usr/bin:/bin",
-    "LD_LIBRARY_PATH": "/var/lang/lib:/var/task/lib",
-    "LAMBDA_TASK_ROOT": "/var/task",
-    "LAMBDA_RUNTIME_DIR": "/var/runtime",
-}
+    "PATH": "/var/lang/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": "/var/lang/lib:/var/task/lib",
+    "LAMBDA_TASK_ROOT": "/var/task", "LAMBDA_RUNTIME_DIR": "/var/runtime",
+}  # fmt: skip
 BOOTSTRAP = b"""#!/var/lang/bin/python3
 import os, sys
 sys.path[:1] = []
@@ -44,7 +42,7 @@ class Engine:
         return {**os.environ, "DOCKER_HOST": f"unix://{self.socket}"}
 
     def load_runtime(self, artifact: Path) -> None:
-        """Make the image that SAM takes for Lambda's Python out of this machine's own: no registry is asked.
+        """Make the image that SAM uses for Lambda's Python from this machine's own: no registry is asked.
 
         It shows that the function runs in Lambda's process model, not that its libraries fit Amazon Linux.
         """
@@ -84,7 +82,7 @@ def used(file: tarfile.TarInfo) -> tarfile.TarInfo | None:
 def system_libraries(*users: Path) -> list[Path]:
     """Return what the dynamic linker finds for these binaries, and for all modules below these folders."""
     modules = [module for user in users for module in ([user] if user.is_file() else user.rglob("*.so*"))]
-    # Not checked: one file that is not dynamic is a failure to ldd.
+    # The exit code is not checked: for ldd, one file that is not dynamic is a failure.
     found = subprocess.run(("/usr/bin/ldd", *modules), capture_output=True, text=True, check=False).stdout
     words = {Path(word) for line in found.splitlines() if not line.endswith(":") for word in line.split()}
     return sorted(path for path in words if path.is_absolute() and not any(path.is_relative_to(user) for user in users))
@@ -92,7 +90,7 @@ def system_libraries(*users: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def bridge() -> Iterator[None]:
-    """A network of its own, so that another engine on this machine keeps its docker0."""
+    """A separate network, so that another engine on this machine keeps its docker0."""
     run("ip", "link", "add", "name", BRIDGE, "type", "bridge")
     try:
         run("ip", "address", "add", f"{ADDRESS}/24", "dev", BRIDGE)
@@ -114,16 +112,10 @@ def running() -> Iterator[Engine]:
         return False
 
     options: dict[str, Any] = {
-        "host": f"unix://{engine.socket}",
-        "data-root": folder / "data",
-        "exec-root": folder / "exec",
-        "pidfile": folder / "pid",
-        "bridge": BRIDGE,
-        "iptables": "false",
-        "ip6tables": "false",
-        "ip-forward": "false",
+        "host": f"unix://{engine.socket}", "data-root": folder / "data", "exec-root": folder / "exec",
+        "pidfile": folder / "pid", "bridge": BRIDGE, "iptables": "false", "ip6tables": "false", "ip-forward": "false",
         "ip-masq": "false",
-    }
+    }  # fmt: skip
     command = ("dockerd", *(f"--{name}={value}" for name, value in options.items()))
     try:
         with bridge(), daemon(*command, ready=ready, log=HOME / "log" / "dockerd.log"):

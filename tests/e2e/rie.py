@@ -18,7 +18,7 @@ from tests.support.ports import free_port
 
 HANDLER = "handler.aws.lambda_handler"
 PATH = "/2015-03-31/functions/function/invocations"
-SIZE_LIMIT = 6 * 1024 * 1024  # of a request; the emulator cuts the rest off in silence
+SIZE_LIMIT = 6 * 1024 * 1024  # the limit for a request; the emulator silently cuts the rest off
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Rie:
             payload = error.read()
         try:
             return json.loads(payload)
-        except ValueError:  # the emulator's own words, of a timeout for instance
+        except ValueError:  # the emulator's own text, of a timeout for instance
             return {"errorMessage": payload.decode(errors="replace")}
 
     def http(self, method: str, path: str, body: bytes | str | None = None, **headers: str) -> tuple[int, Any]:
@@ -52,7 +52,7 @@ class Rie:
 
     def runtimes(self) -> list[int]:
         """Return the processes of the function: the emulator's children."""
-        children = Path(f"/proc/{self.pid}/task").glob("*/children")  # of each of its threads
+        children = Path(f"/proc/{self.pid}/task").glob("*/children")  # of each thread
         return [int(pid) for file in children for pid in file.read_text().split()]
 
     def inits(self) -> int:
@@ -89,11 +89,8 @@ def running(artifact: Path, variables: Mapping[str, str]) -> Iterator[Rie]:
     api, port = free_port(), free_port()
     runtime = environment("runtime") / "python"
     addresses = (
-        "--runtime-api-address",
-        f"127.0.0.1:{api}",
-        "--runtime-interface-emulator-address",
-        f"127.0.0.1:{port}",
-    )
+        "--runtime-api-address", f"127.0.0.1:{api}", "--runtime-interface-emulator-address", f"127.0.0.1:{port}",
+    )  # fmt: skip
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     log = HOME / "log" / f"rie-{port}.log"
     with (

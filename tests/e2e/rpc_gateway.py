@@ -13,7 +13,7 @@ from tests.e2e import rie
 
 
 class Exchange(NamedTuple):
-    """A request and its answer have the same parts; `head` is "POST /path" of one, the status of the other."""
+    """A request or an answer, which have the same parts; `head` is "POST /path" or the status."""
 
     head: str
     headers: Mapping[str, str]
@@ -26,7 +26,7 @@ HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "te", "traile
 
 @contextlib.contextmanager
 def running(answers: Answers) -> Iterator[str]:
-    """Offer a gateway; yields its URL."""
+    """Start a gateway; yield its URL."""
     turn = threading.Lock()  # an instance of a function has one request at a time
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,7 +70,7 @@ def running(answers: Answers) -> Iterator[str]:
 
 
 def before_emulator(instance: rie.Rie) -> Answers:
-    """As the REST API of template.yaml hands a request over: every body in base64, a query decoded."""
+    """Hand a request over like the REST API of template.yaml: every body in base64, the query decoded."""
 
     def ask(request: Exchange) -> Exchange:
         verb, _, target = request.head.partition(" ")
@@ -95,7 +95,7 @@ def before_emulator(instance: rie.Rie) -> Answers:
 
 
 def before_sam(address: str) -> Answers:
-    """SAM's local gateway hands base64 to clients that do not say what they accept, as AWS's never does."""
+    """Hand base64 to clients that do not say what they accept, as SAM's local gateway does, and AWS's never does."""
 
     def ask(request: Exchange) -> Exchange:
         verb, _, target = request.head.partition(" ")

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.e2e.tools import HOME, ROOT, daemon, environment
 from tests.support.ports import free_ports
 
-BUCKET = "example-models"  # the one of events/s3-object-created.json
+BUCKET = "example-models"  # the bucket of events/s3-object-created.json
 PREFIX = "models"
 MEMORY = "/dev/shm"  # noqa: S108
 USER = "test:tester"  # Swift's keys have the form account:user
@@ -25,7 +25,7 @@ SECRET = "testing"  # noqa: S105 - of a server that lives as long as the tests
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Knows what a function needs to read it, and a client for the tests' own use."""
+    """A store: what a function needs to read it, and a client for the tests' own use."""
 
     endpoint: str
     client: Any
@@ -47,13 +47,13 @@ class Store:
 
     def add(self, models: Path, bucket: str = BUCKET) -> str:
         """Upload a folder's models."""
-        for file in sorted([*models.glob("*/*.json"), *models.glob("*/*/model.onnx")]):
+        for file in sorted([*models.glob("*/*.json"), *models.glob("*/*/model.onnx"), *models.glob("*/*/*.json")]):
             self.client.upload_file(str(file), bucket, f"{PREFIX}/{file.relative_to(models)}")
         return bucket
 
 
 def answers(client: Any) -> bool:
-    """Tell whether all of Swift's servers work: a bucket and an object need each, and they start side by side."""
+    """Return whether all of Swift's servers work: a bucket and an object need each, and they start side by side."""
     with contextlib.suppress(BotoCoreError, ClientError):
         client.create_bucket(Bucket="probe")
         client.put_object(Bucket="probe", Key="probe", Body=b"")
@@ -63,16 +63,12 @@ def answers(client: Any) -> bool:
     return False
 
 
-@contextlib.contextmanager
-def running(host: str = "127.0.0.1") -> Iterator[Store]:
-    """Offer an empty store. Its files are in memory if that is possible: Swift waits for the disk at each of them."""
-    port, *inner = free_ports(4, host)
-    folder = tempfile.mkdtemp(prefix="dragoman-s3-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
-    endpoint = f"http://{host}:{port}"
+def client_of(endpoint: str) -> Any:
+    """Return a client for the tests' own use, which is patient on a busy machine."""
     config = Config(
-        connect_timeout=1, read_timeout=10, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}
+        connect_timeout=5, read_timeout=30, retries={"total_max_attempts": 3}, s3={"addressing_style": "path"}
     )
-    client = boto3.client(
+    return boto3.client(
         "s3",
         endpoint_url=endpoint,
         region_name="us-east-1",
@@ -80,6 +76,15 @@ def running(host: str = "127.0.0.1") -> Iterator[Store]:
         aws_secret_access_key=SECRET,
         config=config,
     )
+
+
+@contextlib.contextmanager
+def running(host: str = "127.0.0.1") -> Iterator[Store]:
+    """Offer an empty store. Its files are in memory if that is possible: Swift waits for the disk at each of them."""
+    port, *inner = free_ports(4, host)
+    folder = tempfile.mkdtemp(prefix="dragoman-s3-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+    endpoint = f"http://{host}:{port}"
+    client = client_of(endpoint)
     python, script = environment("swift") / "python", Path(__file__).with_name("swift_server.py")
     try:
         with daemon(

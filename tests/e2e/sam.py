@@ -19,9 +19,11 @@ FUNCTION = "InferenceFunction"
 ALONE = {
     "SAM_CLI_TELEMETRY": "0",
     "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:9",  # or SAM asks AWS whose keys the local store's are
+    "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:9",  # else SAM asks AWS for the owner of the local store's keys
     "AWS_MAX_ATTEMPTS": "1",
 }
+
+PASSED_ON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")
 
 
 def sam(*arguments: str | Path, env: dict[str, str] | None = None) -> str:
@@ -48,8 +50,9 @@ class Local:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment for SAM, which passes the credentials on to the function."""
-        return {**self.engine.env, **self.store.variables(self.bucket)}
+        """Return the environment for SAM, which passes credentials and region on; all else comes by parameters."""
+        passed = self.store.variables(self.bucket).items()
+        return {**self.engine.env, **{name: value for name, value in passed if name in PASSED_ON}}
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -63,7 +66,7 @@ class Local:
 
     @contextlib.contextmanager
     def start_api(self) -> Iterator[str]:
-        """Offer the gateway; yields host and port."""
+        """Start the gateway; yield host and port."""
         port = free_port()
         serving = ("local", "start-api", "--host", "127.0.0.1", "--port", str(port), "--warm-containers", "EAGER")
         with daemon(

@@ -1,7 +1,7 @@
 """A stand-in for a throttled store, as a plug-in of the function under test: files come slowly from a folder.
 
-`slow://FOLDER`: nothing is copied; how far a fetch is stands in a file under TMPDIR, and survives its process as the
-parts of a real one do. SLOW_BYTES_PER_SECOND says how fast it goes. It is imported by the function, not by tests.
+`slow://FOLDER`: nothing is copied; a file under TMPDIR records a fetch's progress, and survives its process like
+the parts of a real one. SLOW_BYTES_PER_SECOND is the speed. The function imports this module; the tests do not.
 """
 
 import os
@@ -11,17 +11,17 @@ from typing import Any
 
 from handler.stores.directory import DirectoryStore
 
-STEP = 0.05  # seconds: well below what a fetch may take to stop at its deadline
+STEP = 0.05  # seconds: well below the time that a fetch may take to stop at its deadline
 
 
 class SlowStore(DirectoryStore):
-    """Gives what the folder has, in its own time."""
+    """Delivers the folder's files slowly."""
 
     def __init__(self, settings: Any) -> None:
         super().__init__(settings._replace(repository=settings.repository.removeprefix("slow://")))
 
     def fetch(self, model: str, version: str, files: Any, progress: Any) -> Any:
-        """Bytes that were done by an earlier process are done."""
+        """Fetches the bytes that an earlier process did not fetch."""
         speed = float(os.environ["SLOW_BYTES_PER_SECOND"])
         record = Path(os.environ["TMPDIR"], f"fetched-{model}-{version}")
         progress.total = sum(file.size for file in files)

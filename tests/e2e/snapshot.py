@@ -1,7 +1,7 @@
 """A stand-in for Lambda's side of SnapStart: the runtime API, to the runtime's own client (awslambdaric).
 
-Its emulator takes no snapshots. Here the process itself goes on where the copy of its memory would: hooks are called as
-Lambda calls them, and what only a copy shows (the same random numbers twice, another clock) is not to be seen.
+Its emulator does not take snapshots. Here the process itself continues where the copy of its memory would: hooks are
+called as Lambda calls them. Effects that only a copy has (the same random numbers twice, another clock) do not show.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Snapshot:
     log: Path = Path()
 
     def restore(self) -> float:
-        """Let the instance go on; return the seconds that its hooks take."""
+        """Let the instance continue; return the seconds that its hooks take."""
         begun = time.perf_counter()
         self.wanted.set()
         if not self.asked.wait(SECONDS):
@@ -50,10 +50,10 @@ class Snapshot:
 
 
 class Api(ThreadingHTTPServer):
-    """The function is ended while it waits for its next event."""
+    """Lambda's runtime API. The function is ended while it waits for its next event."""
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing."""
+        """Ignore the error."""
 
 
 def _handler(snapshot: Snapshot) -> type[BaseHTTPRequestHandler]:
@@ -88,14 +88,14 @@ def _handler(snapshot: Snapshot) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Drop the message."""
 
     return Handler
 
 
 @contextlib.contextmanager
 def taken(artifact: Path, variables: Mapping[str, str]) -> Iterator[Snapshot]:
-    """Offer an instance that has been initialised, up to where its snapshot is taken."""
+    """Offer an initialised instance, up to the moment of its snapshot."""
     snapshot = Snapshot()
     server = Api(("127.0.0.1", 0), _handler(snapshot))
     server.daemon_threads = True

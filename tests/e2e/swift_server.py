@@ -17,13 +17,10 @@ from swift.obj.server import global_conf_callback
 
 PR_SET_PDEATHSIG = 1
 FILTERS = {
-    "catch_errors": "",
-    "gatekeeper": "",
-    "listing_formats": "",
-    "s3api": "location = us-east-1\nstorage_domain = localhost\n",
-    "tempauth": "user_{user} = {secret} .admin\n",
+    "catch_errors": "", "gatekeeper": "", "listing_formats": "",
+    "s3api": "location = us-east-1\nstorage_domain = localhost\n", "tempauth": "user_{user} = {secret} .admin\n",
     "slo": "",
-}
+}  # fmt: skip
 SWIFT_CONF = """[swift-hash]
 swift_hash_path_suffix = local
 swift_hash_path_prefix = local
@@ -46,7 +43,7 @@ fallocate_reserve = 0
 
 
 def write_rings(etc: Path, ports: dict[str, int]) -> None:
-    """One replica on one device, called sda, for each of the three kinds of server."""
+    """Write a ring with one replica on one device, called sda, for each of the three kinds of server."""
     for kind, port in ports.items():
         ring = RingBuilder(2, 1, 1)
         place = {"id": 0, "region": 1, "zone": 1, "ip": "127.0.0.1", "port": port, "device": "sda", "weight": 1.0}

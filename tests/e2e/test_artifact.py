@@ -1,4 +1,4 @@
-"""What `sam build` makes of template.yaml and the Makefile."""
+"""The tests inspect what `sam build` makes of template.yaml and the Makefile."""
 
 import os
 from pathlib import Path
@@ -10,12 +10,12 @@ AARCH64 = 183  # e_machine in the ELF header
 
 
 def test_the_template_is_valid() -> None:
-    """`sam validate --lint` has nothing to say."""
+    """`sam validate --lint` does not report anything."""
     assert "is a valid SAM Template" in sam.validate()
 
 
 def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifact: Path) -> None:
-    """Core, handler and what they need; no boto3, which the runtime has; no server, no tests, no tools."""
+    """It has core, handler and their requirements, but no boto3, which the runtime has, and no server, tests, tools."""
     names = {entry.name for entry in artifact.iterdir()}
     assert {"core", "handler", "numpy", "onnxruntime", "mangum"} <= names
     assert "commands" not in {entry.name for entry in (artifact / "handler").iterdir()}
@@ -36,7 +36,7 @@ def test_every_module_is_compiled_and_never_checked_against_its_source(artifact:
 
 
 def test_graviton_gets_libraries_of_its_own(tmp_path: Path) -> None:
-    """ARCHITECTURE=arm64 takes arm64's wheels, whatever this machine is."""
+    """ARCHITECTURE=arm64 selects arm64's wheels, whatever this machine is."""
     environment = {**os.environ, "ARCHITECTURE": "arm64"}
     tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={tmp_path}", env=environment)
     machines = {int.from_bytes(library.read_bytes()[18:20], "little") for library in tmp_path.rglob("*.so")}

@@ -1,4 +1,4 @@
-"""Instances that start before any request comes: provisioned ones under the emulator, snapshots with a stand-in."""
+"""Instances that start before any request: provisioned ones under the emulator, snapshots with a stand-in."""
 
 import contextlib
 import json
@@ -19,13 +19,13 @@ PRELOAD = {"DRAGOMAN_PRELOAD": "half_plus_three"}
 
 
 def started(answer: dict[str, dict[str, str]]) -> tuple[str, bool]:
-    """Return how the process stood, and whether the request waited for its model."""
+    """Return how the process started, and whether the request waited for its model."""
     timing = answer["headers"]["server-timing"]
     return timing.rpartition("start;desc=")[2], "load;dur=" in timing
 
 
 def test_a_provisioned_instance_has_its_models_before_the_first_request(artifact: Path, store: s3.Store) -> None:
-    """It is cold, and waits for nothing."""
+    """The answer is cold, and waits for nothing."""
     variables = {**store.variables(), **PRELOAD, "AWS_LAMBDA_INITIALIZATION_TYPE": "provisioned-concurrency"}
     with rie.running(artifact, variables) as instance:
         assert started(instance.invoke(EVENT)) == ("cold", False)
@@ -33,14 +33,14 @@ def test_a_provisioned_instance_has_its_models_before_the_first_request(artifact
 
 
 def test_an_instance_on_demand_waits_with_its_first_request(cold: rie.Rie) -> None:
-    """Where nothing is preloaded."""
+    """Nothing is preloaded there."""
     assert started(cold.invoke(EVENT)) == ("cold", True)
     assert started(cold.invoke(EVENT)) == ("warm", False)
 
 
 @pytest.fixture
 def bucket(store: s3.Store) -> str:
-    """Offer a bucket of its own, with the sample models."""
+    """Offer a separate bucket with the sample models."""
     return store.fill(f"b-{uuid4()}")
 
 
@@ -60,7 +60,7 @@ def test_a_restored_instance_answers_at_once_with_what_is_newest(
 
 
 def test_a_restored_instance_makes_new_connections(artifact: Path, store: s3.Store, bucket: str) -> None:
-    """Those of the snapshot's time are closed before it is taken."""
+    """Connections from before the snapshot are closed before it is taken."""
     with snapshot.taken(artifact, {**store.variables(bucket), **PRELOAD}) as instance:
         assert not connections(int(store.endpoint.rpartition(":")[2]))
         instance.restore()

@@ -1,11 +1,13 @@
-"""Clients of Connect and gRPC-Web, unmodified, where native gRPC cannot go: uvicorn, Lambda's runtime, SAM's gateway.
+"""Unmodified clients of Connect and gRPC-Web call where native gRPC cannot: uvicorn, Lambda's runtime, SAM's gateway.
 
-For Node connectrpc's own, `buf curl` for the command line (which is connectrpc's for Go), and connectrpc's for Python.
+They are connectrpc's client for Node, `buf curl` on the command line (which is connectrpc's for Go), and connectrpc's
+client for Python.
 """
 
 import base64
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,9 +27,11 @@ from connectrpc.protocol import ProtocolType
 from core.dialects.rpcs import RPCS
 from core.schema import grps
 from core.schema import open_inference as oip
+from handler.edge.gate.gate import NO_CREDENTIAL
 from tests.e2e import rpc_gateway
 from tests.e2e.expected import HALF_PLUS_THREE
 from tests.e2e.tools import HOME, ROOT, daemon, listens, run
+from tests.support.gated import KEYS, Issuer
 from tests.support.ports import free_port
 
 HERE = ROOT / "tests" / "e2e" / "rpc"
@@ -42,18 +46,12 @@ PREDICTION = {
     "status": {"code": 200, "msg": "OK", "status": "SUCCESS"},
     "gtensors": {"tensors": [TENSOR | {"name": "y", "flatFloat32": HALF_PLUS_THREE}]},
 }
-UNKNOWN = "there is no model 'nobody' in the repository"
+UNKNOWN = "Request for unknown model: 'nobody' is not found"
 NODE_OUTCOMES = {
-    "live": True,
-    "raw": HALF_PLUS_THREE,
-    "typed": HALF_PLUS_THREE,
-    "compressed": HALF_PLUS_THREE,
-    "got": ["123"],
-    "unknown_model": {"code": "NotFound", "message": UNKNOWN},
-    "in_time": HALF_PLUS_THREE,
-    "predict": PREDICTION,
+    "live": True, "raw": HALF_PLUS_THREE, "typed": HALF_PLUS_THREE, "compressed": HALF_PLUS_THREE, "got": ["123"],
+    "unknown_model": {"code": "NotFound", "message": UNKNOWN}, "in_time": HALF_PLUS_THREE, "predict": PREDICTION,
     "predict_streaming": [PREDICTION],
-}
+}  # fmt: skip
 FORMS = {
     "connect": (ProtocolType.CONNECT, google_protobuf_binary_codec),
     "connect-json": (ProtocolType.CONNECT, google_protobuf_json_codec),
@@ -106,13 +104,40 @@ def clients() -> Path:
 
 @pytest.mark.parametrize("protocol", FORMS)
 def test_connect_node_calls_models(clients: Path, url: str, protocol: str) -> None:
-    """Raw and typed tensors, GRPS and its streams, compression, GET, deadlines, errors."""
+    """The calls cover raw and typed tensors, GRPS and its streams, compression, GET, deadlines and errors."""
     told = run("node", clients / "client.js", url, protocol, *SCHEMAS)
     assert json.loads(told) == NODE_OUTCOMES
 
 
+@pytest.fixture(scope="session")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Issuer]]:
+    """Offer the sample models on uvicorn to callers with a key or a token."""
+    port, issuer = free_port(), Issuer(tmp_path_factory.mktemp("issuer"))
+    settings = {f"DRAGOMAN_{name}": value for name, value in issuer.settings("both").items()}
+    command = (sys.executable, "-m", "uvicorn", "handler.asgi:app", "--port", str(port), "--log-level", "warning")
+    log = HOME / "log" / "uvicorn-gated.log"
+    with daemon(*command, ready=lambda: listens(port), log=log, env={**os.environ, **settings}):
+        yield f"http://127.0.0.1:{port}", issuer
+
+
+@pytest.mark.parametrize("protocol", FORMS)
+def test_connect_node_sends_a_key_or_a_token(clients: Path, gated: tuple[str, Issuer], protocol: str) -> None:
+    """The header of each call has it; without one, everything except health is refused."""
+    url, issuer = gated
+    refusal = {"code": "Unauthenticated", "message": NO_CREDENTIAL}
+    for credential in (KEYS["infer,read"], issuer.token("infer,read"), ""):
+        told = json.loads(
+            run("node", clients / "client.js", url, protocol, *SCHEMAS, env={**os.environ, "KEY": credential})
+        )
+        if credential:
+            assert told == NODE_OUTCOMES
+        else:
+            assert (told["live"], told["unknown_model"]) == (True, refusal)
+            assert all(NO_CREDENTIAL in told[name] for name in ("raw", "typed", "compressed", "got", "predict"))
+
+
 def curl(clients: Path, protocol: str, url: str, data: Any) -> subprocess.CompletedProcess[str]:
-    """Call as the command line does, with the .proto files for a schema."""
+    """Call from the command line, with the .proto files for a schema."""
     buf = clients / "node_modules" / ".bin" / "buf"
     command = (buf, "curl", "--schema", ROOT / "proto", "--protocol", protocol, "--data", json.dumps(data), url)
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -120,7 +145,7 @@ def curl(clients: Path, protocol: str, url: str, data: Any) -> subprocess.Comple
 
 @pytest.mark.parametrize("protocol", ["connect", "grpcweb"])
 def test_buf_curl_calls_models(clients: Path, url: str, protocol: str) -> None:
-    """An inference, a stream of GRPS, and an error with its code."""
+    """The calls are an inference, a stream of GRPS, and an error with its code."""
     x = {"name": "x", "datatype": "FP32", "shape": [3]}
     asked = {"modelName": "half_plus_three", "inputs": [x], "rawInputContents": [base64.b64encode(RAW).decode()]}
     infer = f"{url}/{OIP}/ModelInfer"
@@ -138,21 +163,18 @@ def test_buf_curl_calls_models(clients: Path, url: str, protocol: str) -> None:
 
 
 def info(path: str) -> MethodInfo[Any, Any]:
-    """What generated code would say of a method."""
+    """Return what generated code would contain for a method."""
     method = METHODS[path]
     return MethodInfo(
-        name=method.rpc.name,
-        service_name=method.service,
-        input=method.request,
-        output=method.response,
+        name=method.rpc.name, service_name=method.service, input=method.request, output=method.response,
         idempotency_level=IdempotencyLevel.NO_SIDE_EFFECTS if method.safe else IdempotencyLevel.UNKNOWN,
         stream_type=StreamType.UNARY,
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_connectrpc_for_python_calls_models(url: str, form: str) -> None:
-    """An inference, a stream of GRPS, and an error with its code."""
+    """The calls are an inference, a stream of GRPS, and an error with its code."""
     protocol, codec = FORMS[form]
     tensor = oip.ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=[3])
     message = oip.ModelInferRequest(model_name="half_plus_three", inputs=[tensor], raw_input_contents=[RAW])

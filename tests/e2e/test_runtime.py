@@ -1,4 +1,4 @@
-"""The artifact under Lambda's own runtime, its models in a real S3 server."""
+"""The artifact runs under Lambda's own runtime, with its models in a real S3 server."""
 
 import json
 import struct
@@ -18,12 +18,12 @@ REQUEST = json.dumps({"inputs": [{"name": "x", "shape": [3], "datatype": "FP32",
 
 @pytest.fixture
 def bucket(store: s3.Store) -> str:
-    """Offer a bucket of its own, with the sample models."""
+    """Offer a separate bucket with the sample models."""
     return store.fill(f"b-{uuid4()}")
 
 
 def test_the_first_request_loads_the_model_and_answers(cold: rie.Rie) -> None:
-    """Readiness tells the truth before and after, and never loads; inference loads, and never says "not yet"."""
+    """Readiness is correct before and after, and never loads; inference loads, and never says "not yet"."""
     status, readiness = cold.http("GET", f"{MODEL}/ready")
     assert (status, readiness["ready"]) == (503, False)
     assert readiness["reason"]
@@ -35,12 +35,12 @@ def test_the_first_request_loads_the_model_and_answers(cold: rie.Rie) -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.stem)
 def test_every_event_is_answered(warm: rie.Rie, event: Path) -> None:
-    """What each platform sends is understood, with its stage, its headers and its way to carry bytes."""
+    """Each platform's event is understood, with its stage, its headers and its encoding of bytes."""
     assert gist(warm.invoke(json.loads(event.read_text(encoding="utf-8")))) == ANSWERS[event.stem]
 
 
 def test_an_unknown_event_fails_the_invocation(warm: rie.Rie) -> None:
-    """Its sender retries or sees it; nothing is answered that looks like success."""
+    """Its sender retries or sees it; no answer looks like success."""
     error = warm.invoke({"Records": [{"eventSource": "aws:sqs", "body": "?"}]})
     assert error["errorType"] == "UnsupportedEvent"
     assert "warm-up" in error["errorMessage"]
@@ -75,16 +75,12 @@ def test_models_named_for_preload_are_loaded_before_the_first_request(artifact: 
         assert instance.http("GET", "/v2/models/strings/ready")[0] == 503
 
 
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "AWS_SECRET_ACCESS_KEY"),
-        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "credentials"),
-        ({"DRAGOMAN_REPOSITORY": "s3://no-such-bucket/models"}, "no-such-bucket"),
-        ({"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"}, "AWS_ENDPOINT_URL_S3"),
-    ],
-    ids=["secret", "keys", "bucket", "endpoint"],
-)
+@pytest.mark.parametrize(("wrong", "told"), [
+    ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "AWS_SECRET_ACCESS_KEY"),
+    ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "credentials"),
+    ({"DRAGOMAN_REPOSITORY": "s3://no-such-bucket/models"}, "no-such-bucket"),
+    ({"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}"}, "AWS_ENDPOINT_URL_S3"),
+], ids=["secret", "keys", "bucket", "endpoint"])  # fmt: skip
 def test_a_store_that_cannot_be_read_is_named_with_its_cure(
     artifact: Path, store: s3.Store, wrong: dict[str, str], told: str
 ) -> None:
@@ -98,7 +94,7 @@ def test_a_store_that_cannot_be_read_is_named_with_its_cure(
 
 
 def test_a_setting_that_is_wrong_is_named_in_every_answer(artifact: Path, store: s3.Store) -> None:
-    """The function starts all the same, so that the reason reaches whoever asks."""
+    """The function starts all the same, so that the reason reaches every client."""
     with rie.running(artifact, {**store.variables(), "DRAGOMAN_ALLOW_CODE": "perhaps"}) as instance:
         status, answer = instance.http("POST", f"{MODEL}/infer", REQUEST)
         assert (status, "DRAGOMAN_ALLOW_CODE" in answer["error"]) == (503, True)
@@ -107,7 +103,7 @@ def test_a_setting_that_is_wrong_is_named_in_every_answer(artifact: Path, store:
 def test_a_model_that_left_the_bucket_is_not_found_where_it_was_not_loaded(
     artifact: Path, store: s3.Store, bucket: str
 ) -> None:
-    """An instance that has it goes on serving it."""
+    """An instance that has loaded it continues to serve it."""
     with rie.running(artifact, store.variables(bucket)) as instance:
         assert instance.http("POST", f"{MODEL}/infer", REQUEST)[0] == 200
         for key in ("half_plus_three/123/model.onnx", "half_plus_three/model-settings.json", "strings/1/model.onnx"):
@@ -120,7 +116,7 @@ def test_a_model_that_left_the_bucket_is_not_found_where_it_was_not_loaded(
 
 
 def test_a_corrupt_model_is_reported_and_loads_after_its_repair(artifact: Path, store: s3.Store, bucket: str) -> None:
-    """The failure stands in the error, in readiness and in the index; an event about the new object mends it."""
+    """The error, readiness and the index have the failure; an event about the new object repairs it."""
     key = f"{s3.PREFIX}/half_plus_three/123/model.onnx"
     good = store.client.get_object(Bucket=bucket, Key=key)["Body"].read()
     store.client.put_object(Bucket=bucket, Key=key, Body=good[: len(good) // 2])
@@ -140,7 +136,7 @@ def test_a_corrupt_model_is_reported_and_loads_after_its_repair(artifact: Path, 
 
 
 def test_the_status_page_finds_its_way_below_the_stage(warm: rie.Rie) -> None:
-    """The site is there, and its links keep the stage that a client's URL must have."""
+    """The site is served, and its links keep the stage that a client's URL must have."""
     status, page = warm.http("GET", "/", Accept="text/html")
     assert (status, b"half_plus_three" in page) == (200, True)
     status, page = warm.http("GET", "/docs")

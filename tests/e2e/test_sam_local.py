@@ -1,4 +1,4 @@
-"""template.yaml under SAM's local API Gateway and Lambda: containers, a gateway, clients as they are."""
+"""template.yaml runs under SAM's local API Gateway and Lambda, with containers, a gateway, and unmodified clients."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ from tests.e2e.expected import ANSWERS, EVENTS, HALF_PLUS_THREE, gist
 from tests.e2e.sam import Local
 from tests.e2e.tools import run
 
-# SAM's gateway hands base64 to a client that names no type, and tritonclient names none.
+# SAM's gateway hands base64 to a client that does not name a type, and tritonclient does not.
 ANYTHING = {"Accept": "*/*"}
 REQUEST = json.dumps({"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}]})
 
@@ -26,13 +26,13 @@ def client(api: str) -> triton.InferenceServerClient:
 
 
 def test_curl_calls_a_model(api: str) -> None:
-    """The README's command, as it stands."""
+    """The command is the README's, unchanged."""
     answer = run("curl", "-sS", "-d", REQUEST, f"http://{api}/v2/models/half_plus_three/infer")
     assert json.loads(answer)["outputs"][0]["data"] == HALF_PLUS_THREE
 
 
 def test_curl_sends_a_compressed_body(api: str, tmp_path: Path) -> None:
-    """Bytes that are no UTF-8 reach the function as they were sent."""
+    """Bytes that are not UTF-8 reach the function unchanged."""
     body = tmp_path / "body.gz"
     body.write_bytes(gzip.compress(REQUEST.encode()))
     url = f"http://{api}/v2/models/half_plus_three/infer"
@@ -48,7 +48,7 @@ def test_an_error_keeps_its_status_and_its_text(api: str) -> None:
 
 
 def test_tritonclient_finds_the_server(client: triton.InferenceServerClient) -> None:
-    """Health and metadata."""
+    """It reads health and metadata."""
     assert client.is_server_live()
     assert client.is_server_ready()
     assert "binary_tensor_data" in client.get_server_metadata()["extensions"]
@@ -57,7 +57,7 @@ def test_tritonclient_finds_the_server(client: triton.InferenceServerClient) -> 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["json", "binary"])
 def test_tritonclient_infers(client: triton.InferenceServerClient, binary: bool) -> None:  # noqa: FBT001 - both ways
-    """Tensors as text and as bytes, there and back."""
+    """Tensors travel as text and as bytes in both directions."""
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 4)
     given = triton.InferInput("x", list(x.shape), "FP32")
     given.set_data_from_numpy(x, binary_data=binary)
@@ -69,7 +69,7 @@ def test_tritonclient_infers(client: triton.InferenceServerClient, binary: bool)
 
 @pytest.fixture(scope="module")
 def answers(local: Local, request: pytest.FixtureRequest) -> Iterator[dict[Path, Future[Any]]]:
-    """The answers to the events that are asked for, two at a time: SAM itself takes most of it, on one CPU."""
+    """Offer the answers to the selected events. Two run at a time: SAM itself takes most of it, on one CPU."""
     cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     with ThreadPoolExecutor(2) as pool:
         yield {event: pool.submit(local.invoke, event) for event in EVENTS if {"event": event} in cases}
@@ -78,5 +78,5 @@ def answers(local: Local, request: pytest.FixtureRequest) -> Iterator[dict[Path,
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.stem)
 def test_every_event_works_with_sam_local_invoke(answers: dict[Path, Future[Any]], event: Path) -> None:
-    """`sam local invoke --event`, a container for each."""
+    """`sam local invoke --event` starts a container for each."""
     assert gist(answers[event].result()) == ANSWERS[event.stem]

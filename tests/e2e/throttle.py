@@ -1,4 +1,4 @@
-"""A TCP proxy that lets so many bytes per second through, on all of its connections together."""
+"""A TCP proxy that limits the bytes per second of all its connections together."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ class Bucket:
         self._free_at = 0.0
 
     async def take(self, count: int) -> None:
-        """Return when `count` more bytes may have gone."""
+        """Return when `count` more bytes may be sent."""
         self._free_at = max(self._free_at, time.monotonic()) + count / self._speed
         await asyncio.sleep(self._free_at - time.monotonic())
 

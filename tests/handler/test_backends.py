@@ -1,11 +1,11 @@
-"""handler.backends: what ONNX files say of themselves, and what may go wrong inside a model."""
-
-from __future__ import annotations
+"""handler.backends: the metadata of ONNX files, and what may fail inside a model."""
 
 import asyncio
 import contextlib
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 
 from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable
+from core.operations import Batching
 from core.tensor import Tensor, TensorSpec
 from handler import backends, plugins
 from handler.backends import Source, onnx_file, python
@@ -24,15 +25,11 @@ from handler.settings import Settings
 from handler.settings import signatures as signature_settings
 from handler.settings.model import ModelSettings
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
 FP32, BYTES = DATATYPES["FP32"], DATATYPES["BYTES"]
 
 
 def write(folder: Path, *nodes: Any, inputs: Any, outputs: Any, **more: Any) -> Path:
-    """An ONNX file."""
     graph = helper.make_graph(list(nodes), "g", inputs, outputs, **more)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     path = folder / "model.onnx"
@@ -41,18 +38,18 @@ def write(folder: Path, *nodes: Any, inputs: Any, outputs: Any, **more: Any) -> 
 
 
 def value(name: str, shape: Any, element: int = TensorProto.FLOAT) -> Any:
-    """A tensor of a graph."""
+    """Returns a tensor of a graph."""
     return helper.make_tensor_value_info(name, element, shape)
 
 
 def source(folder: Path, **said: Any) -> Source:
-    """Version 1 of model `m`."""
+    """Returns version 1 of model `m`."""
     return Source("m", "1", folder, ModelSettings(**said))
 
 
 @pytest.mark.parametrize("shape", [None, [], [2, 3], [None, 3], ["batch", "n"], [0]])
 def test_the_file_tells_shapes_and_unknown_rank_apart(tmp_path: Path, shape: Any) -> None:
-    """Which ONNX Runtime does not."""
+    """ONNX Runtime does not distinguish them."""
     path = write(
         tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", shape)], outputs=[value("y", shape)]
     )
@@ -63,7 +60,7 @@ def test_the_file_tells_shapes_and_unknown_rank_apart(tmp_path: Path, shape: Any
 
 
 def test_initializers_are_no_inputs(tmp_path: Path) -> None:
-    """Old exporters list them as both. In an ONNX file they may be left out; without a signature nobody sees them."""
+    """Old exporters list them as both. In an ONNX file they may be left out; without a signature they do not show."""
     weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [2.0])
     node = helper.make_node("Mul", ["x", "w"], ["y"])
     path = write(
@@ -76,7 +73,7 @@ def test_initializers_are_no_inputs(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200) | st.builds(lambda b: b":" + bytes([len(b)]) + b, st.binary(max_size=100)))
 def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """Nothing else is raised, whatever the file holds."""
+    """No other error is raised, whatever the file contains."""
     path = tmp_path_factory.getbasetemp() / "any.onnx"
     path.write_bytes(content)
     with contextlib.suppress(onnx_file.MalformedFile):
@@ -84,7 +81,7 @@ def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.Temp
 
 
 def test_a_file_cut_anywhere_is_refused_by_the_backend(tmp_path: Path) -> None:
-    """In one line, without this machine's paths."""
+    """The refusal has one line, without this machine's paths."""
     path = write(
         tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[value("y", [1])]
     )
@@ -105,62 +102,91 @@ def test_a_file_cut_anywhere_is_refused_by_the_backend(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """It may go at any time."""
+    """It may disappear at any time."""
     with pytest.raises(ModelNotLoadable, match="No such file"):
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 
 def test_onnx_runtime_not_being_installed_names_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The extra."""
+    """The cure is the extra."""
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelNotLoadable, match=r"needs ONNX Runtime: pip install 'dragoman\[onnx\]'"):
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 
+X2 = TensorSpec("x", FP32, (2,), format="FORMAT_NHWC")
 LABELLED = {"s": {"outputs": {"scores": "y"}, "class_labels": ["a"]}}
 
 
 def test_settings_may_say_more_of_a_shape_and_nothing_of_another_type(tmp_path: Path) -> None:
-    """A scalar against an unknown rank."""
+    """A scalar may stand against an unknown rank."""
     write(tmp_path, helper.make_node("Identity", ["x"], ["y"]), inputs=[value("x", None)], outputs=[value("y", None)])
-    said = source(
-        tmp_path, inputs=(TensorSpec("x", FP32, (2,)),), platform="mine", signatures=signature_settings.parse(LABELLED)
-    )
+    said = source(tmp_path, inputs=(X2,), platform="mine", signatures=signature_settings.parse(LABELLED))
     spec = onnx_backend.load(said, SETTINGS).spec
-    assert spec.inputs == (TensorSpec("x", FP32, (2,)),)
+    assert spec.inputs == (X2,)
     assert spec.outputs == (TensorSpec("y", FP32, None, ("a",)),)
     assert spec.platform == "mine"
     for wrong, message in (
         (TensorSpec("x", DATATYPES["FP64"], (2,)), "'x' is FP32 in model.onnx, FP64 in its settings"),
-        (TensorSpec("q", FP32, (2,)), "describe input 'q', which is not in model.onnx"),
+        (TensorSpec("q", FP32, (2,)), "describe input 'q', which is not in model.onnx: it has .'x'."),
     ):
         with pytest.raises(ModelNotLoadable, match=message):
             onnx_backend.load(source(tmp_path, inputs=(wrong,)), SETTINGS)
 
 
+@pytest.mark.parametrize(("role", "shape", "served"), [
+    ("input", [-1], None), ("input", [-1, 1, 1], None), ("input", [-1, 2], None), ("input", [-1, -1], None),
+    ("input", [4, 1], [4, 1]), ("input", [-1, 1], [-1, 1]), ("input", None, [-1, 1]),
+    ("output", [-1], None), ("output", [-1, 3], [-1, 3]), ("output", None, [-1, 1]),
+])  # fmt: skip
+def test_settings_that_contradict_the_files_shape_are_refused(
+    tmp_path: Path, role: str, shape: list[int] | None, served: list[int] | None
+) -> None:
+    """Every request would fail. Sizes of outputs may differ: some exporters write wrong ones."""
+    name = {"input": "x", "output": "y"}[role]
+    write(
+        tmp_path,
+        helper.make_node("Identity", ["x"], ["y"]),
+        inputs=[value("x", [None, 1])],
+        outputs=[value("y", [None, 1])],
+    )
+    said = source(tmp_path, **{f"{role}s": (TensorSpec(name, FP32, None if shape is None else tuple(shape)),)})
+    if served is not None:
+        spec = onnx_backend.load(said, SETTINGS).spec
+        (found,) = (spec.inputs if role == "input" else spec.outputs) or ()
+        assert list(found.shape or ()) == served
+        return
+    message = f"{role} '{name}' has the shape [-1, 1] in model.onnx, {shape} in its settings"
+    with pytest.raises(ModelNotLoadable, match=re.escape(message)):
+        onnx_backend.load(said, SETTINGS)
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None), "a sequence, .*zipmap=False"),
+        (
+            helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None),
+            "a sequence, which no protocol can carry",
+        ),
         (value("y", [1], TensorProto.COMPLEX64), "a tensor of ONNX type 14"),
     ],
 )
 def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: Any, message: str) -> None:
-    """By name and kind."""
+    """The refusal has its name and kind."""
     write(tmp_path, helper.make_node("SequenceConstruct", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[output])
     with pytest.raises(ModelNotLoadable, match=f"output 'y' is {message}"):
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 
 def test_a_graph_that_the_runtime_refuses_is_refused_with_its_reason(tmp_path: Path) -> None:
-    """An operator that does not exist."""
+    """Its operator does not exist."""
     write(tmp_path, helper.make_node("NoSuchOp", ["x"], ["y"]), inputs=[value("x", [1])], outputs=[value("y", [1])])
     with pytest.raises(ModelNotLoadable, match="NoSuchOp"):
         onnx_backend.load(source(tmp_path), SETTINGS)
 
 
 def test_text_reaches_the_runtime_as_text(tmp_path: Path) -> None:
-    """Bytes objects would arrive as their repr; what is no UTF-8 cannot be carried."""
+    """Bytes objects would arrive as their repr; bytes that are not UTF-8 cannot be passed."""
     write(
         tmp_path,
         helper.make_node("Identity", ["x"], ["y"]),
@@ -176,7 +202,7 @@ def test_text_reaches_the_runtime_as_text(tmp_path: Path) -> None:
 
 
 def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> None:
-    """Numpy has no such type; a failure inside is the model's."""
+    """Numpy does not have such a type; a failure inside is the model's."""
     bf16 = DATATYPES["BF16"]
     nodes = [helper.make_node("Identity", ["b"], ["c"]), helper.make_node("Gather", ["t", "i"], ["v"])]
     write(
@@ -197,8 +223,31 @@ def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> Non
         model.predict(inputs | {"i": Tensor("i", DATATYPES["INT64"], np.array([9]))}, ["c", "v"], {})
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "fits"),
+    [
+        (["n", 2], ["n", 2], True),
+        ([None, 2], ["m"], True),
+        ([1, 2], ["n", 2], False),
+        (["n"], [], False),
+        ([], ["n"], False),
+    ],
+)
+def test_batching_needs_a_first_axis_of_any_length(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, x: Any, y: Any, *, fits: bool
+) -> None:
+    """Otherwise requests run alone, and the log says why."""
+    node = helper.make_node("Identity", ["x"], ["z"])
+    more = helper.make_node("Reshape", ["z", "shape"], ["y"])
+    shape = helper.make_tensor("shape", TensorProto.INT64, [len(y)], [-1] * min(len(y), 1) + [1] * (len(y) - 1))
+    write(tmp_path, node, more, inputs=[value("x", x)], outputs=[value("y", y)], initializer=[shape])
+    loaded = onnx_backend.load(source(tmp_path, batching=Batching(8, 0.1)), SETTINGS)
+    assert (loaded.spec.batching is not None) == fits
+    assert ("its requests run alone in spite of its settings: the first axis of" in caplog.text) != fits
+
+
 def load_python(folder: Path, text: str, **said: Any) -> python.PythonModel:
-    """A model of this text."""
+    """Returns a model of this text."""
     (folder / "model.py").write_text(text)
     return python.load(source(folder, **said), SETTINGS)
 
@@ -213,20 +262,20 @@ def test_code_is_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import nothing_like_it", "raised ModuleNotFoundError: No module named 'nothing_like_it'"),
-        ("raise SystemExit(3)", "raised SystemExit: 3"),
+        ("import nothing_like_it", "raised ModuleNotFoundError$"),
+        ("raise SystemExit(3)", "raised SystemExit$"),
         ("predict = 1", "has no function predict"),
         ("def predict(i, p): ...\nmetadata = {'inputs': 1}", "metadata of model 'm': inputs is 1"),
     ],
 )
 def test_a_python_file_that_is_no_model_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """Nothing it does ends the server."""
+    """No mistake in it ends the server."""
     with pytest.raises(ModelNotLoadable, match=message):
         load_python(tmp_path, text)
 
 
 def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_path: Path) -> None:
-    """Arrays read from a request are views of it; the model gets its own."""
+    """Arrays read from a request are views of it; the model gets copies."""
     (tmp_path / "helper_of_m.py").write_text("FACTOR = 2")
     model = load_python(
         tmp_path,
@@ -245,22 +294,19 @@ def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_
     assert str(tmp_path) not in sys.path
 
 
-@pytest.mark.parametrize(
-    ("returned", "error", "message"),
-    [
-        ("1", ModelFailed, "returned int, not a dict of arrays"),
-        ("{}", ModelFailed, r"returned no output 'y'; it returned \[\]"),
-        ("{'y': [[1], [1, 2]]}", ModelFailed, "output 'y' is not an array"),
-        ("{'y': 1j}", ModelFailed, "output 'y' is complex128, which is not FP32"),
-        ("{'y': 1.0, 'b': 1}", ModelFailed, "output 'b' has 1 where BYTES needs str or bytes"),
-        ("{'y': 1.0, 'b': '\\ud800'}", ModelFailed, "output 'b' has a lone surrogate"),
-        ("{'y': 1.0, 'b': b'', 'h': 1.0}", ModelFailed, "output 'h' is float64, which is not BF16"),
-    ],
-)
+@pytest.mark.parametrize(("returned", "error", "message"), [
+    ("1", ModelFailed, "returned int, not a dict of arrays"),
+    ("{}", ModelFailed, r"returned no output 'y'; it returned \[\]"),
+    ("{'y': [[1], [1, 2]]}", ModelFailed, "output 'y' is not an array"),
+    ("{'y': 1j}", ModelFailed, "output 'y' is complex128, which is not FP32"),
+    ("{'y': 1.0, 'b': 1}", ModelFailed, "output 'b' has 1 where BYTES needs str or bytes"),
+    ("{'y': 1.0, 'b': '\\ud800'}", ModelFailed, "output 'b' has a lone surrogate"),
+    ("{'y': 1.0, 'b': b'', 'h': 1.0}", ModelFailed, "output 'h' is float64, which is not BF16"),
+])  # fmt: skip
 def test_a_python_model_that_returns_something_else_is_at_fault(
     tmp_path: Path, returned: str, error: type[Exception], message: str
 ) -> None:
-    """By output, with what came and what was said."""
+    """The refusal names the output, what came and what was declared."""
     outputs = [{"name": n, "datatype": d, "shape": None} for n, d in (("y", "FP32"), ("b", "BYTES"), ("h", "BF16"))]
     model = load_python(tmp_path, f"metadata = {{'outputs': {outputs}}}\ndef predict(i, p): return {returned}")
     with pytest.raises(error, match=message):
@@ -268,7 +314,7 @@ def test_a_python_model_that_returns_something_else_is_at_fault(
 
 
 def test_a_python_model_that_says_nothing_answers_what_it_has(tmp_path: Path) -> None:
-    """Datatypes follow from the arrays; a name it does not return is the client's mistake."""
+    """Datatypes follow from the arrays; an output that it does not return is the client's mistake."""
     model = load_python(
         tmp_path,
         "import numpy as np\n"
@@ -283,7 +329,7 @@ def test_a_python_model_that_says_nothing_answers_what_it_has(tmp_path: Path) ->
 
 
 def test_a_python_model_may_run_an_event_loop_of_its_own(tmp_path: Path) -> None:
-    """Whether or not one runs already in the thread that asks."""
+    """A loop may already run in the thread that asks."""
     model = load_python(
         tmp_path, "import asyncio\ndef predict(i, p): return {'y': asyncio.run(asyncio.sleep(0, [1.0, 2.0]))}"
     )
@@ -296,7 +342,7 @@ def test_a_python_model_may_run_an_event_loop_of_its_own(tmp_path: Path) -> None
 
 
 def test_bfloat16_of_a_python_model_is_uint16(tmp_path: Path) -> None:
-    """As its input is."""
+    """The same holds for its input."""
     model = load_python(
         tmp_path,
         "import numpy as np\nmetadata = {'outputs': [{'name': 'y', 'datatype': 'BF16', 'shape': [1]}]}\n"
@@ -306,37 +352,37 @@ def test_bfloat16_of_a_python_model_is_uint16(tmp_path: Path) -> None:
 
 
 def test_what_a_model_raises_is_told_in_one_line(tmp_path: Path) -> None:
-    """A refusal that the model chose itself stays one."""
+    """A refusal that the model raised itself stays one."""
     model = load_python(
         tmp_path,
         "from core.errors import InvalidInput\n"
         "def predict(i, p):\n    raise InvalidInput('no') if p else ValueError('a\\nb')",
     )
-    with pytest.raises(ModelFailed, match="model 'm' raised ValueError: a b"):
+    with pytest.raises(ModelFailed, match="model 'm' raised ValueError$"):
         model.predict({}, [], {})
     with pytest.raises(InvalidInput, match="no"):
         model.predict({}, [], {"refuse": True})
 
 
 class Entry:
-    """An installed package's entry point; none of the tests' packages has one of ours."""
+    """An installed package's entry point; no package of the tests has one of ours."""
 
     def load(self) -> Any:
-        """What the package offers."""
+        """Returns what the package offers."""
         return lambda source, settings: (source, settings)
 
 
 def test_third_parties_runtimes_are_found_by_the_settings_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where no file of ours is there."""
+    """They are looked for only if the version has no file of ours."""
     found = {"theirs": [Entry()]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get(name, []))
     assert backends.choose("m", {"model.bin"}, ModelSettings(implementation="theirs")) is not None
-    with pytest.raises(ModelNotLoadable, match="has no model.onnx or model.py; its files: model.bin"):
+    with pytest.raises(ModelNotLoadable, match="has no model.onnx, model.py or pipeline.json; its files: model.bin"):
         backends.choose("m", {"model.bin"}, ModelSettings(implementation="nobodys"))
     with pytest.raises(ModelNotLoadable, match="its files: none"):
         backends.choose("m", set(), ModelSettings())
 
 
 def test_a_plugin_of_ours_is_found_without_looking_at_packages() -> None:
-    """By its string."""
+    """A string names it."""
     assert plugins.find("x", {"x": "math:pi"}, "g") == pytest.approx(3.14159, abs=1e-5)

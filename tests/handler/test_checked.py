@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from handler.settings.checked import Wrong, an_object, is_shape, number, only, texts
+from handler.settings.checked import Wrong, an_object, is_shape, number, texts
 
 
 def test_what_is_as_expected_is_handed_on() -> None:
-    """Text as a tuple, everything else as it is."""
+    """Text becomes a tuple, and anything else is unchanged."""
     members = {"a": 1}
     assert an_object(members, "p") is members
-    assert only(members, "p", "a", "b") is members
-    assert only({}, "p") == {}
+    assert an_object(members, "p", "a", "b") is members
+    assert an_object({}, "p", "a") == {}
     assert texts(["x", ""], "p") == ("x", "")
     assert texts([], "p") == ()
     assert number(3, "p", 3) == 3
@@ -25,7 +25,10 @@ def test_what_is_as_expected_is_handed_on() -> None:
     [
         (lambda: an_object([1], "a.b"), "a.b is [1]; expected an object"),
         (lambda: an_object(None, "a.b"), "a.b is null; expected an object"),
-        (lambda: only({"x": 1, "typo": 2}, "a.b", "x", "y"), "a.b.typo is 2; expected no such key; the keys are x, y"),
+        (
+            lambda: an_object({"x": 1, "typo": 2}, "a.b", "x", "y"),
+            "a.b.typo is 2; expected no such key; the keys are x, y",
+        ),
         (lambda: texts("ab", "a.b"), "a.b is 'ab'; expected an array of text"),
         (lambda: texts(["a", 1], "a.b"), "a.b is ['a', 1]; expected an array of text"),
         (lambda: number(-1, "a.b", 0), "a.b is -1; expected a whole number from 0 up"),
@@ -35,14 +38,14 @@ def test_what_is_as_expected_is_handed_on() -> None:
     ],
 )
 def test_what_is_not_is_named_with_its_value_and_what_was_expected(check: Any, message: str) -> None:
-    """In one line."""
+    """The message has one line."""
     with pytest.raises(Wrong) as wrong:
         check()
     assert str(wrong.value) == message
 
 
 def test_long_values_are_shown_in_part() -> None:
-    """A file may hold anything."""
+    """A file may contain anything."""
     with pytest.raises(Wrong) as wrong:
         an_object("x" * 10_000, "p")
     assert len(str(wrong.value)) < 300

@@ -1,6 +1,4 @@
-"""Which modules are imported, and when."""
-
-from __future__ import annotations
+"""The tests check which modules are imported, and when."""
 
 import logging
 import subprocess
@@ -11,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def imported(statement: str) -> set[str]:
-    """The modules that a new interpreter has after a statement."""
+    """Returns the modules that a new interpreter has after a statement."""
     script = f"{statement}\nimport sys; print(*sys.modules, sep='\\n')"
     environ = {"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "AWS_LAMBDA_FUNCTION_NAME": "f", "PATH": ""}
     done = subprocess.run(
@@ -21,20 +19,9 @@ def imported(statement: str) -> set[str]:
 
 
 HEAVY = {
-    "core.dialects.v1.verbs",
-    "core.explanation",
-    "numpy.random",
-    "boto3",
-    "botocore",
-    "fastapi",
-    "google.protobuf",
-    "grpc",
-    "onnxruntime",
-    "pydantic",
-    "simdjson",
-    "starlette",
-    "uvicorn",
-}
+    "core.dialects.v1.verbs", "core.explanation", "numpy.random", "boto3", "botocore", "fastapi", "google.protobuf",
+    "grpc", "onnxruntime", "pydantic", "simdjson", "starlette", "uvicorn",
+}  # fmt: skip
 HEALTH = """
 from handler.aws import lambda_handler
 event = {"version": "2.0", "headers": {}, "requestContext": {"http": {"method": "GET", "path": "PATH", "sourceIp": ""}}}

@@ -1,57 +1,50 @@
-"""Tests of handler.settings.model."""
-
-from __future__ import annotations
+"""handler.settings.model: a model's own settings, and the versions that its policy serves."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from core.errors import ModelNotLoadable
+from handler.settings import keys
 from handler.settings import model as model_settings
 
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
 
 
 def parse(*texts: Any) -> model_settings.ModelSettings:
-    """Settings of model `m`."""
+    """Returns the settings of model `m`."""
     return model_settings.parse("m", *[None if text is None else json.dumps(text).encode() for text in texts])
 
 
 def test_without_a_file_the_newest_version_is_served_and_the_model_speaks_for_itself() -> None:
-    """Latest 1."""
+    """The default policy is the latest version."""
     settings = parse(None)
     assert settings.version_policy.choose([1, 2, 10]) == [10]
     assert settings.inputs is settings.outputs is None
 
 
-@pytest.mark.parametrize(
-    ("policy", "served"),
-    [
-        ({"latest": {}}, [10]),
-        ({"latest": {"num_versions": 2}}, [2, 10]),
-        ({"all": {}}, [1, 2, 10]),
-        ({"specific": {"versions": [1, 10, 11]}}, [1, 10]),
-    ],
-)
+@pytest.mark.parametrize(("policy", "served"), [
+    ({"latest": {}}, [10]),
+    ({"latest": {"num_versions": 2}}, [2, 10]),
+    ({"all": {}}, [1, 2, 10]),
+    ({"specific": {"versions": [1, 10, 11]}}, [1, 10]),
+])  # fmt: skip
 def test_a_policy_chooses_versions(policy: dict[str, Any], served: list[int]) -> None:
-    """As TensorFlow Serving's and Triton's do."""
+    """TensorFlow Serving's and Triton's policies mean the same."""
     assert parse({"version_policy": policy}).version_policy.choose([1, 2, 10]) == served
 
 
 def test_mlservers_files_stay_readable() -> None:
-    """Unknown members are ignored; an empty list of tensors says nothing."""
+    """Unknown members are ignored; an empty list of tensors declares nothing."""
     text = {
-        "name": "m",
-        "implementation": "mlserver_sklearn.SKLearnModel",
-        "platform": "sklearn",
-        "versions": ["scikit-learn/1.5"],
-        "inputs": [],
-        "outputs": [TENSOR | {"parameters": {"content_type": "np"}, "tags": ["x"]}],
-        "max_batch_size": 8,
-        "parallel_workers": 2,
-        "parameters": {"uri": "./model.joblib", "version": "v0.1.0"},
-    }
+        "name": "m", "implementation": "mlserver_sklearn.SKLearnModel", "platform": "sklearn",
+        "versions": ["scikit-learn/1.5"], "inputs": [],
+        "outputs": [TENSOR | {"parameters": {"content_type": "np"}, "tags": ["x"]}], "max_batch_size": 8,
+        "parallel_workers": 2, "parameters": {"uri": "./model.joblib", "version": "v0.1.0"},
+    }  # fmt: skip
     settings = parse(text)
     assert settings.inputs is None
     assert settings.outputs is not None
@@ -59,14 +52,45 @@ def test_mlservers_files_stay_readable() -> None:
     assert (settings.platform, settings.max_batch_size) == ("sklearn", 8)
 
 
+@pytest.mark.parametrize(("text", "told"), [
+    ({"canry": {"2": 0.1}}, "the unknown key 'canry' (did you mean 'canary'?)"),
+    ({"versionPolicy": {}}, "the unknown key 'versionPolicy' (did you mean 'version_policy'?)"),
+    ({"zzz": 1, "signature": {}}, "the unknown keys 'signature' (did you mean 'signatures'?), 'zzz'"),
+    ({"version_policy": {"latest": {"num_version": 2}}},
+     "the unknown key 'version_policy.latest.num_version' (did you mean 'num_versions'?)"),
+    ({"version_policy": {"all": {"x": 1}}}, "the unknown key 'version_policy.all.x'"),
+    ({"outputs": [TENSOR | {"dataype": "FP32"}]}, "the unknown key 'outputs[0].dataype' (did you mean 'datatype'?)"),
+    ({str(number): 1 for number in range(10, 20)}, "'10', '11', '12', '13', '14', '15', '16', '17' and 2 more"),
+])  # fmt: skip
+def test_unknown_keys_are_noted_with_the_nearest_known_one(text: Any, told: str) -> None:
+    """The settings are read as if they were not there."""
+    found = parse(text)
+    assert found.note.removeprefix("model-settings.json has ") == told or found.note.endswith(f"keys {told}")
+    assert found.canary == {}
+
+
+def test_the_note_of_a_long_key_is_short() -> None:
+    """It is shown, and not compared."""
+    assert len(parse({"canary" * 100_000: 1}).note) < 200
+
+
+def test_the_keys_of_other_servers_are_not_noted() -> None:
+    """Triton's are those of its own client's messages, but for the ones that have a meaning here."""
+    assert parse(dict.fromkeys(keys.MLSERVER | keys.TRITON, 1)).note == ""
+    assert parse(None).note == parse({"version_policy": {"all": {}}, "inputs": [TENSOR | {"tags": []}]}).note == ""
+    told = "from tritonclient.grpc.model_config_pb2 import ModelConfig; print(*ModelConfig.DESCRIPTOR.fields_by_name)"
+    fields = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True).stdout.split()
+    assert set(fields) <= keys.TRITON | keys.MLSERVER | model_settings.KEYS
+
+
 def test_a_versions_own_keys_go_over_the_models() -> None:
-    """Key by key."""
+    """They are merged key by key."""
     settings = parse({"platform": "a", "max_batch_size": 1}, {"platform": "b"})
     assert (settings.platform, settings.max_batch_size) == ("b", 1)
 
 
 def test_labels_belong_to_the_tensor_of_the_scores() -> None:
-    """By name, or by a binding; a signature without labels has none."""
+    """A name or a binding decides; a signature without labels has none."""
     signatures = {
         "a": {"outputs": {"scores": "y"}, "class_labels": ["no", "yes"]},
         "b": {"outputs": {"scores": {"tensor": "z"}}, "class_labels": ["x"]},
@@ -76,7 +100,7 @@ def test_labels_belong_to_the_tensor_of_the_scores() -> None:
 
 
 def test_labels_of_versions_are_numbers_by_name() -> None:
-    """Whether there is such a version shows when the label is used; a version's own file says all of them anew."""
+    """A missing version shows when the label is used; a version's own file replaces all labels."""
     assert parse({}).version_labels == parse({"version_labels": None}).version_labels == {}
     assert parse({"version_labels": {"stable": 1, "0": 0}}).version_labels == {"stable": 1, "0": 0}
     assert parse({"version_labels": {"a": 1}}, {"version_labels": {"b": 2}}).version_labels == {"b": 2}
@@ -84,12 +108,12 @@ def test_labels_of_versions_are_numbers_by_name() -> None:
 
 @pytest.mark.parametrize("pin", [None, "auto", "tfs", "kserve"])
 def test_a_model_may_pin_whose_answers_it_gives(pin: str | None) -> None:
-    """Or leave it to the server."""
+    """Without a pin, the server decides."""
     assert parse({"v1_dialect": pin}).v1_dialect == pin
 
 
 def test_signatures_are_read_with_the_file() -> None:
-    """Not said is not the same as none."""
+    """An absent member differs from an empty one."""
     assert parse({}).signatures is parse({"signatures": None}).signatures is None
     assert parse({"signatures": {}}).signatures == {}
     found = parse({"signatures": {"s": {"outputs": {"y": "z"}}}}).signatures
@@ -98,21 +122,21 @@ def test_signatures_are_read_with_the_file() -> None:
 
 
 def test_canaries_are_shares_by_version() -> None:
-    """Tenths add up to one, whatever binary floating point says."""
+    """Tenths add up to one, whatever binary floating point computes."""
     assert parse({}).canary == parse({"canary": None}).canary == {}
     assert parse({"canary": {"2": 0, "03": 1}}).canary == {2: 0.0, 3: 1.0}
     assert len(parse({"canary": {str(version): 0.1 for version in range(10)}}).canary) == 10
 
 
 def test_warm_up_requests_are_read_with_the_file() -> None:
-    """None by default."""
+    """The default is none."""
     assert parse({}).warmup == parse({"warmup": None}).warmup == ()
     (warmup,) = parse({"warmup": [{"file": "w.json"}]}).warmup
     assert warmup.file == "w.json"
 
 
 def test_settings_that_say_who_answers_say_nothing_of_how_a_version_is_loaded() -> None:
-    """Everything else does, what cannot be read as well."""
+    """All other settings do, including unreadable ones."""
     plain, routed, other = b'{"platform": "a"}', b'{"canary": {"2": 1}, "platform": "a"}', b'{"platform": "b"}'
     assert model_settings.loads_alike(plain, routed)
     assert model_settings.loads_alike(None, b'{"version_labels": {}, "version_policy": {}}')
@@ -123,7 +147,7 @@ def test_settings_that_say_who_answers_say_nothing_of_how_a_version_is_loaded() 
 
 
 def test_an_explainer_is_read_with_the_file() -> None:
-    """Against the model it is checked when that is loaded."""
+    """It is checked against the model when that is loaded."""
     assert parse({}).explainer is parse({"explainer": None}).explainer is None
     said = parse({"explainer": {"background": [[0.0]], "seed": 7}}).explainer
     assert said is not None
@@ -146,6 +170,8 @@ def test_an_explainer_is_read_with_the_file() -> None:
             r"inputs\[1\].datatype is 'FLOAT'; expected one of BOOL",
         ),
         ({"inputs": [TENSOR | {"datatype": 1}]}, r"inputs\[0\].datatype is 1"),
+        ({"inputs": [TENSOR | {"format": "NHWC"}]}, r"inputs\[0\].format is 'NHWC'; expected one of FORMAT_NONE"),
+        ({"inputs": [TENSOR, TENSOR]}, r"inputs\[1\].name is 'x'; expected each name once"),
         ({"outputs": [TENSOR | {"shape": [-2]}]}, r"outputs\[0\].shape is \[-2\]"),
         ({"outputs": [TENSOR | {"shape": [True]}]}, r"outputs\[0\].shape is \[True\]"),
         ({"version_policy": []}, r"version_policy is \[\]"),
@@ -159,6 +185,10 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"version_labels": {"a": -1}}, "version_labels.a is -1; expected a whole number from 0 up"),
         ({"version_labels": {"a": True}}, "version_labels.a is true"),
         ({"canary": 0.1}, "canary is 0.1; expected an object"),
+        ({"timeout": 0}, "timeout is 0; expected seconds above 0"),
+        ({"timeout": True}, "timeout is true; expected seconds above 0"),
+        ({"timeout": float("inf")}, "timeout is inf; expected seconds above 0"),
+        ({"max_concurrency": 0}, "max_concurrency is 0; expected a whole number from 1 up"),
         ({"canary": {"new": 0.1}}, "canary is 'new'; expected a version's number as key"),
         ({"canary": {"9" * 5000: 0.1}}, "canary is .* expected a version's number as key, of at most 18 digits"),
         ({"canary": {"2": 1.1}}, "canary.2 is 1.1; expected a share from 0 to 1"),
@@ -166,6 +196,7 @@ def test_an_explainer_is_read_with_the_file() -> None:
         ({"canary": {"2": 0.6, "3": 0.5}}, "canary is .*; expected shares that add up to 1 at most"),
         ({"warmup": {}}, "warmup is {}; expected an array of requests"),
         ({"v1_dialect": "TFS"}, "v1_dialect is 'TFS'; expected one of auto, tfs, kserve"),
+        ({"grpc_outputs": "Raw"}, "grpc_outputs is 'Raw'; expected one of mirror, raw"),
         ({"v1_dialect": []}, r"v1_dialect is \[\]; expected one of auto, tfs, kserve"),
         ({"explainer": []}, r"explainer is \[\]; expected an object"),
         ({"explainer": {"budget": 1}}, "explainer.background is null"),
@@ -178,20 +209,20 @@ def test_an_explainer_is_read_with_the_file() -> None:
     ],
 )
 def test_a_wrong_key_is_named_by_its_path(text: Any, message: str) -> None:
-    """With its value and what was expected."""
+    """The message has its value and what was expected."""
     with pytest.raises(ModelNotLoadable, match=f"model-settings.json of model 'm': {message}"):
         parse(text)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_named(text: bytes) -> None:
-    """Whatever is in it."""
+    """The file's content does not matter."""
     with pytest.raises(ModelNotLoadable, match="the file is .*; expected JSON"):
         model_settings.parse("m", text)
 
 
 def test_a_python_models_metadata_is_checked_alike() -> None:
-    """Under its own name."""
+    """The message has the model's own name for it."""
     inputs, outputs = model_settings.described("m", {"inputs": [TENSOR | {"shape": None}]})
     assert inputs is not None
     assert inputs[0].shape is None

@@ -1,8 +1,8 @@
-"""A version that a publisher replaces while a server is about to fetch it."""
+"""The tests replace a version while a server is about to fetch it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,10 +14,6 @@ from tests.support import s3_stand_in
 from tests.support.registries import get
 from tests.support.zoo import models
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 class Place(NamedTuple):
     """A bucket, and a server that reads it."""
@@ -26,7 +22,7 @@ class Place(NamedTuple):
     models: Registry
 
     def meanwhile(self, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-        """The change happens once, after the server's listing and before its fetch."""
+        """Makes the change once, after the server's listing and before its fetch."""
         store = self.models._repository._store
         fetch, changes = store.fetch, [change]
 
@@ -38,20 +34,19 @@ class Place(NamedTuple):
         monkeypatch.setattr(store, "fetch", changed)
 
     def put(self, folder: str, number: int, **settings: bytes) -> None:
-        """A version that adds the number, in a folder."""
+        """Writes a version that adds the number, into a folder."""
         for content in settings.values():
             self.bucket.put(f"p/m/{folder}/model-settings.json", content)
         self.bucket.put(f"p/m/{folder}/model.onnx", models.adds(number).SerializeToString())
 
     def remove(self, folder: str) -> None:
-        """Its marker, and all the rest."""
+        """Removes its marker, and all the rest."""
         for key in [key for key in self.bucket.things if key.startswith(f"p/m/{folder}/")]:
             del self.bucket.things[key]
 
 
 @pytest.fixture
 def place(no_aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Without versions."""
     with s3_stand_in.running() as bucket:
         variables = bucket.variables() | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
         for name, value in variables.items():
@@ -61,7 +56,7 @@ def place(no_aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def fetched(place: Place) -> bytes:
-    """The model file that the server has loaded."""
+    """Returns the model file that the server has loaded."""
     get(place.models, ModelRef("m"))
     (slot,) = place.models.known()
     assert slot.loaded is not None
@@ -86,7 +81,7 @@ def test_a_version_that_moves_before_its_fetch_is_loaded_from_where_it_is(
 def test_a_folder_that_loses_its_marker_before_its_fetch_is_no_version(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left in it may be written anew; the other folder of the number is whole."""
+    """Its remaining files may be rewritten; the other folder of the number is complete."""
     place.put("1", 1, own=b"{}")
 
     def replace() -> None:
@@ -99,7 +94,7 @@ def test_a_folder_that_loses_its_marker_before_its_fetch_is_no_version(
 
 
 def test_a_version_that_is_gone_is_said_to_be(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has taken its place."""
+    """No version has taken its place."""
     place.put("1", 1)
     place.meanwhile(lambda: place.remove("1"), monkeypatch)
     with pytest.raises(ModelUnavailable, match="1/model.onnx of model 'm' is missing or forbidden"):
@@ -109,7 +104,7 @@ def test_a_version_that_is_gone_is_said_to_be(place: Place, monkeypatch: pytest.
 def test_a_versions_own_settings_are_those_of_the_files_that_came(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are read once before the fetch; by its end they may be another version's."""
+    """They are read once before the fetch; at its end they may belong to another version."""
     place.put("1", 1, own=b'{"platform": "old"}')
     place.meanwhile(lambda: place.put("1", 2, own=b'{"platform": "new"}'), monkeypatch)
     assert fetched(place) == models.adds(2).SerializeToString()
@@ -119,7 +114,7 @@ def test_a_versions_own_settings_are_those_of_the_files_that_came(
 def test_a_version_that_changes_its_runtime_is_loaded_by_the_new_one(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is not allowed here."""
+    """The new runtime is not permitted here."""
     place.put("1", 1)
 
     def replace() -> None:

@@ -1,87 +1,81 @@
-"""Tests of handler.settings."""
-
-from __future__ import annotations
+"""handler.settings: the environment's variables, their defaults, and what is wrong with them."""
 
 from pathlib import Path
 
 import pytest
 
-from handler.settings import MB_PER_VCPU, SETTINGS, InvalidSettings, Settings, _cgroup_cpus, _cgroup_memory
+from handler.settings import SETTINGS, InvalidSettings, Settings
+from handler.settings.platform import MB_PER_VCPU, cgroup_cpus, cgroup_memory
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_without_any_variable_every_setting_has_its_default() -> None:
-    """A first start needs no configuration."""
+    """A first start does not need any configuration."""
     settings = Settings.from_env({})
     assert settings.repository == "models"
     assert settings.preload == ()
     assert settings.threads >= 1
     assert settings.cache == Path("/tmp/dragoman")  # noqa: S108 - the default
     assert settings.platform == "server"
-    assert {setting.field for setting in SETTINGS} == set(Settings._fields) - {"cpus", "platform", "initialization"}
+    others = {"cpus", "platform", "initialization", "cache_is_default"}
+    assert {setting.field for setting in SETTINGS} == set(Settings._fields) - others
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "field", "value"),
-    [
-        ("DRAGOMAN_PRELOAD", " a, b,,a ", "preload", ("a", "b")),
-        ("DRAGOMAN_ALLOW_CODE", "TRUE", "allow_code", True),
-        ("DRAGOMAN_ALLOW_CODE", "off", "allow_code", False),
-        ("DRAGOMAN_ALLOW_CODE", "", "allow_code", False),
-        ("DRAGOMAN_BASE_PATH", "api/", "base_path", "/api"),
-        ("DRAGOMAN_BASE_PATH", "/", "base_path", ""),
-        ("DRAGOMAN_LOG_LEVEL", "debug", "log_level", "DEBUG"),
-        ("DRAGOMAN_THREADS", "3", "threads", 3),
-        ("DRAGOMAN_CACHE", "/c", "cache", Path("/c")),
-        ("TMPDIR", "/t", "cache", Path("/t/dragoman")),
-        ("DRAGOMAN_MEMORY_LIMIT", "0", "memory_limit", None),
-        ("DRAGOMAN_MEMORY_LIMIT", "123456789", "memory_limit", 123456789),
-        ("DRAGOMAN_MEMORY_LIMIT", "900MB", "memory_limit", 900_000_000),
-        ("DRAGOMAN_MEMORY_LIMIT", "1.5 GiB", "memory_limit", 3 * 2**29),
-        ("DRAGOMAN_MEMORY_LIMIT", "2GB", "memory_limit", 2 * 10**9),
-        ("DRAGOMAN_MEMORY_LIMIT", "64MiB", "memory_limit", 2**26),
-        ("DRAGOMAN_REPOSITORY_POLL", "0", "repository_poll", 0.0),
-        ("DRAGOMAN_REPOSITORY_POLL", "0.5", "repository_poll", 0.5),
-    ],
-)
+@pytest.mark.parametrize(("variable", "text", "field", "value"), [
+    ("DRAGOMAN_PRELOAD", " a, b,,a ", "preload", ("a", "b")),
+    ("DRAGOMAN_ALLOW_CODE", "TRUE", "allow_code", True),
+    ("DRAGOMAN_ALLOW_CODE", "off", "allow_code", False),
+    ("DRAGOMAN_ALLOW_CODE", "", "allow_code", False),
+    ("DRAGOMAN_BASE_PATH", "api/", "base_path", "/api"),
+    ("DRAGOMAN_BASE_PATH", "/", "base_path", ""),
+    ("DRAGOMAN_LOG_LEVEL", "debug", "log_level", "DEBUG"),
+    ("DRAGOMAN_THREADS", "3", "threads", 3),
+    ("DRAGOMAN_CACHE", "/c", "cache", Path("/c")),
+    ("TMPDIR", "/t", "cache", Path("/t/dragoman")),
+    ("DRAGOMAN_MEMORY_LIMIT", "0", "memory_limit", None),
+    ("DRAGOMAN_MEMORY_LIMIT", "123456789", "memory_limit", 123456789),
+    ("DRAGOMAN_MEMORY_LIMIT", "900MB", "memory_limit", 900_000_000),
+    ("DRAGOMAN_MEMORY_LIMIT", "1.5 GiB", "memory_limit", 3 * 2**29),
+    ("DRAGOMAN_MEMORY_LIMIT", "2GB", "memory_limit", 2 * 10**9),
+    ("DRAGOMAN_MEMORY_LIMIT", "64MiB", "memory_limit", 2**26),
+    ("DRAGOMAN_REPOSITORY_POLL", "0", "repository_poll", 0.0),
+    ("DRAGOMAN_REPOSITORY_POLL", "0.5", "repository_poll", 0.5),
+])  # fmt: skip
 def test_a_variable_sets_its_setting(variable: str, text: str, field: str, value: object) -> None:
-    """Written as people write it."""
+    """The values are written as people write them."""
     assert getattr(Settings.from_env({variable: text}), field) == value
 
 
-@pytest.mark.parametrize(
-    ("variable", "text", "expected"),
-    [
-        ("DRAGOMAN_ALLOW_CODE", "maybe", "true or false"),
-        ("DRAGOMAN_THREADS", "0", "a whole number above 0"),
-        ("DRAGOMAN_QUEUE", "-1", "a whole number above 0"),
-        ("DRAGOMAN_MAX_BODY_BYTES", "64MB", "a whole number above 0"),
-        ("DRAGOMAN_NON_FINITE", "string", "one of token, null, error"),
-        ("DRAGOMAN_V1_DIALECT", "TFS", "one of auto, tfs, kserve"),
-        ("DRAGOMAN_LOG_LEVEL", "LOUD", "one of DEBUG, INFO, WARNING, ERROR"),
-        ("DRAGOMAN_S3_ADDRESSING", "x", "one of auto, path, virtual"),
-        ("DRAGOMAN_MEMORY_LIMIT", "much", "a number of bytes, or of MB, GB, MiB, GiB; 0 for no limit"),
-        ("DRAGOMAN_MEMORY_LIMIT", "-1", "a number of bytes"),
-        ("DRAGOMAN_MEMORY_LIMIT", "1kB", "a number of bytes"),
-        ("DRAGOMAN_REPOSITORY_POLL", "-1", "a number of seconds, 0 for never"),
-        ("DRAGOMAN_REPOSITORY_POLL", "nan", "a number of seconds"),
-    ],
-)
+@pytest.mark.parametrize(("variable", "text", "expected"), [
+    ("DRAGOMAN_ALLOW_CODE", "maybe", "true or false"),
+    ("DRAGOMAN_THREADS", "0", "a whole number above 0"),
+    ("DRAGOMAN_QUEUE", "-1", "a whole number above 0"),
+    ("DRAGOMAN_MAX_BODY_BYTES", "64MB", "a whole number above 0"),
+    ("DRAGOMAN_NON_FINITE", "string", "one of token, null, error"),
+    ("DRAGOMAN_V1_DIALECT", "TFS", "one of auto, tfs, kserve"),
+    ("DRAGOMAN_LOG_LEVEL", "LOUD", "one of DEBUG, INFO, WARNING, ERROR"),
+    ("DRAGOMAN_S3_ADDRESSING", "x", "one of auto, path, virtual"),
+    ("DRAGOMAN_MEMORY_LIMIT", "much", "a number of bytes, or of MB, GB, MiB, GiB; 0 for no limit"),
+    ("DRAGOMAN_MEMORY_LIMIT", "-1", "a number of bytes"),
+    ("DRAGOMAN_MEMORY_LIMIT", "1kB", "a number of bytes"),
+    ("DRAGOMAN_REPOSITORY_POLL", "-1", "a number of seconds, 0 for never"),
+    ("DRAGOMAN_REPOSITORY_POLL", "nan", "a number of seconds"),
+])  # fmt: skip
 def test_a_wrong_value_is_named_with_what_was_expected(variable: str, text: str, expected: str) -> None:
-    """At start, not at the first request."""
+    """The error comes at start, not at the first request."""
     with pytest.raises(InvalidSettings, match=f"{variable} is '{text}'; expected {expected}"):
         Settings.from_env({variable: text})
 
 
 def test_a_variable_that_does_not_exist_is_a_typing_error() -> None:
-    """It would have been ignored in silence."""
-    with pytest.raises(InvalidSettings, match="unknown setting DRAGOMAN_PRELAOD; the settings are DRAGOMAN_ALLOW_CODE"):
+    """It would otherwise be ignored silently."""
+    with pytest.raises(InvalidSettings, match="unknown setting DRAGOMAN_PRELAOD; the settings are DRAGOMAN_ACCESS_LOG"):
         Settings.from_env({"DRAGOMAN_PRELAOD": "x"})
 
 
 def test_lambda_gives_cpus_by_memory() -> None:
-    """1769 MB are one."""
+    """1769 MB correspond to one."""
     settings = Settings.from_env({"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "3538"})
     assert (settings.cpus, settings.platform) == (2.0, "lambda")
     assert Settings.from_env({"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "128"}).cpus == 128 / MB_PER_VCPU
@@ -91,41 +85,29 @@ def test_lambda_gives_cpus_by_memory() -> None:
     ("text", "cpus"), [("50000 100000\n", 0.5), ("max 100000\n", float("inf")), (None, float("inf"))]
 )
 def test_a_containers_quota_counts(tmp_path: Path, text: str | None, cpus: float) -> None:
-    """Linux's cgroup v2, as Docker and Kubernetes set it."""
+    """It is Linux's cgroup v2, as Docker and Kubernetes set it."""
     file = tmp_path / "cpu.max"
     if text is not None:
         file.write_text(text)
-    assert _cgroup_cpus(file) == cpus
+    assert cgroup_cpus(file) == cpus
 
 
 def test_the_memory_limit_leaves_a_tenth_of_what_lambda_or_a_container_gives(tmp_path: Path) -> None:
-    """Unless it is said; without any there is none."""
+    """A setting can change it; without any limit there is none."""
     lambda_gives = {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1000"}
     assert Settings.from_env(lambda_gives).memory_limit == int(1000 * 2**20 * 0.9)
     assert Settings.from_env({**lambda_gives, "DRAGOMAN_MEMORY_LIMIT": "0"}).memory_limit is None
     file = tmp_path / "memory.max"
-    assert _cgroup_memory(file) is None
+    assert cgroup_memory(file) is None
     for text, limit in (("1000000\n", 900_000), ("max\n", None)):
         file.write_text(text)
-        assert _cgroup_memory(file) == limit
+        assert cgroup_memory(file) == limit
 
 
-def test_the_readme_has_every_setting_with_its_default() -> None:
-    """One table in the code, the same in the README."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
+    """The code has one table, and docs/settings.md has exactly its rows."""
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     for setting in SETTINGS:
         default = f"`{setting.default}`" if setting.default else ""
-        assert f"| `{setting.variable}` | {default} | {setting.about} |" in readme
-
-
-def test_patience_is_seconds_above_zero() -> None:
-    """A fraction is as good as a whole number; without the setting there is no limit."""
-    assert Settings.from_env({"DRAGOMAN_PATIENCE": "2.5"}).patience == 2.5
-    assert Settings.from_env({}).patience is None
-
-
-@pytest.mark.parametrize("wrong", ["0", "-1", "nan", "inf", "soon"])
-def test_a_patience_that_is_not_a_time_is_refused(wrong: str) -> None:
-    """The refusal says which values are accepted."""
-    with pytest.raises(InvalidSettings, match="DRAGOMAN_PATIENCE is .* expected seconds above 0"):
-        Settings.from_env({"DRAGOMAN_PATIENCE": wrong})
+        assert f"| `{setting.variable}` | {default} | {setting.about} |" in page
+    assert page.count("\n| `DRAGOMAN_") == len(SETTINGS)

@@ -22,19 +22,19 @@ SCORES: dict[str, Any] = {"method": "classify", "outputs": {"scores": "y"}}
 
 
 def bound(said: Any, inputs: Any = (X, N), outputs: Any = (Y, Z)) -> Signature:
-    """Signature `s` over a model of those tensors."""
+    """Returns signature `s` over a model of those tensors."""
     return bind(parse({"s": said}), inputs, outputs)["s"]
 
 
 def wrong(call: Any, *arguments: Any) -> str:
-    """What is said of it."""
+    """Returns the text of the error."""
     with pytest.raises(Wrong) as error:
         call(*arguments)
     return str(error.value)
 
 
 def test_a_binding_is_a_name_or_says_more() -> None:
-    """As written; whether the model has such a tensor shows when it is loaded."""
+    """It is read as written; a missing tensor shows when the model is loaded."""
     more = {"tensor": "n", "shape": [2, -1], "default": [1], "encoding": "bytes"}
     said = parse({"s": {"inputs": {"a": "x", "b": more, "c": {"tensor": "q"}}, "outputs": {"y": "y"}}})["s"]
     assert said.method is Method.PREDICT
@@ -44,7 +44,7 @@ def test_a_binding_is_a_name_or_says_more() -> None:
 
 
 def test_a_description_is_for_people() -> None:
-    """It changes nothing; null is as good as nothing."""
+    """It has no effect; null counts as absent."""
     assert parse({"s": OUT | {"description": "halves"}}) == parse({"s": OUT})
     empty = {"inputs": None, "class_labels": None, "method": "predict"}
     assert parse({"s": OUT | empty}) == parse({"s": OUT})
@@ -60,8 +60,8 @@ def test_a_description_is_for_people() -> None:
         ({"s": OUT | {"method": "explain"}}, "signatures.s.method is 'explain'; expected one of predict, classify,"),
         ({"s": OUT | {"method": None}}, "signatures.s.method is null; expected one of predict, classify, regress"),
         ({"s": {}}, "signatures.s.outputs is null; expected an object"),
-        ({"s": {"outputs": {}}}, "signatures.s.outputs is {}; expected at least one alias"),
-        ({"s": OUT | {"inputs": {}}}, "signatures.s.inputs is {}; expected at least one alias"),
+        ({"s": {"outputs": {}}}, "signatures.s.outputs is {}; expected an object with at least one alias"),
+        ({"s": OUT | {"inputs": {}}}, "signatures.s.inputs is {}; expected an object with at least one alias"),
         ({"s": OUT | {"inputs": {"a": 1}}}, "signatures.s.inputs.a is 1; expected an object"),
         ({"s": OUT | {"inputs": {"a": {}}}}, "signatures.s.inputs.a.tensor is null; expected the name of a tensor"),
         (
@@ -89,20 +89,20 @@ def test_a_description_is_for_people() -> None:
     ],
 )
 def test_a_wrong_key_is_named_by_its_path_when_the_file_is_read(said: Any, message: str) -> None:
-    """With its value and what was expected."""
+    """The message has its value and what was expected."""
     assert wrong(parse, said).startswith(message)
 
 
 @pytest.mark.parametrize("aliases", [("scores",), ("classes",), ("scores", "classes")])
 def test_classify_is_known_by_its_aliases(aliases: tuple[str, ...]) -> None:
-    """One of two, or both."""
+    """One of the two is enough."""
     found = bound(SCORES | {"outputs": dict(zip(aliases, ("y", "z"), strict=False))})
     assert found.method is Method.CLASSIFY
     assert tuple(found.outputs) == aliases
 
 
 def test_a_signature_is_over_the_models_own_tensors() -> None:
-    """In the order of the settings; all inputs under their own names where none is said."""
+    """They have the order of the settings. If none is named, all inputs have their own names."""
     found = bound({"inputs": {"b": "n", "a": "x"}, "outputs": {"second": "z", "first": "y"}})
     assert found.inputs is not None
     assert [(alias, binding.spec) for alias, binding in found.inputs.items()] == [("b", N), ("a", X)]
@@ -114,13 +114,13 @@ def test_a_signature_is_over_the_models_own_tensors() -> None:
 
 
 def test_an_output_may_have_several_aliases() -> None:
-    """An input may not: two values would be one too many."""
+    """An input must not: it could get two values."""
     found = bound({"outputs": {"first": "y", "second": "y"}})
     assert [binding.spec for binding in found.outputs.values()] == [Y, Y]
 
 
 def test_a_default_is_a_whole_tensor_or_one_examples_values() -> None:
-    """By the method; of the input's own type."""
+    """The method decides; the default has the input's own type."""
     found = bound(OUT | {"inputs": {"x": {"tensor": "x", "default": [[1, 2.5]]}, "n": {"tensor": "n", "default": 7}}})
     assert found.inputs is not None
     x, n = (found.inputs[alias].default for alias in ("x", "n"))
@@ -139,7 +139,7 @@ def test_a_default_is_a_whole_tensor_or_one_examples_values() -> None:
 
 
 def test_an_encoded_binding_is_of_bytes_with_an_axis_for_them() -> None:
-    """On either side."""
+    """The rule holds for inputs and outputs."""
     image = {"image_bytes": {"tensor": "jpeg", "encoding": "bytes"}}
     found = bound({"inputs": image, "outputs": image}, (JPEG,), (JPEG,))
     assert found.inputs is not None
@@ -217,7 +217,7 @@ def test_an_encoded_binding_is_of_bytes_with_an_axis_for_them() -> None:
 def test_what_does_not_fit_the_model_is_named_when_it_is_loaded(
     said: Any, inputs: Any, outputs: Any, message: str
 ) -> None:
-    """By its path, before any request."""
+    """The message has its path, before any request."""
     assert wrong(bound, said, inputs, outputs).startswith(message)
 
 
@@ -236,28 +236,28 @@ ANY = TensorSpec("x", DATATYPES["FP32"], None)
     ],
 )
 def test_a_features_shape_and_default_fit_each_other(spec: TensorSpec, feature: Any, message: str) -> None:
-    """So that no example meets a publisher's mistake."""
+    """An example must not meet a publisher's mistake."""
     said = SCORES | {"inputs": {"f": {"tensor": spec.name} | feature}}
     assert wrong(bound, said, (spec,)).startswith(f"signatures.s.inputs.f.{message}")
 
 
 @pytest.mark.parametrize("feature", [{"shape": [2, -1], "default": [1, 2, 3, 4]}, {"shape": [2], "default": [1, 2]}])
 def test_a_default_of_the_right_length_is_taken(feature: Any) -> None:
-    """Also along a variable axis."""
+    """The rule includes a variable axis."""
     said = bound(SCORES | {"inputs": {"f": {"tensor": "x"} | feature}}, (ANY,))
     assert said.inputs is not None
     assert said.inputs["f"].default is not None
 
 
 def test_a_model_that_does_not_say_its_inputs_takes_anything() -> None:
-    """For predict, whose outputs are known."""
+    """The rule holds for predict, whose outputs are known."""
     found = bound(OUT, None)
     assert found.inputs is None
     assert list(found.outputs) == ["y"]
 
 
 def test_an_input_that_the_model_can_do_without_needs_no_alias() -> None:
-    """Where a signature names it, it is fed."""
+    """It is fed if a signature names it."""
     spare = N._replace(optional=True)
     found = bound(OUT | {"inputs": {"x": "x"}}, (X, spare))
     assert found.inputs is not None

@@ -1,36 +1,30 @@
-"""A canary's share of the requests, and what becomes of it when the canary does not load."""
-
-from __future__ import annotations
+"""A canary gets its share of the requests, unless it does not load."""
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.lifecycle.test_swap import answered_by
 from tests.support.publishing import X, publish, say, weighty
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
+from tests.support.server import Server
 
 REQUESTS = 2000
 DEVIATIONS = 6.5
-"""Beyond so many standard deviations a binomial count of this size comes with a probability below 1e-9."""
+"""A binomial count of this size is so many standard deviations off with a probability below 1e-9."""
 
 
 def expected(share: float) -> range:
-    """How many of the requests a share may get."""
+    """Returns how many of the requests a share may get."""
     mean, deviation = REQUESTS * share, math.sqrt(REQUESTS * share * (1 - share))
     return range(math.floor(mean - DEVIATIONS * deviation), math.ceil(mean + DEVIATIONS * deviation) + 1)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Versions 1 to 3 of one model, the newest a canary of a tenth."""
+    """A repository with versions 1 to 3 of one model, the newest a canary of a tenth."""
     made = tmp_path / "repository"
     for version in (1, 2, 3):
         publish(made, "m", version, weighty(version))
@@ -76,7 +70,7 @@ def test_a_canary_gets_its_share_and_the_newest_of_the_others_gets_the_rest(
 def test_the_share_of_a_canary_that_does_not_load_falls_to_the_stable_version(
     root: Path, launch: Callable[..., Server]
 ) -> None:
-    """No request fails, and the index says why; of a canary that is not there as well."""
+    """No request fails, and the index says why. The same holds for a canary that does not exist."""
     publish(root, "m", 4, b"nonsense")
     say(root, "m", canary={"4": 0.5, "9": 0.1})
     with launch(REPOSITORY=str(root)).wire() as wire:

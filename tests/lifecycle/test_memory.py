@@ -1,24 +1,18 @@
-"""Many models in little memory: what is loaded, unloaded and refused, as the clients and the kernel see it."""
-
-from __future__ import annotations
+"""Many models in little memory: which are loaded, unloaded and refused, as the clients and the kernel see it."""
 
 import os
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.checks import refusal
 from tests.support.publishing import X, publish, weighty
-from tests.support.server import serve
+from tests.support.server import Server, serve
 from tests.support.watching import crowd, events, loads, resident, sampled, waited
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
 
 MODELS = 20
 ROOM = 5
@@ -48,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def limit(root: Path) -> int:
-    """What a server needs for itself and five of the models, the fifth while it is being loaded."""
+    """Returns the memory for a server and five of the models, the fifth while it is being loaded."""
     with serve(root.with_name("log"), REPOSITORY=str(root)) as server, server.wire() as wire:
         assert wire.infer("tiny", X).status == 200
         return resident(server.process.pid) + ((ROOM + 1) * MEGABYTES + 20) * MB
@@ -67,7 +61,7 @@ def test_a_crowd_asks_for_more_models_than_fit(root: Path, limit: int, launch: C
                 begun = server.log.stat().st_size
                 ready = wire.get(f"/v2/models/{model}/ready")
                 answer = wire.infer(model, X)
-                # Between the two somebody else's request may have it loaded, or unloaded, which the log then says.
+                # In between, another client's request may have loaded or unloaded it, which the log then shows.
                 right = (
                     not waited(answer) or (f"{model}/1", "unloaded") in events(server, begun)
                     if ready.status == 200
@@ -99,7 +93,7 @@ def test_a_crowd_asks_for_more_models_than_fit(root: Path, limit: int, launch: C
         checker.join()
     assert [answer for answers in told for answer in answers if answer is not True] == []
     assert untrue == []
-    with server.wire() as wire:  # now nobody is between the two
+    with server.wire() as wire:  # now no other client is between the two
         for model in (f"m{number}" for number in range(MODELS)):
             ready, answer = wire.get(f"/v2/models/{model}/ready"), wire.infer(model, X)
             reason = ready.json().get("reason")
@@ -114,7 +108,7 @@ def test_a_crowd_asks_for_more_models_than_fit(root: Path, limit: int, launch: C
 def test_a_model_that_can_never_fit_is_refused_with_the_numbers(
     root: Path, limit: int, launch: Callable[..., Server]
 ) -> None:
-    """Again and again at once, and what is loaded stays."""
+    """The refusal is immediate each time, and loaded models stay."""
     server = launch(REPOSITORY=str(root), MEMORY_LIMIT=str(limit))
     with server.wire() as wire:
         assert wire.infer("m0", X).status == 200
@@ -133,7 +127,7 @@ def test_a_model_that_can_never_fit_is_refused_with_the_numbers(
 def test_the_least_recently_used_goes_first_and_calls_count_as_well(
     root: Path, limit: int, launch: Callable[..., Server]
 ) -> None:
-    """A load call makes room as a request does; an unload call gives it back."""
+    """A load call makes room as a request does; an unload call frees it."""
     with launch(REPOSITORY=str(root), MEMORY_LIMIT=str(limit)).wire() as wire:
 
         def ready() -> list[int]:

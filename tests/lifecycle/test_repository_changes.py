@@ -1,24 +1,17 @@
-"""A repository that changes under a running server, is empty, or is not there."""
-
-from __future__ import annotations
+"""The repository changes under a running server, is empty, or does not exist."""
 
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.checks import refusal
-from tests.support.wire import json_input
+from tests.support.server import Server
+from tests.support.wire import Wire, json_input
 from tests.support.zoo import models
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
-    from tests.support.wire import Wire
 
 X = json_input("x", "INT64", np.array([0]))
 
@@ -42,12 +35,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own(root: Path, launch: Callable[..., Server]) -> Wire:
-    """A connection to a server of it."""
+    """A connection to a new server of that repository."""
     return launch(REPOSITORY=str(root)).wire()
 
 
 def test_a_model_that_appears_is_served(root: Path, own: Wire) -> None:
-    """404 before, right after."""
+    """It is 404 before, and correct after."""
     with own as wire:
         refusal(wire.infer("second", X), 404)
         publish(root, "second", 2)
@@ -80,7 +73,7 @@ def test_a_broken_model_that_is_repaired_is_served_after_load(root: Path, own: W
 
 
 def test_a_broken_model_that_is_repaired_is_served_in_the_end(root: Path, own: Wire) -> None:
-    """No call but inference is needed."""
+    """No call except inference is needed."""
     with own as wire:
         publish(root, "second", 2, b"")
         refusal(wire.infer("second", X), 503)
@@ -92,7 +85,7 @@ def test_a_broken_model_that_is_repaired_is_served_in_the_end(root: Path, own: W
 
 
 def test_a_new_version_that_is_broken_leaves_the_old_one_serving(root: Path, own: Wire) -> None:
-    """Until it is asked for by a load, and the load says why it failed."""
+    """A load asks for the new one, and says why it failed."""
     with own as wire:
         assert wire.infer("first", X).tensor().tolist() == [1]
         publish(root, "first", 2, b"nonsense")
@@ -101,7 +94,7 @@ def test_a_new_version_that_is_broken_leaves_the_old_one_serving(root: Path, own
 
 
 def test_a_model_deleted_while_it_serves_goes_on_serving(root: Path, own: Wire) -> None:
-    """What is loaded needs no files."""
+    """A loaded model does not need files."""
     with own as wire:
         assert wire.infer("first", X).tensor().tolist() == [1]
         shutil.rmtree(root / "first")
@@ -113,7 +106,7 @@ def test_a_model_deleted_while_it_serves_goes_on_serving(root: Path, own: Wire) 
 
 
 def test_a_repository_without_models_is_ready(tmp_path: Path, launch: Callable[..., Server]) -> None:
-    """Nothing is configured that could be missing."""
+    """No configured model is missing."""
     (tmp_path / "empty").mkdir()
     with launch(REPOSITORY=str(tmp_path / "empty")).wire() as wire:
         assert wire.get("/v2/health/ready").status == 200
@@ -124,7 +117,7 @@ def test_a_repository_without_models_is_ready(tmp_path: Path, launch: Callable[.
 
 
 def test_a_repository_that_goes_away_makes_the_server_unready(root: Path, own: Wire) -> None:
-    """503 that says so without showing the machine, live all the same, ready again when it is back."""
+    """The answer is 503 without details of the machine. The server stays live, and is ready when it is back."""
     with own as wire:
         root.rename(root.with_name("away"))
         answer = wire.get("/v2/health/ready")
@@ -139,7 +132,7 @@ def test_a_repository_that_goes_away_makes_the_server_unready(root: Path, own: W
 
 
 def test_loads_and_unloads_while_serving_lose_no_request(root: Path, launch: Callable[..., Server]) -> None:
-    """Every inference is answered right, however often the model is taken away: it is loaded again."""
+    """Every inference is answered correctly, however often the model is unloaded: it is loaded again."""
     server = launch(REPOSITORY=str(root))
     over = threading.Event()
     wrong: list[object] = []

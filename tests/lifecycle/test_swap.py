@@ -1,23 +1,18 @@
-"""New versions under a running server: what serves moves to them without losing a request, or stays as it is."""
-
-from __future__ import annotations
+"""Under a running server, serving moves to new versions without losing a request, or stays as it is."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.checks import refusal
 from tests.support.publishing import X, publish, say, weighty
+from tests.support.server import Server
 from tests.support.watching import asking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
-    from tests.support.wire import Answer, Wire
+from tests.support.wire import Answer, Wire
 
 CLIENTS = 50
 POLL = "0.2"
@@ -44,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def answered_by(answer: Answer) -> Any:
-    """The version that answered, if all parts of the answer agree about it; else the whole answer."""
+    """Returns the version that answered, if all parts of the answer agree about it; else the whole answer."""
     if answer.status != 200:
         return answer.status, answer.content
     version = answer.json()["model_version"]
@@ -61,7 +56,7 @@ def until(wire: Wire, version: str) -> None:
 
 
 def index(wire: Wire) -> dict[str, tuple[str, str]]:
-    """State and reason of the model's versions."""
+    """Returns state and reason of the model's versions."""
     told = wire.post("/v2/repository/index").json()
     return {entry["version"]: (entry["state"], entry["reason"]) for entry in told}
 
@@ -76,7 +71,7 @@ def until_told(wire: Wire, version: str) -> tuple[str, str]:
 
 
 def test_a_new_version_takes_over_while_fifty_ask(root: Path, launch: Callable[..., Server]) -> None:
-    """Five times, then a broken one comes: no request fails, no answer mixes versions, none goes back."""
+    """Five versions come, then a broken one: no request fails, no answer mixes versions, none goes back."""
     server = launch(REPOSITORY=str(root), REPOSITORY_POLL=POLL)
 
     def ask() -> list[Any]:
@@ -104,7 +99,7 @@ def test_a_new_version_takes_over_while_fifty_ask(root: Path, launch: Callable[.
 def test_requests_that_a_slow_version_is_answering_are_answered_by_it(
     root: Path, launch: Callable[..., Server]
 ) -> None:
-    """While the next one answers others; under /v1, whose requests the version's spec makes sense of, as well."""
+    """The next one answers others meanwhile. The same holds under /v1, whose requests the version's spec decodes."""
     publish(root, "slow", 1, SLOW.format(number=1).encode(), "model.py")
     server = launch(REPOSITORY=str(root), REPOSITORY_POLL=POLL, ALLOW_CODE="true", THREADS="8")
 
@@ -127,7 +122,7 @@ def test_requests_that_a_slow_version_is_answering_are_answered_by_it(
 
 
 def test_a_model_that_loads_slowly_keeps_no_other_waiting(root: Path, launch: Callable[..., Server]) -> None:
-    """However many ask for it in however many words: other models' first requests are answered meanwhile."""
+    """Whatever the number and the aliases of its requests, other models' first requests are answered meanwhile."""
     quick = [f"quick{number}" for number in range(10)]
     for name in quick:
         publish(root, name, 1, weighty(1))
@@ -162,7 +157,7 @@ def test_a_model_that_loads_slowly_keeps_no_other_waiting(root: Path, launch: Ca
 
 
 def test_other_files_under_the_same_version_take_over_as_well(root: Path, launch: Callable[..., Server]) -> None:
-    """Broken ones do not, and the index says so beside the version that serves."""
+    """Broken files do not, and the index says so beside the version that serves."""
     file = root / "m" / "1" / "model.onnx"
 
     def replace(content: bytes) -> None:
@@ -193,7 +188,7 @@ def test_other_files_under_the_same_version_take_over_as_well(root: Path, launch
 
 
 def test_a_version_that_is_taken_back_hands_over_to_the_one_before(root: Path, launch: Callable[..., Server]) -> None:
-    """Deleting is how a repository is rolled back; what is deleted wholly goes on."""
+    """Deleting rolls a repository back; a model that is deleted wholly continues to serve."""
     publish(root, "m", 2, weighty(2))
     with launch(REPOSITORY=str(root), REPOSITORY_POLL=POLL).wire() as wire:
         until(wire, "2")
@@ -206,7 +201,7 @@ def test_a_version_that_is_taken_back_hands_over_to_the_one_before(root: Path, l
 
 
 def test_settings_that_change_who_answers_load_nothing_again(root: Path, launch: Callable[..., Server]) -> None:
-    """A label moves by itself."""
+    """Only the label moves."""
     publish(root, "m", 2, weighty(2))
     say(root, "m", version_policy={"all": {}}, version_labels={"stable": 1})
     server = launch(REPOSITORY=str(root), REPOSITORY_POLL=POLL)
@@ -226,7 +221,7 @@ def test_settings_that_change_who_answers_load_nothing_again(root: Path, launch:
 
 
 def test_without_a_poll_nothing_moves_until_a_call(root: Path, launch: Callable[..., Server]) -> None:
-    """Which says why it failed, and leaves what serves."""
+    """The call says why it failed, and keeps the version that serves."""
     with launch(REPOSITORY=str(root), REPOSITORY_POLL="0").wire() as wire:
         until(wire, "1")
         publish(root, "m", 2, weighty(2))

@@ -1,17 +1,11 @@
 """Warm-up requests run before a model is ready, and a model that fails them is not."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from tests.support.checks import refusal
 from tests.support.publishing import publish, say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
+from tests.support.server import Server
 
 COUNTS = b"""
 seen = []
@@ -32,7 +26,7 @@ X = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [0, 0]}
 def test_what_the_settings_ask_for_has_run_when_the_first_answer_comes(
     tmp_path: Path, launch: Callable[..., Server]
 ) -> None:
-    """Random tensors of the declared shape and of one that is said, and a file's."""
+    """They are random tensors of the declared shape and of a given one, and a file's."""
     root = tmp_path / "repository"
     publish(root, "m", 1, COUNTS, "model.py")
     (root / "m" / "1" / "warm.json").write_text('{"inputs": [{"name": "x", "shape": [3, 2], "datatype": "FP32", '
@@ -48,7 +42,7 @@ def test_what_the_settings_ask_for_has_run_when_the_first_answer_comes(
 
 
 def test_a_version_that_fails_its_warm_up_never_serves(tmp_path: Path, launch: Callable[..., Server]) -> None:
-    """The one before goes on."""
+    """The previous version continues to serve."""
     root = tmp_path / "repository"
     publish(root, "m", 1, COUNTS, "model.py")
     with launch(REPOSITORY=str(root), ALLOW_CODE="true").wire() as wire:
@@ -56,7 +50,7 @@ def test_a_version_that_fails_its_warm_up_never_serves(tmp_path: Path, launch: C
         publish(root, "m", 2, COUNTS.replace(b"< 0", b">= 0"), "model.py")
         (root / "m" / "2" / "model-settings.json").write_text('{"warmup": [{"random": true}]}')
         text = refusal(wire.post("/v2/repository/models/m/load"), 503)
-        assert text == ("model 'm' version 2 failed its warm-up: model 'm' raised ValueError: negative")
+        assert text == ("model 'm' version 2 failed its warm-up: model 'm' raised ValueError")
         answer = wire.infer("m", X)
         assert answer.headers["model-version"] == "1"
         assert answer.tensor().tolist() == [[1, 2], [1, 2]]

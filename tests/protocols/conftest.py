@@ -1,8 +1,7 @@
 """One server of all models and protocols for the session, connections to it, and the same application in process."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,21 +10,16 @@ from tests.support import remote as grpc_client
 from tests.support.asgi import Local, application
 from tests.support.catalogue import note
 from tests.support.server import HOST, Server, serve_rpc
+from tests.support.wire import Wire
 from tests.support.zoo import grps, v1
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
-
-    from tests.support.wire import Wire
-
-# Readiness is everybody's here: no client may set it offline.
+# All tests share readiness here: no client may set it offline.
 SETTINGS = {"ALLOW_CODE": "true", "GRPS_HEALTH_CONTROL": "off"}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, object, object]:
-    """Note the cases of every test of a module that is read; only later are some of them chosen to run."""
+    """Notes the cases of every test of a module that is read; only later are some of them chosen to run."""
     made = yield
     note(collector.config, made if isinstance(made, list) else [])
     return made
@@ -33,7 +27,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, ob
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with the models of all protocols, made once per session: read it, do not write it."""
+    """A repository with the models of all protocols, made once per session. Tests only read it."""
     return grps.build(v1.build(tmp_path_factory.mktemp("zoo")))
 
 
@@ -48,7 +42,7 @@ def server(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
 
 @pytest.fixture
 def wire(server: Server) -> Iterator[Wire]:
-    """A connection of this test's own."""
+    """A separate connection for each test."""
     with server.wire() as connection:
         yield connection
     assert server.runs()
@@ -56,7 +50,7 @@ def wire(server: Server) -> Iterator[Wire]:
 
 @pytest.fixture
 def remote(server: Server) -> Iterator[grpc_client.Remote]:
-    """A gRPC connection of this test's own, over which the server still calculates afterwards."""
+    """A separate gRPC connection for each test, over which the server still calculates afterwards."""
     connection = grpc_client.Remote(server.rpc_netloc)
     yield connection
     grpc_client.alive(connection)
@@ -65,7 +59,7 @@ def remote(server: Server) -> Iterator[grpc_client.Remote]:
 
 @pytest.fixture
 def caller(server: Server) -> Iterator[connect_client.Caller]:
-    """A connection for Connect of this test's own, over which the server still calculates afterwards."""
+    """A separate connection for Connect, over which the server still calculates afterwards."""
     connection = connect_client.Caller(server.netloc)
     yield connection
     connect_client.alive(connection)
@@ -74,7 +68,7 @@ def caller(server: Server) -> Iterator[connect_client.Caller]:
 
 @pytest.fixture
 def http(server: Server) -> Iterator[grps_client.Http]:
-    """A connection for GRPS of this test's own, over which the server still calculates afterwards."""
+    """A separate connection for GRPS, over which the server still calculates afterwards."""
     with grps_client.Http(HOST, server.port) as connection:
         yield connection
     with grps_client.Http(HOST, server.port) as connection:
@@ -83,7 +77,7 @@ def http(server: Server) -> Iterator[grps_client.Http]:
 
 @pytest.fixture
 def rpc(server: Server) -> Iterator[grps_client.Rpc]:
-    """A connection for GRPS over gRPC of this test's own, over which the server still calculates afterwards."""
+    """A separate connection for GRPS over gRPC, over which the server still calculates afterwards."""
     with grps_client.Rpc(server.rpc_netloc) as connection:
         yield connection
         assert connection.ask("Predict", model="text-1", str_data="alive").str_data == "alive"
@@ -99,7 +93,7 @@ def local(zoo: Path) -> Iterator[Local]:
 
 @pytest.fixture
 def local_with(zoo: Path) -> Iterator[Callable[..., Local]]:
-    """Makes further applications with settings of their own; they end with the test."""
+    """Makes further applications with other settings; they end with the test."""
     made: list[Local] = []
 
     def make(**settings: str) -> Local:

@@ -1,10 +1,12 @@
-"""The official clients of the Open Inference Protocol, unmodified, and what each of them is promised."""
-
-from __future__ import annotations
+"""The official clients of the Open Inference Protocol run unmodified, and each of them gets what it is promised."""
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +14,12 @@ import pytest
 from tests.protocols.v2.test_values import extremes, special
 from tests.support.catalogue import row
 from tests.support.kserve_client import KServe
+from tests.support.server import Server, serve_rpc
 from tests.support.triton import Elsewhere, Refused, Triton, process
 from tests.support.wire import same
 from tests.support.zoo.models import DATATYPES, JSON_DATATYPES, LABELS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from concurrent.futures import ProcessPoolExecutor
-
-    from tests.support.server import Server
-
-# tritonclient's asyncio does not read the answers whose status is enough for it.
+# tritonclient's asyncio does not read answers if it needs only the status.
 pytestmark = pytest.mark.filterwarnings("ignore:Unclosed connection:ResourceWarning")
 LEFT = np.arange(16, dtype=np.int32)
 RIGHT = np.full(16, 3, np.int32)
@@ -34,14 +31,14 @@ SCORES = {"features": ("FP32", np.array([0.1, 0.5, -1.0, 0.25], np.float32))}
 
 @pytest.fixture(scope="session")
 def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """The process of tritonclient.grpc."""
+    """Starts the process of tritonclient.grpc."""
     with process() as pool:
         yield pool
 
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kserve's httpx obeys the environment's proxies, on the loopback, too."""
+    """Removes the environment's proxies, which kserve's httpx obeys on the loopback, too."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
@@ -235,14 +232,14 @@ def test_the_version_asked_for_runs(client: Any, version: str) -> None:
 
 @clients(triton_http="R-508", triton_grpc="G-406")
 def test_everything_that_infer_takes_is_taken(client: Any) -> None:
-    """Sequence, priority, timeout, custom parameters, headers and query are accepted."""
+    """Sequence, priority, timeout and custom parameters reach the model, and none that is the protocol's own."""
     own = {"own": "value", "flag": True, "number": 2, "real": 0.5}
     more: dict[str, Any] = {"query_params": {"a": "b"}} if client.kind == "http" else {}
-    more |= {"sequence_id": 9, "sequence_start": True, "sequence_end": True, "priority": 2, "timeout": 10_000_000}
+    tritons = {"sequence_id": 9, "sequence_start": True, "sequence_end": True, "priority": 2, "timeout": 10**7}
     x = {"x": ("FP32", np.ones(2, np.float32))}
-    found = client.infer("py_echo_parameters", x, parameters=own, headers={"x-request-id": "1"}, **more)
-    echoed = json.loads(found.tensors["parameters"][0])
-    assert {name: echoed[name] for name in own} == own
+    headers = {"x-request-id": "1"}
+    found = client.infer("py_echo_parameters", x, parameters=own, headers=headers, **tritons, **more)
+    assert json.loads(found.tensors["parameters"][0]) == own | tritons
 
 
 def refusal(call: Any, *arguments: Any) -> tuple[str, str]:
@@ -284,6 +281,31 @@ def test_what_is_not_there_is_refused(client: Any) -> None:
     assert refusal(client.call, "get_system_shared_memory_status")[0] == "404"
 
 
+@clients(triton_http="R-510", triton_aio="R-510", triton_grpc="G-408")
+@pytest.mark.parametrize(("model", "version", "text"), [
+    ("unheard_of", "", "Request for unknown model: 'unheard_of' is not found"),
+    ("versions", "7", "Request for unknown model: 'versions' version 7 is not found: it serves 1, 2, 10"),
+])  # fmt: skip
+def test_unknown_models_are_refused_in_tritons_words(client: Any, model: str, version: str, text: str) -> None:
+    """Programs that were written for Triton match on them."""
+    found = refusal(partial(client.infer, version=version), model, X)
+    assert found == ("NOT_FOUND" if client.kind == "grpc" else "404", text)
+
+
+@clients(triton_http="R-430", triton_aio="R-430", triton_grpc="G-309")
+@pytest.mark.parametrize(("method", "word"), [
+    ("get_system_shared_memory_status", "shared memory is not offered"),
+    ("unregister_cuda_shared_memory", "shared memory is not offered"),
+    ("get_trace_settings", "trace settings are not offered"),
+    ("get_log_settings", "log settings are not offered"),
+])  # fmt: skip
+def test_what_is_not_offered_is_named(client: Any, method: str, word: str) -> None:
+    """The exception says it."""
+    status, text = refusal(client.call, method)
+    assert status == ("UNIMPLEMENTED" if client.kind == "grpc" else "404")
+    assert word in text
+
+
 @clients(triton_http="R-511", triton_aio="R-512", triton_grpc="G-409")
 def test_several_requests_on_their_way_are_answered_each(client: Any) -> None:
     """Every request has its own result."""
@@ -295,21 +317,33 @@ def test_several_requests_on_their_way_are_answered_each(client: Any) -> None:
 @clients(triton_grpc="G-410")
 def test_a_stream_has_an_answer_or_an_error_for_each_request(client: Any) -> None:
     """The error does not end the stream."""
-    first, second, third = client.stream(
+    found = client.stream(
         ("add_sub", BOTH, {"request_id": "1"}),
         ("unheard_of", BOTH, {"request_id": "2"}),
         ("add_sub", BOTH, {"request_id": "3", "enable_empty_final_response": True}),
     )
+    (failed,) = (each for each in found if isinstance(each, str))
+    assert "unheard_of" in failed
+    first, third = sorted((each for each in found if each is not failed), key=lambda each: each[0].id)
     assert np.array_equal(first[0].tensors["OUTPUT0"], LEFT + RIGHT)
-    assert "unheard_of" in second
     assert (third[0].id, third[1]) == ("3", True)
+
+
+@pytest.mark.row("G-311")
+def test_a_quick_request_of_a_stream_overtakes_a_slow_one(
+    elsewhere: ProcessPoolExecutor, zoo: Path, tmp_path: Path
+) -> None:
+    """The slow one is answered afterwards, and both answers have their ids."""
+    with serve_rpc(tmp_path / "log", REPOSITORY=str(zoo), ALLOW_CODE="true", THREADS="4") as server:
+        client = Elsewhere(elsewhere, server.rpc_netloc)
+        assert client.overtaken("py_waits", str(tmp_path / "gate"), "add_sub", BOTH) == ["2", "1"]
 
 
 @clients(triton_grpc="G-413")
 def test_the_client_with_asyncio_infers_and_streams(client: Any) -> None:
     """Requests at once and a stream are answered."""
     ids, found = client.awaited_stream("add_sub", BOTH, 8)
-    assert ids == [str(number) for number in range(8)]
+    assert sorted(ids) == [str(number) for number in range(8)]
     assert all(np.array_equal(each, LEFT + RIGHT) for each in found)
 
 
@@ -324,7 +358,7 @@ def test_a_model_is_loaded_listed_and_unloaded(client: Any) -> None:
     assert states[spare] == "READY"
     client.call("unload_model", spare)
     assert not client.ready(spare)
-    if client.kind != "aio":  # which leaves the connection of this refusal open
+    if client.kind != "aio":  # this leaves the connection of the refusal open
         assert "unheard_of" in refusal(client.call, "load_model", "unheard_of")[1]
 
 

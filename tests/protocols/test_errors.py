@@ -1,10 +1,9 @@
 """Every bad request of every protocol is sent once, and its refusal keeps all promises about errors."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -21,22 +20,17 @@ from tests.protocols.v2.refused import REFUSED as REFUSED_BY_V2
 from tests.support import remote as over_grpc
 from tests.support.checks import INTERNALS, Bad, alive, keeps_every_promise, refusal
 from tests.support.connect_client import PROTO, WEB, Caller, envelope
+from tests.support.grps_client import Http, Rpc
 from tests.support.remote import Remote, question, raw
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.grps_client import Http, Rpc
-    from tests.support.server import Server
-    from tests.support.wire import Wire
+from tests.support.server import Server
+from tests.support.wire import Wire
 
 REFUSED = [*BAD_REQUESTS, *BAD_BINARIES, *REFUSED_BY_V2, *REFUSED_BY_V1]
 
 
 @pytest.mark.parametrize("bad", REFUSED)
 def test_a_bad_request_is_refused_in_the_protocols_form(wire: Wire, bad: Bad) -> None:
-    """The status is right, the text names the culprit and shows no internals, and the server calculates on."""
+    """The status is right, the text names the culprit and shows no internals, and the server calculates afterwards."""
     keeps_every_promise(wire, bad)
     alive(wire)
 
@@ -88,7 +82,7 @@ def test_the_server_lives_after_every_bad_message_in_a_row(remote: Remote) -> No
 
 
 def test_a_refusal_that_may_pass_says_when_to_come_back(launch: Callable[..., Server], zoo: Path) -> None:
-    """The trailing metadata say it, as Retry-After does over HTTP, also when the failure is remembered."""
+    """The trailing metadata have the time, as Retry-After does over HTTP, even when the failure is remembered."""
     remote = Remote(launch(rpc=True, REPOSITORY=str(zoo)).rpc_netloc)
     for _ in range(2):
         with pytest.raises(grpc.RpcError) as refused:
@@ -98,7 +92,7 @@ def test_a_refusal_that_may_pass_says_when_to_come_back(launch: Callable[..., Se
 
 
 def test_a_message_beyond_the_limit_is_refused(launch: Callable[..., Server], zoo: Path) -> None:
-    """The limit holds before and after it is inflated: a small message may be a very large one."""
+    """The limit holds before and after it is inflated: a small message may become very large."""
     remote = Remote(launch(rpc=True, REPOSITORY=str(zoo), MAX_BODY_BYTES="1000000").rpc_netloc)
     message = question("vector_fp32", raw("INPUT0", "FP32", np.zeros(1 << 20, np.float32)))
     for coding in (None, grpc.Compression.Gzip, grpc.Compression.Deflate):

@@ -1,14 +1,10 @@
 """The catalogues are complete, and every row has its tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.support.catalogue import listed, marked, short
-
-if TYPE_CHECKING:
-    import pytest
 
 HERE = Path(__file__).parent
 LAST_V1_ROW = 139

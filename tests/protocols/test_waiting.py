@@ -1,10 +1,10 @@
-"""Deadlines, clients that leave, and queues: a thread is free again, and a request that nobody waits for is not run."""
-
-from __future__ import annotations
+"""After deadlines, leaving clients and queues, a thread is free again, and an abandoned request is not run."""
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -13,13 +13,8 @@ import pytest
 from core.schema import open_inference as oip
 from tests.support.connect_client import OIP, PROTO, SECONDS, STREAM, WEB, Caller, envelope, split
 from tests.support.remote import Remote, question, raw
+from tests.support.server import Server
 from tests.support.zoo.python import LOADS_LATE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.server import Server
 
 X = raw("x", "INT32", np.array([1], np.int32))
 DEADLINES = {PROTO: {"connect-timeout-ms": "300"}, WEB: {"grpc-timeout": "300m"}}
@@ -27,7 +22,7 @@ EXCHANGE = f"/{OIP}/ModelStreamInfer"
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for a thing that is sure to come."""
+    """Waits for an event that is sure to come."""
     deadline = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < deadline
@@ -53,12 +48,12 @@ def single(launch: Callable[..., Server], zoo: Path) -> Iterator[tuple[Remote, C
 
 
 def waiting(remote: Remote, gate: Path, **more: Any) -> Any:
-    """Returns an inference under way that ends once the file `gate` exists."""
+    """Returns an inference in progress that ends once the file `gate` exists."""
     return remote.call("ModelInfer").future(held(gate).SerializeToString(), **{"timeout": SECONDS, **more})
 
 
 def queue_is_free(remote: Remote, gate: Path) -> bool:
-    """Returns whether one more may wait; it waits no longer than to find out."""
+    """Returns whether one more may wait; it waits only as long as it takes to find out."""
     with pytest.raises(grpc.RpcError) as refused:
         waiting(remote, gate, timeout=0.2).result()
     return refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED

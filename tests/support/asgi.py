@@ -1,31 +1,27 @@
-"""The application in this process: no network, no thread of ours, so that a fuzzer can ask thousands of questions."""
-
-from __future__ import annotations
+"""The application in this process, without a network or more threads: a fuzzer can ask thousands of questions."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from handler.edge.app import App
 from handler.settings import Settings
 from tests.support.wire import TIMEOUT, Answer
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
-    from pathlib import Path
-
 BODILESS: Final = {204, 304}
 T = TypeVar("T")
 
 
 def application(repository: Path, *, inline: bool = False, **settings: str) -> App:
-    """The application of a repository; `settings` have no prefix, and it has no threads if it is inline."""
+    """Makes the application of a repository; `settings` have no prefix, and it has no threads if it is inline."""
     environ = {"REPOSITORY": str(repository), **settings}
     return App(Settings.from_env({f"DRAGOMAN_{name}": value for name, value in environ.items()}), inline=inline)
 
 
 class Local:
-    """The application and an event loop of its own."""
+    """The application and its event loop."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -37,7 +33,7 @@ class Local:
         self.app.close()
 
     def run(self, work: Awaitable[T]) -> T:
-        """What the work gives, in the application's loop."""
+        """Returns the result of the work, which runs in the application's loop."""
         return self.runner.run(asyncio.wait_for(work, TIMEOUT))
 
     def call(
@@ -49,7 +45,7 @@ class Local:
         *,
         stays: bool = False,
     ) -> Answer:
-        """Returns the answer; the client leaves when it has sent all, or stays. Raises what the application raises."""
+        """Returns the answer; the client leaves when that has begun, or stays. Raises what the application raises."""
         return self.run(self._call(method, target, body, headers or {}, stays=stays))
 
     async def _call(
@@ -70,31 +66,33 @@ class Local:
             "raw_path": path.encode("utf-8", "surrogateescape"),
             "query_string": query.encode("utf-8", "surrogateescape"),
             "root_path": "",
-            "headers": [(b"host", b"local"), (b"content-length", b"%d" % len(body)), *pairs],
+            "headers": [(b"host", b"localhost"), (b"content-length", b"%d" % len(body)), *pairs],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }
-        half = len(body) // 2  # a body in two pieces, as servers give large ones
+        half = len(body) // 2  # a body in two pieces, as servers pass large ones
         inbox = [
             {"type": "http.request", "body": body[:half], "more_body": True},
             {"type": "http.request", "body": body[half:], "more_body": False},
         ]
         outbox: list[dict[str, Any]] = []
+        begun = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            if stays and not inbox:
-                await asyncio.Event().wait()
+            if not inbox:
+                await (asyncio.Event() if stays else begun).wait()
             return inbox.pop(0) if inbox else {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             outbox.append(message)
+            begun.set()
 
         await self.app(scope, receive, send)
         return _answer(outbox, method, streams=stays)
 
 
 def _answer(outbox: list[dict[str, Any]], method: str, *, streams: bool) -> Answer:
-    """Check that the messages are what ASGI allows."""
+    """Checks that ASGI permits the messages."""
     start, *bodies = outbox
     assert start["type"] == "http.response.start"
     assert bodies

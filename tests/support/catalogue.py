@@ -1,17 +1,13 @@
-"""The catalogues of behaviours, rows.txt, against the tests: the rows that they mark, and how many cases each has."""
-
-from __future__ import annotations
+"""Compares rows.txt, the catalogues of behaviours, with the tests: the rows that they mark, and each row's cases."""
 
 import ast
 import re
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 ROWS: Final = re.compile(r"(?:(?:R|N|V1|GRPS|G)-\d+ ?)+")
 CASES: Final = pytest.StashKey[dict[pytest.Item, list[str]]]()
@@ -29,7 +25,7 @@ def note(config: pytest.Config, cases: Iterable[pytest.Item]) -> None:
 
 
 def listed(root: Path) -> dict[str, int]:
-    """Row -> number of cases, from every rows.txt."""
+    """Returns row -> number of cases, from every rows.txt."""
     lines = [line for path in sorted(root.rglob("rows.txt")) for line in path.read_text("utf-8").splitlines()]
     rows = [line.split(maxsplit=3) for line in lines if line and not line.startswith("#")]
     assert len({row for row, *_ in rows}) == len(rows)
@@ -37,7 +33,7 @@ def listed(root: Path) -> dict[str, int]:
 
 
 def marked(root: Path) -> dict[str, set[Path]]:
-    """Row -> the modules that name it as a text, whatever part of them runs now."""
+    """Returns row -> the modules that name it as a text, whatever part of them runs now."""
     found = defaultdict(set)
     for module in root.rglob("*.py"):
         for node in ast.walk(ast.parse(module.read_text("utf-8"))):
@@ -48,9 +44,9 @@ def marked(root: Path) -> dict[str, set[Path]]:
 
 
 def short(root: Path, config: pytest.Config) -> dict[str, tuple[int, int]]:
-    """Row -> cases that were found and cases that are listed, where there are too few.
+    """Returns row -> cases that were found and cases that are listed, where there are too few.
 
-    Only rows all of whose modules have been read: a run of one module counts those that are its alone.
+    It has only rows whose modules have all been read: a run of one module counts the rows that no other module marks.
     """
     noted = config.stash[CASES]
     modules = {case.path for case in noted}

@@ -1,30 +1,25 @@
-"""What every answer must satisfy, whatever the row: the error object, and a server that goes on answering."""
-
-from __future__ import annotations
+"""The rules for every answer, whatever the row: the error object, and a server that continues to answer."""
 
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
 
 from tests.support.catalogue import row
-from tests.support.wire import HEADER_LENGTH, json_input
-
-if TYPE_CHECKING:
-    from tests.support.wire import Answer, Wire
+from tests.support.wire import HEADER_LENGTH, Answer, Wire, json_input
 
 LENGTHS: Final = (pytest.param("", id="short"), pytest.param(" " * 20_000, id="long"))
-"""Of a member that nobody knows: readers of long texts are other code than readers of short ones."""
+"""The value of an unknown member: texts this long have other readers than short ones."""
 LONG: Final = b" " * 20_000
-"""Behind a document, in place of a member."""
+"""Blank space to put behind a document, in place of a member."""
 LONGEST_TEXT: Final = 2000
 """A value is quoted up to 256 characters; a text of some values and words stays below this."""
 
 FOLDERS: Final = "|".join(re.escape(folder.name) for folder in Path("/").iterdir() if folder.is_dir())
-"""Where every path of the machine that runs the tests begins."""
+"""The folders in which every path of the machine that runs the tests begins."""
 INTERNALS: Final = re.compile(
     r"Traceback|File \"|(?<!model)\.py\b|site-packages|pydantic|<class |object at 0x|0x[0-9a-f]{6}"
     rf"|(?<!models/)(?<![\w.])/(?:{FOLDERS})/"  # unless it is a name that the client has given
@@ -56,7 +51,7 @@ def alive(wire: Wire) -> None:
 
 
 class Bad(NamedTuple):
-    """A request that is refused. `text`: what the refusal says, with "..." for anything, or what is found in it."""
+    """A request that is refused. `text`: the refusal, with "..." for any part, or an expression that is found in it."""
 
     target: str
     body: bytes
@@ -67,7 +62,7 @@ class Bad(NamedTuple):
 
     @property
     def bodies(self) -> tuple[bytes, ...]:
-        """The body, and a document also with blank space behind it."""
+        """Returns the body, and a document also with blank space behind it."""
         plain = self.method == "POST" and not {"Content-Encoding", HEADER_LENGTH} & self.headers.keys()
         return (self.body, self.body + LONG) if plain else (self.body,)
 

@@ -1,6 +1,4 @@
-"""Connect and gRPC-Web by hand over httpx, by their documents and without the product's code for them."""
-
-from __future__ import annotations
+"""A client of Connect and gRPC-Web over httpx, written from their documents and without the product's code for them."""
 
 import json
 import struct
@@ -32,11 +30,11 @@ CODES: Final = {
 """Connect's table, with gRPC's numbers of the same codes."""
 OF_NUMBER: Final = {number: code for code, (_, number) in CODES.items()}
 OF_STATUS: Final = {404: "unimplemented", 405: "unknown", 415: "unknown"}
-"""Codes that clients make of a status without one."""
+"""The codes that clients derive from an HTTP status without a code."""
 
 
 class Outcome(NamedTuple):
-    """What a call came to. `code`: None for success; `messages`: those before the end."""
+    """The outcome of a call. `code`: None for success; `messages`: those before the end."""
 
     status: int
     code: str | None
@@ -46,12 +44,12 @@ class Outcome(NamedTuple):
 
 
 def envelope(*messages: bytes, flags: int = 0) -> bytes:
-    """All in a row."""
+    """Joins messages in envelopes."""
     return b"".join(struct.pack(">BI", flags, len(message)) + message for message in messages)
 
 
 def split(body: bytes) -> list[tuple[int, bytes]]:
-    """Flags and message of each envelope, the last of which must end with the body."""
+    """Returns flags and message of each envelope, the last of which must end with the body."""
     found = []
     while body:
         flags, size = struct.unpack_from(">BI", body)
@@ -62,7 +60,7 @@ def split(body: bytes) -> list[tuple[int, bytes]]:
 
 
 def judged(status: int, headers: dict[str, str], body: bytes) -> Outcome:
-    """What an answer says, checked against its protocol's document."""
+    """Returns what an answer says, checked against its protocol's document."""
     kind = headers["content-type"]
     if kind.startswith("application/connect+"):
         assert status == 200
@@ -111,20 +109,18 @@ class Caller:
     """A connection of httpx."""
 
     def __init__(self, netloc: str) -> None:
-        """Connect."""
         self.client = httpx.Client(base_url=f"http://{netloc}", timeout=SECONDS)
         self.client.headers.pop("accept-encoding")
 
     def close(self) -> None:
-        """End the connection."""
         self.client.close()
 
     def post(self, method: str, kind: str, body: bytes = b"", service: str = OIP, **headers: str) -> Outcome:
-        """One POST and what it came to."""
+        """Sends one POST, and returns its outcome."""
         return self.ask("POST", f"/{service}/{method}", body, {"content-type": kind, **headers})
 
     def ask(self, verb: str, target: str, body: bytes, headers: dict[str, str], **more: Any) -> Outcome:
-        """One request; underscores in names of headers are hyphens."""
+        """Sends one request; underscores in names of headers are hyphens."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         answer = self.client.request(verb, target, content=body, headers=given, **more)
         return judged(answer.status_code, dict(answer.headers), answer.content)

@@ -1,9 +1,7 @@
 """Models, requests and uses that the tests of the engine share."""
 
-from __future__ import annotations
-
-import typing
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,9 +12,6 @@ from core.dtype import DATATYPES
 from core.operations import ModelRef, ModelSpec
 from core.tensor import Tensor, TensorSpec
 
-if typing.TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 FP32, INT32, BYTES = DATATYPES["FP32"], DATATYPES["INT32"], DATATYPES["BYTES"]
 REF = ModelRef("m")
 
@@ -24,7 +19,7 @@ REF = ModelRef("m")
 def spec(
     name: str, shape: tuple[int, ...] | None = (-1, 2), datatype: Any = FP32, labels: Sequence[str] = ()
 ) -> TensorSpec:
-    """An input or output."""
+    """Returns the spec of an input or output."""
     return TensorSpec(name, datatype, shape, tuple(labels))
 
 
@@ -59,14 +54,13 @@ class Use:
     def __exit__(self, *_: object) -> None:
         self.uses -= 1
 
-    def again(self) -> Use:
-        """Counts one more."""
+    def again(self) -> Self:
         self.uses += 1
         return self
 
 
 class Shelf:
-    """core.ports.Models of one model. `asked`: the reference and the context of each use."""
+    """core.ports.Models with one model. `asked`: the reference and the context of each use."""
 
     def __init__(self, model: Any) -> None:
         self.held = Use(model)
@@ -86,11 +80,13 @@ class Request:
     def __init__(self) -> None:
         self.counts: list[Any] = []
 
+    def using(self, use: Use) -> None:
+        """Ignores the use."""
+
     def waited(self, ns: int, load: Any) -> None:
         """Counts nothing: the models here are always there."""
 
     def answered(self, use: Use, decoded: int, inferred: int) -> None:
-        """Keeps the name."""
         assert (decoded <= inferred, use.uses) == (True, 1)
         self.counts.append("answered")
 
@@ -100,12 +96,10 @@ class Request:
         self.counts.append(("streamed", success))
 
     def failed(self, use: Use) -> None:
-        """Keeps the name."""
         self.counts.append("failed")
 
 
 def tensor(name: str, *shape: int, datatype: Any = FP32) -> Tensor:
-    """Zeros."""
     return Tensor(name, datatype, np.zeros(shape, datatype.numpy))
 
 

@@ -4,21 +4,17 @@ Requests go through as they came, Host included, so that signatures stay valid. 
 `faults`, if there is one left that is meant for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PIECE = 16 * 1024
 RESET = struct.pack("ii", 1, 0)  # linger for no time: closing sends RST
@@ -26,9 +22,9 @@ RESET = struct.pack("ii", 1, 0)  # linger for no time: closing sends RST
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to an answer, `after` so many bytes of its body where that matters.
+    """A fault of an answer, `after` so many bytes of its body if that matters.
 
-    truncate: the connection ends. reset: the same with RST. stall: nothing comes any more. flip: one bit is wrong.
+    truncate: the connection ends. reset: the same with RST. stall: no more bytes arrive. flip: one bit is wrong.
     short: fewer bytes, and a Content-Length that agrees. refuse: no answer. latency: `seconds` before the answer.
     expired, slow, error: such a refusal instead. swap: `then` is called, and the connection ends.
     """
@@ -43,7 +39,7 @@ REFUSALS = {"expired": (403, "ExpiredToken"), "slow": (503, "SlowDown"), "error"
 
 
 class Proxy:
-    """`only`: a part of the path that a request must have to take a fault. `asked`: the requests, method and path."""
+    """The proxy. `only`: a part of the path that a request needs to meet a fault. `asked`: method and path of each."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = urlsplit(upstream).netloc
@@ -62,7 +58,7 @@ class Proxy:
         return f"http://127.0.0.1:{self._port}"
 
     def next(self, path: str, asked: str | None) -> Fault | None:
-        """The fault of this request."""
+        """Returns the fault of this request."""
         with self._lock:
             self.asked.append((path, asked))
             if self.only not in path:
@@ -70,7 +66,7 @@ class Proxy:
             return self.faults.pop(0) if self.faults else self.always
 
     def up(self) -> None:
-        """Listen, the second time on the same port."""
+        """Listens, the second time on the same port."""
         self.closing.clear()
         handler = type("Handler", (Handler,), {"proxy": self})
         self._server = Server(("127.0.0.1", self._port), handler)
@@ -78,7 +74,7 @@ class Proxy:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:
-        """Refuse connections, and reset those that are there, as a server that is killed does."""
+        """Refuses connections, and resets those that are there, like a server that is killed."""
         self.closing.set()
         if self._server is not None:
             self._server.shutdown()
@@ -91,7 +87,7 @@ class Proxy:
                     each.shutdown(socket.SHUT_RDWR)
 
     def opened(self, each: socket.socket, *, is_open: bool) -> None:
-        """Keep account of connections."""
+        """Records a connection."""
         with self._lock:
             (self._open.add if is_open else self._open.discard)(each)
 
@@ -101,7 +97,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: Any) -> None:
-        """A client that goes away is what is tested."""
+        """Ignores the error: a client that leaves is what is tested."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -120,14 +116,13 @@ class Handler(BaseHTTPRequestHandler):
             super().finish()
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Drops the message."""
 
     def do_HEAD(self) -> None:
-        """Without faults of a body."""
+        """Answers without faults of a body."""
         self.do_GET()
 
     def do_GET(self) -> None:
-        """One request."""
         fault = self.proxy.next(self.path, self.headers.get("Range"))
         if fault is not None and fault.kind in REFUSALS:
             self._refuse(*REFUSALS[fault.kind])
@@ -174,7 +169,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._end(fault)
 
     def _copy(self, response: http.client.HTTPResponse, stop: int, flip: int) -> None:
-        """So much of the body, with one wrong bit."""
+        """Sends so much of the body, with one wrong bit."""
         position = 0
         while position < stop:
             piece = response.read(min(PIECE, stop - position))
@@ -193,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
             fault.then()
         if fault.kind == "stall":
             self.connection.settimeout(0.05)
-            while not self.proxy.closing.is_set():  # until the client goes
+            while not self.proxy.closing.is_set():  # until the client leaves
                 try:
                     if not self.connection.recv(1):
                         return
@@ -208,7 +203,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def running(upstream: str) -> Iterator[Proxy]:
-    """Faults can be put in while it runs."""
+    """Runs a proxy; faults can be added while it runs."""
     proxy = Proxy(upstream)
     proxy.up()
     try:

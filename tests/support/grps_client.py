@@ -1,14 +1,13 @@
-"""A client of GRPS written from the description of the protocol, over HTTP and over gRPC, with messages of its own.
+"""A client of GRPS written from the description of the protocol, over HTTP and over gRPC, with separate messages.
 
-Nothing here comes from the product: the messages are made of the field numbers that the protocol's clients have.
+Nothing here is imported from the product: the messages have the field numbers that the protocol's clients have.
 """
-
-from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import grpc
@@ -16,13 +15,9 @@ import numpy as np
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from numpy.typing import NDArray
 
 from tests.support.wire import refuse_constant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 SECONDS: Final = 60
 PACKAGE: Final = "grps.protos.v1"
@@ -35,21 +30,18 @@ LIMITS: Final = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-
-# -- tensors ----------------------------------------------------------------------------------------------------------
-
 FLAT: Final = {
     "DT_UINT8": ("flat_uint8", np.uint8), "DT_INT8": ("flat_int8", np.int8), "DT_INT16": ("flat_int16", np.int16),
     "DT_INT32": ("flat_int32", np.int32), "DT_INT64": ("flat_int64", np.int64),
     "DT_FLOAT16": ("flat_float16", np.float16), "DT_FLOAT32": ("flat_float32", np.float32),
     "DT_FLOAT64": ("flat_float64", np.float64), "DT_STRING": ("flat_string", np.object_),
 }  # fmt: skip
-"""In the order of their numbers, from 1 on: the field for the elements, and what holds them here."""
+"""The types in the order of their numbers, from 1 on: the field for the elements, and the type that holds them here."""
 NUMBERS: Final = {name: number for number, name in enumerate(FLAT, 1)}
 
 
 def to_json(name: str, dtype: str, array: NDArray[Any]) -> dict[str, Any]:
-    """A tensor as JSON has it."""
+    """Returns a tensor in JSON's form."""
     field, _ = FLAT[dtype]
     tensor = {"name": name, "dtype": dtype, "shape": list(array.shape), field: list(map(_told, array.ravel().tolist()))}
     return {key: value for key, value in tensor.items() if key != "name" or value}
@@ -62,7 +54,7 @@ def _told(value: Any) -> Any:
 
 
 def from_json(tensor: Mapping[str, Any]) -> NDArray[Any]:
-    """The array of a tensor in JSON, which has no other field for elements than its type's."""
+    """Returns the array of a tensor in JSON, whose elements must be in its type's field alone."""
     field, kind = FLAT[tensor["dtype"]]
     assert {key for key in tensor if key.startswith("flat_")} <= {field}
     data = tensor.get(field, [])
@@ -73,24 +65,21 @@ def from_json(tensor: Mapping[str, Any]) -> NDArray[Any]:
     return np.array(data, kind).reshape(tensor.get("shape", []))
 
 
-# -- HTTP -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back; the names of headers are in lower case."""
+    """The received answer; the names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body as strict JSON."""
+        """Returns the body as strict JSON."""
         assert self.headers["content-type"].partition(";")[0] == JSON, self.headers
         return json.loads(self.body.decode("utf-8"), parse_constant=refuse_constant)
 
     def content(self) -> dict[str, Any]:
-        """What stands beside the status of a success."""
+        """Returns what stands beside the status of a success."""
         document = self.json()
         assert self.status == http.client.OK, document
         assert document.pop("status") == SUCCESS
@@ -98,18 +87,18 @@ class Reply:
         return found
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """The tensors of a success, by name."""
+        """Returns the tensors of a success, by name."""
         listed = self.content()["gtensors"].get("tensors", [])
         assert len({tensor.get("name") for tensor in listed}) == len(listed)
         return {tensor.get("name", ""): from_json(tensor) for tensor in listed}
 
     def bytes(self) -> bytes:
-        """The content of a success that is bytes."""
+        """Returns the content of a success that is bytes."""
         assert (self.status, self.headers["content-type"]) == (http.client.OK, OCTETS), self.body[:500]
         return self.body
 
     def refusal(self, *codes: int) -> str:
-        """The text of a failure, whose code is the status of HTTP and one of these."""
+        """Returns the text of a failure, whose code is the status of HTTP and one of these."""
         document = self.json()
         assert list(document) == ["status"], document
         status = document["status"]
@@ -139,33 +128,31 @@ class Http:
     def send(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> http.client.HTTPResponse:
-        """A request below /grps/v1, and the answer before its body is read."""
+        """Sends a request below /grps/v1, and returns the answer before its body is read."""
         self.connection.request(method, f"/grps/v1/{path}", body, dict(headers or {}))
         return self.connection.getresponse()
 
     def call(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """One exchange."""
         response = self.send(method, path, body, headers)
         content = response.read()
         return Reply(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
 
     def predict(self, body: Any, headers: Mapping[str, str] | None = None, **query: str) -> Reply:
-        """An inference of a document, or of bytes."""
+        """Makes an inference of a document, or of bytes."""
         content, own = (body, OCTETS) if isinstance(body, bytes) else (json.dumps(body).encode(), JSON)
         return self.call("POST", path_of(query), content, {"Content-Type": own, **(headers or {})})
 
     def infer(self, model: str, *tensors: dict[str, Any]) -> Reply:
-        """An inference of tensors."""
+        """Makes an inference of tensors."""
         return self.predict({"model": model, "gtensors": {"tensors": list(tensors)}})
 
     def model_metadata(self, document: Any) -> Reply:
-        """A model's metadata."""
         return self.call("POST", "metadata/model", json.dumps(document).encode(), {"Content-Type": JSON})
 
     def stream(self, body: Any, **query: str) -> Iterator[bytes]:
-        """The chunks of a streamed inference, as they come."""
+        """Yields the chunks of a streamed inference, as they arrive."""
         content, own = (body, OCTETS) if isinstance(body, bytes) else (json.dumps(body).encode(), JSON)
         response = self.send("POST", path_of({"streaming": "true", **query}), content, {"Content-Type": own})
         assert response.status == http.client.OK, response.read()
@@ -175,7 +162,7 @@ class Http:
             yield chunk
 
     def documents(self, body: Any, **query: str) -> list[Any]:
-        """The documents of a streamed inference, between which there is nothing."""
+        """Yields the documents of a streamed inference, which follow one another directly."""
         return split(b"".join(self.stream(body, **query)))
 
 
@@ -185,12 +172,12 @@ def alive(http: Http) -> None:
 
 
 def path_of(query: Mapping[str, str]) -> str:
-    """Of an inference."""
+    """Returns the path of an inference."""
     return f"infer/predict?{urlencode(query)}" if query else "infer/predict"
 
 
 def split(content: bytes) -> list[Any]:
-    """Concatenated JSON documents, each beginning where the one before ends."""
+    """Splits concatenated JSON documents, each of which begins where the one before ends."""
     text, position, found = content.decode("utf-8"), 0, []
     decoder = json.JSONDecoder(parse_constant=refuse_constant)
     while position < len(text):
@@ -198,8 +185,6 @@ def split(content: bytes) -> list[Any]:
         found.append(document)
     return found
 
-
-# -- gRPC -------------------------------------------------------------------------------------------------------------
 
 Kind = FieldDescriptorProto
 MESSAGES: Final = {
@@ -274,13 +259,13 @@ GenericTensor: Final[Any] = _CLASSES["GenericTensor"]
 
 
 def to_message(name: str, dtype: str, array: NDArray[Any]) -> Any:
-    """A tensor as a message has it."""
+    """Returns a tensor in a message's form."""
     field, _ = FLAT[dtype]
     return GenericTensor(name=name, dtype=NUMBERS[dtype], shape=array.shape, **{field: array.ravel().tolist()})
 
 
 def from_message(tensor: Any) -> NDArray[Any]:
-    """The array of a tensor in a message."""
+    """Returns the array of a tensor in a message."""
     field, kind = FLAT[list(FLAT)[tensor.dtype - 1]]
     assert {each.name for each, _ in tensor.ListFields() if each.name.startswith("flat_")} <= {field}
     return np.array(getattr(tensor, field), kind).reshape(tensor.shape)
@@ -299,23 +284,23 @@ class Rpc:
         self.channel.close()
 
     def ask(self, method: str, message: Any = None, **members: Any) -> Any:
-        """One answer. Raises grpc.RpcError."""
+        """Returns one answer. Raises grpc.RpcError."""
         call: Any = self.channel.unary_unary(f"/{SERVICE}/{method}")
         return Message.FromString(call(encoded(message, members), timeout=SECONDS))
 
     def stream(self, message: Any = None, **members: Any) -> Any:
-        """The answers of PredictStreaming, as they come. Raises grpc.RpcError."""
+        """Yields the answers of PredictStreaming, as they arrive. Raises grpc.RpcError."""
         call: Any = self.channel.unary_stream(f"/{SERVICE}/PredictStreaming")
         return map(Message.FromString, call(encoded(message, members), timeout=SECONDS))
 
     def infer(self, model: str, *tensors: Any) -> dict[str, NDArray[Any]]:
-        """The tensors of an inference, by name."""
+        """Returns the tensors of an inference, by name."""
         answer = ok(self.ask("Predict", model=model, gtensors={"tensors": tensors}))
         return {tensor.name: from_message(tensor) for tensor in answer.gtensors.tensors}
 
 
 def encoded(message: Any, members: Mapping[str, Any]) -> bytes:
-    """Bytes as they are, a message, or its members."""
+    """Returns the bytes of a message or of its members; bytes are returned unchanged."""
     if isinstance(message, bytes):
         return message
     encoded: bytes = (Message(**members) if message is None else message).SerializeToString()
@@ -323,14 +308,14 @@ def encoded(message: Any, members: Mapping[str, Any]) -> bytes:
 
 
 def ok(message: Any) -> Any:
-    """The message, which is a success."""
+    """Returns the message, which is a success."""
     assert (message.status.code, message.status.msg, message.status.status) == (200, "OK", 1), message.status
     assert message.model == ""
     return message
 
 
 def refusal(message: Any, *codes: int) -> str:
-    """The text of a failure with one of these codes."""
+    """Returns the text of a failure with one of these codes."""
     assert message.status.status == 2, message
     assert message.status.code in codes, message.status
     assert message.WhichOneof("data_oneof") is None

@@ -1,7 +1,5 @@
 """Models, tensors and messages that the tests of GRPS share."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np
@@ -15,17 +13,17 @@ from tests.support.samples import sample
 
 FP32: Final = DATATYPES["FP32"]
 OWN: Final = [row for row in DATATYPES.values() if row.grps]
-"""The datatypes that the protocol has itself."""
+"""The datatypes that the protocol itself has."""
 by_name = {"ids": lambda row: row.name}
 
 
 def spec(name: str, datatype: str, *shape: int, rank: bool = True, optional: bool = False) -> TensorSpec:
-    """One input or output; `rank` False: of any shape."""
+    """Returns the spec of one input or output; `rank` False: of any shape."""
     return TensorSpec(name, DATATYPES[datatype], shape if rank else None, optional=optional)
 
 
 def model(*inputs: TensorSpec) -> ModelSpec:
-    """Version 7 of m with these inputs."""
+    """Returns version 7 of m with these inputs."""
     return ModelSpec("m", "7", "onnx_onnxv1", inputs, (spec("y", "FP32", -1),))
 
 
@@ -33,7 +31,7 @@ UNTOLD: Final = ModelSpec("m", "7", "python", None, None)
 
 
 def tensor(name: str, datatype: str, values: Any, *shape: int) -> Tensor:
-    """A tensor of these elements, as a vector without a shape."""
+    """Returns a tensor of these elements, which is a vector if no shape is given."""
     row = DATATYPES[datatype]
     if row.is_bytes:
         array = np.empty(len(values), object)
@@ -44,17 +42,17 @@ def tensor(name: str, datatype: str, values: Any, *shape: int) -> Tensor:
 
 
 def string(name: str, value: bytes) -> Tensor:
-    """A BYTES tensor without a dimension."""
+    """Returns a BYTES tensor without a dimension."""
     return Tensor(name, DATATYPES["BYTES"], element(value))
 
 
 def result(*outputs: Tensor) -> InferResult:
-    """What the model gives."""
+    """Returns a model's result."""
     return InferResult("m", "7", outputs)
 
 
 def filled(datatype: DataType, shape: tuple[int, ...]) -> Tensor:
-    """A tensor of the samples of a datatype."""
+    """Returns a tensor of the samples of a datatype."""
     count = int(np.prod(shape))
     values = [x.encode() if isinstance(x, str) else x for x in sample(datatype, count)]
     array = np.empty(count, datatype.numpy)
@@ -63,13 +61,13 @@ def filled(datatype: DataType, shape: tuple[int, ...]) -> Tensor:
 
 
 def read(body: bytes) -> GrpsQuestion:
-    """What the bytes of a message say."""
+    """Returns what the bytes of a message say."""
     request = grps_messages.read(body)
     return GrpsQuestion(request.model, request.content())
 
 
 def same(left: Tensor, right: Tensor) -> bool:
-    """Name, datatype, shape and elements; any NaN is any NaN."""
+    """Compares name, datatype, shape and elements; any NaN equals any NaN."""
     if left[:2] != right[:2] or left.array.shape != right.array.shape or left.array.dtype != right.array.dtype:
         return False
     floats = left.array.dtype.kind == "f" and left.datatype is not BF16

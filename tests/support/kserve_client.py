@@ -1,21 +1,15 @@
 """kserve's InferenceRESTClient and InferenceGRPCClient, unmodified, behind the interface of `tests.support.triton`."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import httpx
 from kserve import InferenceGRPCClient, InferenceRESTClient, InferInput, InferRequest, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
 
-from tests.support.triton import Refused, Result, as_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from tests.support.triton import Inputs
+from tests.support.triton import Inputs, Refused, Result, as_bytes
 
 
 class KServe:
@@ -25,7 +19,7 @@ class KServe:
         self.kind, self.netloc, self.binary = kind, netloc, binary
 
     def run(self, work: Callable[[Any, tuple[str, ...]], Awaitable[Any]]) -> Any:
-        """Returns what a coroutine returns that has a client of its own. Raises Refused."""
+        """Returns the result of a coroutine that gets a new client. Raises Refused."""
 
         async def main() -> Any:
             if self.kind == "grpc":

@@ -1,22 +1,17 @@
-"""The published OpenAPI description, and what is asked of it in several places."""
-
-from __future__ import annotations
+"""The published OpenAPI description, and functions that several test modules use on it."""
 
 import asyncio
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import httpx
 import jsonschema_rs
 
+from handler.edge.app import App
 from tests.support.asgi import application
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from handler.edge.app import App
 
 ROOT: Final = Path(__file__).parents[2]
 DOCUMENT: Final[dict[str, Any]] = json.loads((ROOT / "handler" / "site" / "openapi.json").read_bytes())
@@ -26,14 +21,14 @@ OCTETS: Final = "application/octet-stream"
 
 
 def serving(repository: Path = ROOT / "models", **said: str) -> App:
-    """The application, without threads; `said`: settings without their prefix."""
+    """Makes the application, without threads; `said`: settings without their prefix."""
     return application(repository, inline=True, **said)
 
 
 def ask(
     app: App, target: str, body: Any = None, headers: dict[str, str] | None = None, method: str = "POST"
 ) -> httpx.Response:
-    """One request; a body that is not bytes goes as JSON. `headers`: in place of the media type."""
+    """Sends one request; a body that is not bytes is sent as JSON. `headers`: in place of the media type."""
     if headers is None:
         headers = {} if body is None else {"content-type": OCTETS if isinstance(body, bytes) else JSON}
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -46,24 +41,24 @@ def ask(
 
 
 def resolved(node: dict[str, Any]) -> dict[str, Any]:
-    """What a local reference stands for."""
+    """Returns the target of a local reference."""
     for step in node.get("$ref", "#").split("/")[1:]:
         node = (node if step != "components" else DOCUMENT)[step]
     return node
 
 
 def validate(schema: dict[str, Any], value: Any) -> None:
-    """Raise for a value that does not obey a schema of the description."""
+    """Raises for a value that does not obey a schema of the description."""
     jsonschema_rs.validate({**schema, "components": DOCUMENT["components"]}, value)
 
 
 def validator(name: str) -> Any:
-    """One of the description's schemas, for many values."""
+    """Returns a validator of one of the description's schemas, for many values."""
     return jsonschema_rs.validator_for({**SCHEMAS[name], "components": DOCUMENT["components"]})
 
 
 def nested(flat: Sequence[Any], shape: Sequence[int]) -> list[Any]:
-    """The elements as lists in lists."""
+    """Returns the elements as lists in lists."""
     if len(shape) <= 1:
         return list(flat)
     step = math.prod(shape[1:])
@@ -71,7 +66,7 @@ def nested(flat: Sequence[Any], shape: Sequence[int]) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """Numbers with as many digits as every machine calculates alike."""
+    """Rounds numbers to as many digits as every machine calculates alike."""
     if isinstance(value, dict):
         return {key: plain(member) for key, member in value.items()}
     if isinstance(value, list):

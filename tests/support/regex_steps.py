@@ -1,34 +1,84 @@
-"""Counts the steps that a backtracking matcher takes for a regular expression, as Python's own is one.
+"""Counts the steps that a backtracking matcher, such as Python's own, takes for a regular expression.
 
 The matcher below reads the standard library's parse tree of a pattern and does what sre does, one step per attempt at
-a node. sre itself tells nobody how much it tried, and a clock would make a test fail by chance.
+a node. sre itself does not report its steps, and a clock would make a test fail by chance.
 """
 
-from __future__ import annotations
-
 import re
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain, groupby, islice
 from re import _constants as op  # type: ignore[attr-defined] # the parse tree has no public name
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Any
 
 WORD = re.compile(r"\w")
 
 
-class Steps:
-    """`taken`: attempts at a node of the pattern so far."""
+REPEATS = (op.MAX_REPEAT, op.POSSESSIVE_REPEAT)
+CHARACTER = (op.LITERAL, op.NOT_LITERAL, op.IN, op.ANY)
+"""Nodes that take one character."""
+UNTIL = 80
+"""Longer repetitions are not cut: they are too long for a constant."""
 
-    def __init__(self, pattern: re.Pattern[Any]) -> None:
-        text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
-        self._flags = pattern.flags
-        self._tree = list(parser.parse(text, pattern.flags & ~re.UNICODE))
+
+def _parse(pattern: re.Pattern[Any]) -> Any:
+    text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
+    return parser.parse(text, pattern.flags & ~re.UNICODE)
+
+
+@cache
+def parsed(pattern: re.Pattern[Any]) -> Any:
+    """Returns the standard library's parse tree."""
+    return _parse(pattern)
+
+
+@cache
+def cut(pattern: re.Pattern[Any]) -> Any:
+    """Returns the parse tree with [0-9]{64} as [0-9]{4}, and so on.
+
+    A repetition of one character that has a bound adds at most that many steps to an attempt, in any text. The cut one
+    adds fewer, and neither grows with the text. In a text that repeats one character or two, what follows begins at
+    the same one of them: odd bounds stay odd, and even ones even.
+    """
+    tree = _parse(pattern)
+    waiting: list[Any] = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, parser.SubPattern):
+            item.data = [_cut_node(node) for node in item.data]
+            waiting += item.data
+        elif isinstance(item, tuple | list):
+            waiting += item
+    return tree
+
+
+def _cut_node(node: Any) -> Any:
+    kind, value = node
+    if kind not in REPEATS or len(value[2].data) != 1 or value[2].data[0][0] not in CHARACTER:
+        return node
+    least, most, body = value
+    if most is op.MAXREPEAT or not 4 < most <= UNTIL:
+        return node
+    shorter = _shortened(least)
+    longer = _shortened(most)
+    return kind, (shorter, longer if shorter <= longer else longer + 2, body)
+
+
+def _shortened(bound: int) -> int:
+    return bound if bound <= 4 else 4 - bound % 2
+
+
+class Steps:
+    """`taken`: attempts at a node of the pattern so far. `tree`: parsed(pattern) or cut(pattern)."""
+
+    def __init__(self, pattern: re.Pattern[Any], tree: Any = None) -> None:
+        self._flags, self._tree = pattern.flags, (tree or parsed(pattern)).data
+        self._taking: dict[tuple[int, str], bool] = {}
         self.taken = 0
 
     def fullmatch(self, text: str) -> bool:
-        """Returns what re.fullmatch says."""
+        """Returns the same as re.fullmatch."""
         return any(end == len(text) for end in self._sequence(self._tree, text, 0))
 
     def matches(self, text: str) -> list[tuple[int, int]]:
@@ -45,6 +95,9 @@ class Steps:
         if not nodes:
             yield at
             return
+        if len(nodes) == 1:
+            yield from self._node(nodes[0], text, at)
+            return
         for end in self._node(nodes[0], text, at):
             yield from self._sequence(nodes[1:], text, end)
 
@@ -54,16 +107,25 @@ class Steps:
         if kind in _KINDS:
             yield from _KINDS[kind](self, value, text, at)
         elif kind in (op.ASSERT, op.ASSERT_NOT):
-            if (next(self._sequence(list(value[1]), text, at), None) is not None) == (kind is op.ASSERT):
+            start = at - value[1].getwidth()[0] if value[0] < 0 else at
+            found = start >= 0 and next(self._sequence(value[1].data, text, start), None) is not None
+            if found == (kind is op.ASSERT):
                 yield at
-        elif at < len(text) and self._takes(kind, value, text[at]):
-            yield at + 1
+        elif at < len(text):
+            key = id(node), text[at]
+            if key not in self._taking:
+                self._taking[key] = takes(kind, value, text[at], self._flags)
+            if self._taking[key]:
+                yield at + 1
 
     def _group(self, value: Any, text: str, at: int) -> Iterator[int]:
-        return self._sequence(list(value[-1]), text, at)
+        return self._sequence(value[-1].data, text, at)
+
+    def _atomic(self, value: Any, text: str, at: int) -> Iterator[int]:
+        return islice(self._sequence(value.data, text, at), 1)
 
     def _branch(self, value: Any, text: str, at: int) -> Iterator[int]:
-        return chain.from_iterable(self._sequence(list(branch), text, at) for branch in value[1])
+        return chain.from_iterable(self._sequence(branch.data, text, at) for branch in value[1])
 
     def _anchor(self, value: Any, text: str, at: int) -> Iterator[int]:
         return iter((at,) if self._is_at(value, text, at) else ())
@@ -76,7 +138,7 @@ class Steps:
 
     def _repeat(self, least: int, most: Any, body: Any, text: str, at: int) -> Iterator[int]:
         """Yields the ends of a greedy repetition, the longest first; without recursion, as sre keeps a stack."""
-        nodes, ends, tries = list(body), [at], [self._sequence(list(body), text, at)]
+        nodes, ends, tries = body.data, [at], [self._sequence(body.data, text, at)]
         while tries:
             end = next(tries[-1], None) if most is op.MAXREPEAT or len(tries) <= most else None
             if end is not None and end > ends[-1]:
@@ -98,23 +160,25 @@ class Steps:
         before, after = at > 0 and WORD.match(text[at - 1]), at < len(text) and WORD.match(text[at])
         return bool(before) != bool(after)
 
-    def _takes(self, kind: Any, value: Any, character: str) -> bool:
-        if kind is op.ANY:
-            return character != "\n" or bool(self._flags & re.DOTALL)
-        if kind is op.LITERAL:
-            return ord(character) == value
-        if kind is op.NOT_LITERAL:
-            return ord(character) != value
-        if kind is not op.IN:
-            raise AssertionError(f"the counter does not know the node {kind}")
-        negate = value[0][0] is op.NEGATE
-        return any(_is_in(item, character) for item in value[negate:]) != negate
-
 
 _KINDS: Any = {
     op.SUBPATTERN: Steps._group, op.BRANCH: Steps._branch, op.AT: Steps._anchor, op.MAX_REPEAT: Steps._greedy,
-    op.POSSESSIVE_REPEAT: Steps._possessive,
+    op.POSSESSIVE_REPEAT: Steps._possessive, op.ATOMIC_GROUP: Steps._atomic,
 }  # fmt: skip
+
+
+def takes(kind: Any, value: Any, character: str, flags: int) -> bool:
+    """Decides whether a node takes a character."""
+    if kind is op.ANY:
+        return character != "\n" or bool(flags & re.DOTALL)
+    if kind is op.LITERAL:
+        return ord(character) == value
+    if kind is op.NOT_LITERAL:
+        return ord(character) != value
+    if kind is not op.IN:
+        raise AssertionError(f"the counter does not know the node {kind}")
+    negate = value[0][0] is op.NEGATE
+    return any(_is_in(item, character) for item in value[negate:]) != negate
 
 
 def _is_in(item: Any, character: str) -> bool:
@@ -129,9 +193,8 @@ def _is_in(item: Any, character: str) -> bool:
 
 def characters(pattern: re.Pattern[Any]) -> list[str]:
     """Returns characters that a pattern tells apart: its literals, one of each set, and one that it does not name."""
-    text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     found: dict[str, None] = {}
-    waiting: list[Any] = [parser.parse(text, pattern.flags & ~re.UNICODE)]
+    waiting: list[Any] = [parsed(pattern)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, tuple) and item and item[0] in (op.LITERAL, op.NOT_LITERAL):
@@ -145,3 +208,40 @@ def characters(pattern: re.Pattern[Any]) -> list[str]:
         elif item in (op.CATEGORY_DIGIT, op.CATEGORY_WORD):
             found["7"] = None
     return [*found, "\x07"]
+
+
+WORDS = 4
+"""Different characters in a run of literals that no text of the attacks contains."""
+
+
+def classes(pattern: re.Pattern[Any]) -> list[str]:
+    """Returns one of the `characters` for each set of nodes that take the same ones.
+
+    The matcher takes the same steps for two characters that the same nodes take. The literals of a word, such as
+    localhost, count for none: a text that repeats two characters has no four different ones in a row, so the matcher
+    leaves a word after a few steps, and what follows the word is never tried.
+    """
+    nodes: list[Any] = []
+    waiting: list[Any] = [parsed(pattern)]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, parser.SubPattern):
+            waiting += _without_words(item.data)
+        elif isinstance(item, tuple) and any(item[0] is kind for kind in CHARACTER):
+            nodes.append(item)
+        elif isinstance(item, tuple | list):
+            waiting += item
+    found: dict[tuple[bool, ...], str] = {}
+    for character in reversed(characters(pattern)):
+        taken = (takes(*node, character, pattern.flags) for node in nodes)
+        found.setdefault((bool(WORD.match(character)), *taken), character)
+    return list(found.values())[::-1]
+
+
+def _without_words(nodes: Sequence[Any]) -> list[Any]:
+    kept: list[Any] = []
+    for is_literal, run in groupby(nodes, key=lambda node: node[0] is op.LITERAL):
+        members = list(run)
+        if not is_literal or len({node[1] for node in members}) < WORDS:
+            kept += members
+    return kept

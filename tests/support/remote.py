@@ -1,27 +1,22 @@
 """A server with --grpc-port, started as a stranger would, and calls to it with this project's own messages."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import grpc
 import numpy as np
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from numpy.typing import NDArray
 
 from core.schema import open_inference as oip
 from core.schema.pool import POOL
 from tests.support.server import Server, serve_rpc
 from tests.support.wire import from_binary, to_binary
 from tests.support.zoo.models import DATATYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from google.protobuf.message import Message
-    from numpy.typing import NDArray
 
 SERVICE: Final = "inference.GRPCInferenceService"
 SECONDS: Final = 60
@@ -40,47 +35,46 @@ def serve(log: Path, **settings: str) -> Iterator[Server]:
 
 
 class Remote:
-    """One connection, and the methods of the services that the schemas know."""
+    """A connection, and the methods of the services that the schemas know."""
 
     def __init__(self, netloc: str) -> None:
-        """Connect with no limit of the client's own."""
+        """Connects without a limit on the client's side."""
         self.channel = grpc.insecure_channel(netloc, options=UNLIMITED)
 
     def close(self) -> None:
-        """End the connection."""
         self.channel.close()
 
     def call(self, method: str, service: str = SERVICE) -> Any:
-        """A callable that takes bytes and answers with bytes."""
+        """Returns a callable that takes bytes and answers with bytes."""
         return self.channel.unary_unary(f"/{service}/{method}")
 
     def ask(self, method: str, message: Message | bytes, service: str = SERVICE, **more: Any) -> Any:
-        """One answer. Raises grpc.RpcError."""
+        """Returns one answer. Raises grpc.RpcError."""
         body = message if isinstance(message, bytes) else message.SerializeToString()
         descriptor = POOL.FindServiceByName(service).methods_by_name[method]
         answer = self.call(method, service)(body, **{"timeout": SECONDS, **more})
         return GetMessageClass(descriptor.output_type).FromString(answer)
 
     def infer(self, model: str, *inputs: Any, **members: Any) -> oip.ModelInferResponse:
-        """One inference. Raises grpc.RpcError."""
+        """Makes one inference. Raises grpc.RpcError."""
         answer: oip.ModelInferResponse = self.ask("ModelInfer", question(model, *inputs, **members))
         return answer
 
     def stream(self, messages: Iterator[Any]) -> Any:
-        """The answers of ModelStreamInfer as they come."""
+        """Yields the answers of ModelStreamInfer as they arrive."""
         call: Any = self.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
         answers = call((m if isinstance(m, bytes) else m.SerializeToString() for m in messages), timeout=SECONDS)
         return map(oip.ModelStreamInferResponse.FromString, answers)
 
 
 def raw(name: str, datatype: str, values: NDArray[Any]) -> tuple[Any, bytes]:
-    """An input, and its raw contents."""
+    """Returns an input, and its raw contents."""
     tensor = oip.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=values.shape)
     return tensor, to_binary(values)
 
 
 def typed(name: str, datatype: str, values: NDArray[Any]) -> Any:
-    """An input with its contents in the field that the protocol has for its datatype."""
+    """Returns an input with its contents in the field that the protocol has for its datatype."""
     contents = oip.InferTensorContents(**{FIELD[datatype]: values.ravel().tolist()})
     tensor = oip.ModelInferRequest.InferInputTensor(name=name, datatype=datatype, shape=values.shape)
     tensor.contents.CopyFrom(contents)
@@ -88,32 +82,27 @@ def typed(name: str, datatype: str, values: NDArray[Any]) -> Any:
 
 
 FIELD: Final = {
-    "BOOL": "bool_contents",
-    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
-    "INT64": "int64_contents",
-    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
-    "UINT64": "uint64_contents",
-    "FP32": "fp32_contents",
-    "FP64": "fp64_contents",
-    "BYTES": "bytes_contents",
-}
+    "BOOL": "bool_contents", **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"), "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"), "UINT64": "uint64_contents",
+    "FP32": "fp32_contents", "FP64": "fp64_contents", "BYTES": "bytes_contents",
+}  # fmt: skip
 
 
 def question(model: str, *inputs: Any, **members: Any) -> oip.ModelInferRequest:
-    """A request of inputs that `raw` or `typed` made."""
+    """Returns a request of inputs that `raw` or `typed` made."""
     tensors = [each[0] if isinstance(each, tuple) else each for each in inputs]
     contents = [each[1] for each in inputs if isinstance(each, tuple)]
     return oip.ModelInferRequest(model_name=model, inputs=tensors, raw_input_contents=contents, **members)
 
 
 def wanted(*names: str, **parameters: Any) -> list[Any]:
-    """Outputs to ask for, each with the same parameters."""
+    """Returns outputs to ask for, each with the same parameters."""
     of_each = {name: oip.InferParameter(**value) for name, value in parameters.items()}
     return [oip.ModelInferRequest.InferRequestedOutputTensor(name=name, parameters=of_each) for name in names]
 
 
 def tensors(response: oip.ModelInferResponse) -> dict[str, NDArray[Any]]:
-    """The outputs by name: raw contents and no contents message, or no raw contents at all."""
+    """Returns the outputs by name: raw contents and no contents message, or no raw contents at all."""
     outputs = list(response.outputs)
     if response.raw_output_contents:
         assert not any(output.HasField("contents") for output in outputs)

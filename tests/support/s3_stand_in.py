@@ -1,35 +1,31 @@
 """A stand-in for an S3 server: objects in memory, ListObjectsV2 and GetObject with ranges, ETags and checksums.
 
-It is written to as Amazon's is (see `s3_writes`), and may end, refuse or wait at any request.
+It is written to like Amazon's (see `s3_writes`), and may end, refuse or wait at any request.
 
-It checks no signature and keeps no rights. For what needs hundreds of fetches a minute, or answers that no real server
-here can be made to give; whatever can be is tested on a real one.
+It does not check signatures or permissions. It serves tests that need hundreds of fetches a minute, or answers that no
+real server here can be made to send; all other tests use a real one.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
 import io
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from tests.support.s3_writes import Objects, Thing, Writes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PIECE = 16 * 1024
 
 
 @dataclass(slots=True)
 class StandIn:
-    """A bucket whose name nobody asks.
+    """A bucket that answers to any name.
 
     `rate`: bytes per second and connection, 0 for as many as go through. `refusal`: what every request gets.
     `chunked`: listings and errors come in chunks, without a length, as AWS sends them. `fate`: what becomes of the next
@@ -52,22 +48,22 @@ class StandIn:
     objects: Objects = field(init=False)
 
     def __post_init__(self) -> None:
-        """The objects are those of `things`."""
+        """Takes the objects from `things`."""
         self.objects = Objects(self.things, threading.Lock())
 
     def put(self, key: str, content: bytes, etag: str | None = None, **headers: str) -> str:
-        """Store an object. Underscores in the names of headers are hyphens."""
+        """Stores an object. Underscores in the names of headers are hyphens."""
         etag = hashlib.md5(content, usedforsecurity=False).hexdigest() if etag is None else etag
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.things[key] = Thing(content, etag, named)
         return etag
 
     def gets(self) -> list[str]:
-        """Keys that were asked for, in order."""
+        """Returns the keys that were asked for, in order."""
         return [key for key in self.asked if key]
 
     def variables(self, url: str | None = None) -> dict[str, str]:
-        """The environment of a store that asks here."""
+        """Returns the environment of a store that asks here."""
         return {
             "DRAGOMAN_REPOSITORY": "s3://bucket/p",
             "AWS_ENDPOINT_URL_S3": url or self.url,
@@ -82,14 +78,12 @@ class Handler(Writes, BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_: Any) -> None:
-        """Silence."""
+        """Drops the message."""
 
     def do_HEAD(self) -> None:
-        """HeadObject."""
         self.do_GET()
 
     def do_GET(self) -> None:
-        """ListObjectsV2 or GetObject."""
         parts = urlsplit(self.path)
         key = unquote(parts.path).removeprefix("/bucket").removeprefix("/")
         self.store.asked.append(key)
@@ -109,7 +103,7 @@ class Handler(Writes, BaseHTTPRequestHandler):
 
     @contextlib.contextmanager
     def _fate(self) -> Iterator[bool]:
-        """Whether the request is done; where its answer is lost, the connection ends in its stead."""
+        """Yields whether the request is done; if its answer is lost, the connection ends instead."""
         fate = self.store.fate()
         if fate == "refused":
             self._error(403, "AccessDenied", {})
@@ -120,7 +114,6 @@ class Handler(Writes, BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _uploads(self, query: dict[str, str]) -> str:
-        """ListMultipartUploads."""
         found = [(name, each.key) for name, each in self.store.objects.uploads.items()]
         uploads = "".join(
             f"<Upload><Key>{escape(key)}</Key><UploadId>{name}</UploadId></Upload>"
@@ -130,14 +123,17 @@ class Handler(Writes, BaseHTTPRequestHandler):
         return f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
 
     def _listing(self, query: dict[str, str]) -> str:
-        prefix, token = query.get("prefix", ""), query.get("continuation-token", "")
+        prefix, token = query.get("prefix", ""), query.get("continuation-token", query.get("start-after", ""))
         keys = [key for key in sorted(self.store.things) if key.startswith(prefix) and key > token]
-        page, folders = keys[: int(query.get("max-keys", "1000"))], set()
+        grouped: dict[str, str] = {}  # a folder and its last key count as one, as Amazon counts them
+        for key in keys:
+            below, slash, _ = key[len(prefix) :].partition("/")
+            grouped[f"{prefix}{below}/" if "delimiter" in query and slash else key] = key
+        page = list(grouped)[: int(query.get("max-keys", "1000"))]
+        folders = [key for key in page if "delimiter" in query and key.endswith("/")]
         contents = []
         for key in page:
-            below, slash, _ = key[len(prefix) :].partition("/")
-            if "delimiter" in query and slash:
-                folders.add(f"{prefix}{below}/")
+            if key in folders:
                 continue
             thing = self.store.things[key]
             etag = f"<ETag>&quot;{thing.etag}&quot;</ETag>" if self.store.listed_etags else ""
@@ -147,8 +143,8 @@ class Handler(Writes, BaseHTTPRequestHandler):
             modified = f"<LastModified>{thing.modified:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
             contents.append(f"<Contents><Key>{escape(quote(key))}</Key>{modified}{size}{etag}{checksum}</Contents>")
         common = "".join(f"<CommonPrefixes><Prefix>{escape(quote(f))}</Prefix></CommonPrefixes>" for f in folders)
-        more = len(page) < len(keys)
-        rest = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        more = len(page) < len(grouped)
+        rest = f"<NextContinuationToken>{escape(grouped[page[-1]])}</NextContinuationToken>" if more else ""
         truncated = f"<EncodingType>url</EncodingType><IsTruncated>{str(more).lower()}</IsTruncated>{rest}"
         return f"<ListBucketResult>{truncated}{''.join(contents)}{common}</ListBucketResult>"
 
@@ -211,12 +207,11 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: Any) -> None:
-        """A client that goes away is what is tested."""
+        """Ignores the error: a client that leaves is what is tested."""
 
 
 @contextlib.contextmanager
 def running() -> Iterator[StandIn]:
-    """An empty bucket."""
     store = StandIn()
     with Server(("127.0.0.1", 0), type("Of", (Handler,), {"store": store})) as server:
         store.url = f"http://127.0.0.1:{server.server_port}"

@@ -5,22 +5,18 @@ deleted since the upload was begun; with If-Match 404 where the key is free, and
 part may have any size, so that tests need no 5 MiB.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
+import threading
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 from xml.sax.saxutils import escape
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 META = "x-amz-meta-"
@@ -48,16 +44,16 @@ class Upload:
 
 
 class Refusal(Exception):
-    """A status and a code."""
+    """A refusal with a status and a code."""
 
 
 def md5(content: bytes) -> str:
-    """As ETags have it."""
+    """Returns the MD5 in an ETag's form."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 class Objects:
-    """What a bucket holds. `changes`: how often each key was written or deleted."""
+    """The objects of a bucket. `changes`: how often each key was written or deleted."""
 
     def __init__(self, things: dict[str, Thing], lock: threading.Lock) -> None:
         self.things = things
@@ -66,7 +62,7 @@ class Objects:
         self._lock = lock
 
     def check(self, key: str, headers: Mapping[str, str], begun: int | None = None) -> None:
-        """Whether the request's condition holds; `begun`: `changes` when its upload was. Raises Refusal."""
+        """Checks the request's condition; `begun`: `changes` when its upload was begun. Raises Refusal."""
         thing, wanted = self.things.get(key), headers.get("If-Match")
         if headers.get("If-None-Match") == "*" and thing is not None:
             raise Refusal(412, "PreconditionFailed")
@@ -79,7 +75,7 @@ class Objects:
             raise Refusal(409, "ConditionalRequestConflict")
 
     def write(self, key: str, thing: Thing | None) -> None:
-        """The object, or none."""
+        """Writes the object, or removes it."""
         self.changes[key] = self.changes.get(key, 0) + 1
         if thing is None:
             self.things.pop(key, None)
@@ -87,7 +83,7 @@ class Objects:
             self.things[key] = thing
 
     def put(self, key: str, headers: Mapping[str, str], body: bytes) -> str:
-        """PutObject; the ETag."""
+        """Does PutObject; returns the ETag."""
         wanted = headers.get("Content-MD5")
         if wanted is not None and wanted != b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode():
             raise Refusal(400, "BadDigest")
@@ -97,25 +93,24 @@ class Objects:
         return md5(body)
 
     def delete(self, key: str, headers: Mapping[str, str]) -> None:
-        """DeleteObject."""
         with self._lock:
             self.check(key, headers)
             self.write(key, None)
 
     def begin(self, key: str, headers: Mapping[str, str]) -> str:
-        """CreateMultipartUpload; the upload's id."""
+        """Does CreateMultipartUpload; returns the upload's id."""
         name = uuid4().hex
         with self._lock:
             self.uploads[name] = Upload(key, meta(headers), self.changes.get(key, 0))
         return name
 
     def part(self, name: str, number: int, content: bytes) -> str:
-        """UploadPart; the ETag."""
+        """Does UploadPart; returns the ETag."""
         self.upload(name).parts[number] = content
         return md5(content)
 
     def copied(self, headers: Mapping[str, str]) -> bytes:
-        """The bytes that UploadPartCopy names."""
+        """Returns the bytes that UploadPartCopy names."""
         key = unquote(headers["x-amz-copy-source"]).partition("/")[2]
         thing = self.things.get(key)
         if thing is None:
@@ -126,19 +121,18 @@ class Objects:
         return thing.content[int(first) : int(last) + 1]
 
     def upload(self, name: str) -> Upload:
-        """Raises Refusal where it was completed or given up."""
+        """Returns the upload. Raises Refusal if it was completed or aborted."""
         if name not in self.uploads:
             raise Refusal(404, "NoSuchUpload")
         return self.uploads[name]
 
     def abort(self, name: str) -> None:
-        """AbortMultipartUpload."""
         with self._lock:
             self.upload(name)
             del self.uploads[name]
 
     def complete(self, name: str, headers: Mapping[str, str], numbers: Sequence[int]) -> str:
-        """CompleteMultipartUpload; the ETag."""
+        """Does CompleteMultipartUpload; returns the ETag."""
         with self._lock:
             upload = self.upload(name)
             self.check(upload.key, headers, upload.changes)
@@ -151,12 +145,12 @@ class Objects:
 
 
 def meta(headers: Mapping[str, str]) -> dict[str, str]:
-    """An object's own metadata."""
+    """Returns an object's own metadata."""
     return {name.lower(): value for name, value in headers.items() if name.lower().startswith(META)}
 
 
 class Writes(BaseHTTPRequestHandler):
-    """The methods that write. What a request comes to, and how it is answered, is the whole handler's."""
+    """The methods that write. The whole handler decides the outcome of a request, and its answer."""
 
     store: Any
     _fate: Any
@@ -164,15 +158,13 @@ class Writes(BaseHTTPRequestHandler):
     _error: Any
 
     def do_PUT(self) -> None:
-        """PutObject, UploadPart or UploadPartCopy."""
+        """Does PutObject, UploadPart or UploadPartCopy."""
         self._written(self._put)
 
     def do_POST(self) -> None:
-        """CreateMultipartUpload or CompleteMultipartUpload."""
         self._written(self._post)
 
     def do_DELETE(self) -> None:
-        """DeleteObject or AbortMultipartUpload."""
         self._written(self._delete)
 
     def _written(self, work: Any) -> None:

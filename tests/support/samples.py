@@ -1,29 +1,25 @@
 """Elements, shapes and answers that the tests of the core share."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from core.dtype import BF16, DataType
-
-if TYPE_CHECKING:
-    from core.wire import HttpResponse
+from core.wire import HttpResponse
 
 SHAPES = [(), (0,), (3,), (2, 0), (2, 3)]
 
 
 def nested(flat: list[Any], shape: tuple[int, ...]) -> Any:
-    """The elements as lists of lists."""
+    """Returns the elements as lists of lists."""
     array = np.empty(len(flat), object)
     array[:] = flat
     return array.reshape(shape).tolist()
 
 
 def sample(datatype: DataType, size: int) -> list[Any]:
-    """Elements as JSON has them."""
+    """Returns elements in JSON's form."""
     if datatype.is_bytes:
         return ["", "ab", "\u65e5\0", "x", "y", "z"][:size]
     if datatype.name == "BOOL":
@@ -35,5 +31,5 @@ def sample(datatype: DataType, size: int) -> list[Any]:
 
 
 def told(response: HttpResponse) -> Any:
-    """The answer's JSON, NaN and infinities as Python reads them."""
+    """Returns the answer's JSON, with NaN and infinities as Python reads them."""
     return json.loads(b"".join(response.parts))

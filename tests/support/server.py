@@ -1,29 +1,25 @@
-"""Starts the product as a stranger would: its own process, uvicorn, a free port on the loopback."""
-
-from __future__ import annotations
+"""Starts the product as a stranger would: in a separate process, with uvicorn, on a free port of the loopback."""
 
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.support.ports import free_ports
 from tests.support.wire import Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]
 START_SECONDS: Final = 30
 STOP_SECONDS: Final = 20
 ATTEMPTS: Final = 3
-COMMAND: Final = "import sys; from handler.cli import main; sys.exit(main())"
+UVICORN: Final = ("--log-level", "warning", "--http", "handler.edge.server.protocol:BoundedHttp", "--ws", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +33,28 @@ class Server:
 
     @property
     def netloc(self) -> str:
-        """Host and port, as tritonclient wants them."""
+        """Returns host and port, in tritonclient's form."""
         return f"{HOST}:{self.port}"
 
     @property
     def rpc_netloc(self) -> str:
-        """Host and port of gRPC."""
+        """Returns host and port of gRPC."""
         return f"{HOST}:{self.rpc_port}"
 
     def wire(self) -> Wire:
-        """A new connection."""
         return Wire(HOST, self.port)
 
     def runs(self) -> bool:
-        """Whether the process still is the one that was started."""
+        """Returns whether the process is still the one that was started."""
         return self.process.poll() is None
 
 
 @contextmanager
 def serve(log: Path, **settings: str) -> Iterator[Server]:
-    """Run a server with these DRAGOMAN_* settings only, and end it."""
+    """Runs a server with only these DRAGOMAN_* settings, and ends it."""
 
     def arguments(port: int) -> list[str]:
-        return ["-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port), "--log-level", "warning"]
+        return ["-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port), *UVICORN]
 
     with running(arguments, 1, log, settings) as (process, (port,)):
         yield Server(port, process, log)
@@ -67,10 +62,10 @@ def serve(log: Path, **settings: str) -> Iterator[Server]:
 
 @contextmanager
 def serve_rpc(log: Path, **settings: str) -> Iterator[Server]:
-    """Runs a server of HTTP and gRPC by the command line, with these settings only, and ends it."""
+    """Runs a server of HTTP and gRPC by the command line, with only these settings, and ends it."""
 
     def arguments(port: int, rpc_port: int) -> list[str]:
-        return ["-c", COMMAND, "serve", "--host", HOST, "--port", str(port), "--grpc-port", str(rpc_port)]
+        return ["-m", "dragoman", "serve", "--host", HOST, "--port", str(port), "--grpc-port", str(rpc_port)]
 
     with running(arguments, 2, log, settings) as (process, (port, rpc_port)):
         yield Server(port, process, log, rpc_port)
@@ -80,7 +75,7 @@ def serve_rpc(log: Path, **settings: str) -> Iterator[Server]:
 def running(
     arguments: Callable[..., list[str]], count: int, log: Path, settings: Mapping[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], Sequence[int]]]:
-    """Python with the arguments for so many ports, from when it answers on all of them."""
+    """Runs Python with the arguments for so many ports, and yields when it answers on all of them."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
     environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
     process, ports = _started(arguments, count, log, environment)

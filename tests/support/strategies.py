@@ -1,14 +1,10 @@
-"""What the fuzzers of all protocols share: texts, numbers, JSON values, and right requests with something changed."""
-
-from __future__ import annotations
+"""Strategies that all protocols' fuzzers share: texts, numbers, JSON values, and correct requests with a change."""
 
 import copy
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 METHODS: Final = ["GET", "POST"] * 6 + ["HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"]
 MODELS: Final = [
@@ -42,7 +38,7 @@ codings = st.one_of(
     st.text(latin, max_size=12),
 )
 blanks = st.sampled_from([b"", b" " * 10_000])
-"""Behind a document: long texts have readers of their own."""
+"""Blank space to put behind a document: long texts have their own readers."""
 
 
 def json_values(words: Any, keys: Any, *more: Any) -> st.SearchStrategy[Any]:
@@ -64,7 +60,7 @@ values = json_values(v2_words, v2_keys)
 
 
 def nodes(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Returns the paths to every part of a document but itself."""
+    """Returns the paths to every part of a document except itself."""
     items = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
@@ -80,7 +76,7 @@ def parent_of(document: Any, way: Sequence[Any]) -> Any:
 
 @st.composite
 def mutants(draw: st.DrawFn, valid: Sequence[tuple[str, Any]], own: Any, keys: Any) -> tuple[str, Any]:
-    """A target and its right document of which up to three parts are replaced, removed, doubled or joined."""
+    """A target and its correct document, up to three parts of which are replaced, removed, doubled or joined."""
     target, document = copy.deepcopy(draw(st.sampled_from(valid)))
     for _ in range(draw(st.integers(1, 3))):
         places = nodes(document)
@@ -104,7 +100,7 @@ def mutants(draw: st.DrawFn, valid: Sequence[tuple[str, Any]], own: Any, keys: A
 
 @st.composite
 def damaged(draw: st.DrawFn, contents: Any) -> bytes:
-    """Bytes one of which may be flipped, and whose end may be cut off."""
+    """Bytes, one of which may be flipped, and whose end may be cut off."""
     packed = bytearray(draw(contents))
     if draw(st.booleans()):
         packed[draw(st.integers(0, len(packed) - 1))] ^= draw(st.integers(1, 255))
@@ -114,7 +110,7 @@ def damaged(draw: st.DrawFn, contents: Any) -> bytes:
 
 @st.composite
 def byte_mutants(draw: st.DrawFn, valid: Sequence[bytes], least: int = 0) -> bytes:
-    """Bytes of which some are others, gone, or doubled."""
+    """Bytes, some of which are changed, removed, or doubled."""
     body = bytearray(draw(st.sampled_from(valid)))
     for _ in range(draw(st.integers(least, 4))):
         at = draw(st.integers(0, len(body)))

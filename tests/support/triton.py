@@ -1,35 +1,31 @@
-"""tritonclient, unmodified: over HTTP, with asyncio, and over gRPC in a process of its own, behind one interface.
+"""tritonclient runs unmodified: over HTTP, with asyncio, and over gRPC in a separate process, behind one interface.
 
-kserve's messages, which other tests import, have the names of those of tritonclient.grpc: no process can have both.
+kserve's messages, which other tests import, have tritonclient.grpc's names: no process can have both.
 """
-
-from __future__ import annotations
 
 import asyncio
 import functools
 import gc
 import multiprocessing
 import queue
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    Inputs = Mapping[str, tuple[str, NDArray[Any]]]
+Inputs = Mapping[str, tuple[str, NDArray[Any]]]
 
 MODULES: Final = {"http": "tritonclient.http", "aio": "tritonclient.http.aio", "grpc": "tritonclient.grpc"}
 SECONDS: Final = 30
 
 
 class Result(NamedTuple):
-    """What an inference has returned."""
+    """The result of an inference."""
 
     id: str
     version: str
@@ -72,7 +68,7 @@ class Triton:
         return await getattr(self._awaited_client, method)(*arguments, **more)
 
     def asked(self, method: str, *arguments: Any) -> Any:
-        """Returns what is told of the server or a model, as JSON."""
+        """Returns the metadata of the server or a model, as JSON."""
         return self.call(method, *arguments, **({"as_json": True} if self.kind == "grpc" else {}))
 
     def live(self) -> bool:
@@ -124,7 +120,7 @@ class Triton:
         return Result(head.get("id", ""), head["model_version"], tensors)
 
     def several(self, model: str, inputs: Inputs, count: int) -> list[Result]:
-        """Returns the results of requests that are on their way at the same time."""
+        """Returns the results of requests that are in flight at the same time."""
         own = self.inputs(inputs)
         ids = [str(number) for number in range(count)]
         if self.kind == "aio":
@@ -158,6 +154,23 @@ class Triton:
             error.message() if error else (self.result(result), result.get_response().parameters[final].bool_param)
             for result, error in found
         ]
+
+    def overtaken(self, slow: str, gate: str, model: str, inputs: Inputs) -> list[str]:
+        """Returns the ids of a stream's two answers as they came. The slow model waits for the file `gate`.
+
+        The file is there once the other one has answered.
+        """
+        told: queue.Queue[Any] = queue.Queue()
+        waits = {"gate": ("BYTES", np.array([gate.encode()], object))}
+        with self.make(self.netloc) as client:
+            client.start_stream(lambda result, error: told.put((result, error)))
+            client.async_stream_infer(slow, self.inputs(waits), request_id="1")
+            client.async_stream_infer(model, self.inputs(inputs), request_id="2")
+            first, _ = told.get(timeout=SECONDS)
+            Path(gate).touch()
+            second, _ = told.get(timeout=SECONDS)
+            client.stop_stream()
+        return [found.get_response().id for found in (first, second)]
 
     def awaited_stream(self, model: str, inputs: Inputs, count: int) -> tuple[list[str], list[Any]]:
         """Returns the ids of a stream with asyncio over gRPC, and the outputs of as many requests at once."""
@@ -193,7 +206,7 @@ def _there(netloc: str, method: str, arguments: Any, more: Any) -> Any:
 
 
 class Elsewhere:
-    """A client over gRPC whose methods run in a process of its own."""
+    """A client over gRPC whose methods run in a separate process."""
 
     kind = "grpc"
 

@@ -1,7 +1,5 @@
 """Requests, signatures and models' results that the tests of /v1 share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,19 +13,19 @@ from core.tensor import Tensor, TensorSpec
 
 
 def output(name: str, datatype: str, values: Any) -> Tensor:
-    """A tensor as a model gives it: BYTES are objects, BF16 its bits."""
+    """Returns a tensor as a model returns it: BYTES are objects, BF16 its bits."""
     return Tensor(name, DATATYPES[datatype], np.array(values, DATATYPES[datatype].numpy))
 
 
 def binding(name: str, datatype: str = "FP32", shape: Any = None, default: Any = None, **said: Any) -> Binding:
-    """What stands behind an alias. `said`: the binding's own shape, encoded."""
+    """Returns what stands behind an alias. `said`: the binding's own shape, encoded."""
     own = said.pop("feature", None)
     default = None if default is None else output(name, datatype, default)
     return Binding(TensorSpec(name, DATATYPES[datatype], shape), own, default, **said)
 
 
 def signature(inputs: Any, outputs: Any, method: Method = Method.PREDICT, labels: tuple[str, ...] = ()) -> Signature:
-    """Of bindings by alias; a text stands for an FP32 tensor of any rank."""
+    """Returns a signature of bindings by alias; a text stands for an FP32 tensor of any rank."""
     bound = [
         None if side is None else {a: binding(b) if isinstance(b, str) else b for a, b in side.items()}
         for side in (inputs, outputs)
@@ -36,7 +34,7 @@ def signature(inputs: Any, outputs: Any, method: Method = Method.PREDICT, labels
 
 
 def model(**signatures: Signature) -> ModelSpec:
-    """Model `m`, version 3, with every tensor that its signatures name; without signatures it says nothing."""
+    """Returns model `m`, version 3, with every tensor that its signatures name; without signatures it declares none."""
     sides: list[dict[str, TensorSpec]] = [{}, {}]
     for each in signatures.values():
         for side, bindings in zip(sides, (each.inputs or {}, each.outputs), strict=True):
@@ -48,15 +46,15 @@ def model(**signatures: Signature) -> ModelSpec:
 def question(
     document: Any, non_finite: NonFinite | None = NonFinite.BARE, v1_dialect: str = "auto", *, pinned: bool = False
 ) -> V1Question:
-    """A request's document under the default options."""
+    """Returns a request's document under the default options."""
     return V1Question(document, non_finite, v1_dialect, pinned)
 
 
 def result(*outputs: Tensor) -> InferResult:
-    """Of model `m`, version 3."""
+    """Returns a result of model `m`, version 3."""
     return InferResult("m", "3", outputs)
 
 
 def listed(tensors: tuple[Tensor, ...]) -> dict[str, Any]:
-    """What the model is asked, as lists by name."""
+    """Returns what the model is asked, as lists by name."""
     return {tensor.name: tensor.array.tolist() for tensor in tensors}

@@ -1,34 +1,30 @@
-"""What a server's process and its log tell while clients ask it."""
-
-from __future__ import annotations
+"""Reads a server's process and its log while clients ask it."""
 
 import os
 import re
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.server import Server
-    from tests.support.wire import Answer
+from tests.support.server import Server
+from tests.support.wire import Answer
 
 LOOK_SECONDS = 0.02
 LINE = re.compile(r"model (\S+) version (\d+) (is being loaded|loaded in|is unloaded|cannot be loaded:)")
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process in memory, from the kernel."""
+    """Returns the bytes of a process in memory, from the kernel."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 @contextmanager
 def sampled(pid: int) -> Iterator[list[int]]:
-    """What the process has in memory, every 20 ms."""
+    """Samples the memory of the process every 20 ms."""
     over = threading.Event()
     samples = [resident(pid)]
 
@@ -46,13 +42,13 @@ def sampled(pid: int) -> Iterator[list[int]]:
 
 
 def events(server: Server, since: int = 0) -> list[tuple[str, str]]:
-    """(model and version, what happened to it), as logged after so many bytes of the log."""
+    """Returns (model and version, event), as logged after so many bytes of the log."""
     found = LINE.finditer(server.log.read_bytes()[since:].decode(errors="replace"))
     return [(f"{match[1]}/{match[2]}", match[3].split()[-1]) for match in found]
 
 
 def loads(server: Server) -> Counter[str]:
-    """How often each version was loaded. Fails if one was loaded while it was being loaded, or was in memory."""
+    """Returns how often each version was loaded. Fails if one was loaded while it was being loaded or in memory."""
     states: dict[str, str] = {}
     counted: Counter[str] = Counter()
     moves = {"loaded": ("", "loading"), "in": ("loading", "in"), "loaded:": ("loading", ""), "unloaded": ("in", "")}
@@ -65,12 +61,12 @@ def loads(server: Server) -> Counter[str]:
 
 
 def waited(answer: Answer) -> bool:
-    """Whether an inference waited for its model to be loaded, as its Server-Timing says."""
+    """Returns whether an inference waited for its model to be loaded, as its Server-Timing says."""
     return answer.headers["server-timing"].endswith("start;desc=cold")
 
 
 def crowd(count: int, ask: Callable[[int], Any]) -> list[Any]:
-    """What so many clients are told that ask at the same time."""
+    """Returns the answers to so many clients that ask at the same time."""
     together = threading.Barrier(count)
 
     def one(index: int) -> Any:
@@ -83,7 +79,7 @@ def crowd(count: int, ask: Callable[[int], Any]) -> list[Any]:
 
 @contextmanager
 def asking(count: int, ask: Callable[[], list[Any]]) -> Iterator[list[Any]]:
-    """So many clients ask all the while; what they were told, each time one answer."""
+    """Lets so many clients ask until the block ends; yields the list that collects their answers."""
     over = threading.Event()
     told: list[Any] = []
 

@@ -1,23 +1,18 @@
-"""V2 over HTTP by hand: builds requests and takes answers apart by the specification, without the product's code."""
-
-from __future__ import annotations
+"""A client of V2 over HTTP that follows the specification, without the product's code."""
 
 import gzip
 import http.client
 import json
 import struct
 import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.support.zoo.models import DATATYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 TIMEOUT: Final = 30
@@ -27,13 +22,13 @@ DECOMPRESS: Final = {"gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 def refuse_constant(name: str) -> None:
-    """NaN and infinities are no JSON: json.loads would take them."""
+    """Refuses NaN and infinities, which are not JSON: json.loads would accept them."""
     raise AssertionError(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; the names of headers are in lower case."""
+    """The received answer; the names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -41,22 +36,22 @@ class Answer:
 
     @property
     def content(self) -> bytes:
-        """The body without its Content-Encoding."""
+        """Returns the body without its Content-Encoding."""
         encoding = self.headers.get("content-encoding", "identity")
         return self.body if encoding == "identity" else DECOMPRESS[encoding](self.body)
 
     def json(self) -> Any:
-        """The whole body as strict JSON."""
+        """Returns the whole body as strict JSON."""
         return json.loads(self.content.decode("utf-8"), parse_constant=refuse_constant)
 
     def split(self) -> tuple[dict[str, Any], bytes]:
-        """The JSON part and the bytes behind it."""
+        """Returns the JSON part and the bytes behind it."""
         length = int(self.headers.get(HEADER_LENGTH.lower(), len(self.content)))
         head = json.loads(self.content[:length].decode("utf-8"), parse_constant=refuse_constant)
         return head, self.content[length:]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Every output of a 200 as an array; the binary parts must end where the body ends."""
+        """Returns every output of a 200 as an array; the binary parts must end where the body ends."""
         assert self.status == http.client.OK, (self.status, self.content[:1000])
         head, rest = self.split()
         found: dict[str, NDArray[Any]] = {}
@@ -72,13 +67,12 @@ class Answer:
         return found
 
     def tensor(self) -> NDArray[Any]:
-        """The only output."""
         (only,) = self.tensors().values()
         return only
 
 
 def from_json(datatype: str, shape: Sequence[int], data: list[Any]) -> NDArray[Any]:
-    """Flat JSON data -> array: what tritonclient, kserve and mlserver do with it, and a check of every element."""
+    """Converts flat JSON data to an array as tritonclient, kserve and mlserver do, and checks every element."""
     assert all(not isinstance(element, list) for element in data)
     kinds = {"BOOL": bool, "BYTES": str}
     if datatype == "BYTES":
@@ -89,7 +83,7 @@ def from_json(datatype: str, shape: Sequence[int], data: list[Any]) -> NDArray[A
 
 
 def to_json(array: NDArray[Any], *, nested: bool = False) -> Any:
-    """Array -> JSON data; NaN and infinities become the strings that JSON can hold."""
+    """Converts an array to JSON data; NaN and infinities become the strings that JSON can hold."""
     flat = [_element(element) for element in array.ravel().tolist()]
     return _nest(flat, array.shape) if nested else flat
 
@@ -112,7 +106,7 @@ def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 def from_binary(datatype: str, shape: Sequence[int], raw: bytes) -> NDArray[Any]:
-    """A binary part -> array (extension_binary_data: little-endian, row-major, BYTES with a length before each)."""
+    """Converts a binary part to an array (extension_binary_data: little-endian, row-major, BYTES with lengths)."""
     if datatype != "BYTES":
         return np.frombuffer(raw, np.dtype(DATATYPES[datatype].numpy).newbyteorder("<")).reshape(shape)
     elements = []
@@ -125,34 +119,34 @@ def from_binary(datatype: str, shape: Sequence[int], raw: bytes) -> NDArray[Any]
 
 
 def to_binary(array: NDArray[Any]) -> bytes:
-    """Array -> binary part."""
+    """Converts an array to a binary part."""
     if array.dtype != object:
         return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
     return b"".join(struct.pack("<I", len(element)) + element for element in array.ravel().tolist())
 
 
 def json_input(name: str, datatype: str, array: NDArray[Any], *, nested: bool = False) -> dict[str, Any]:
-    """An input whose elements stand in the JSON."""
+    """Returns an input whose elements stand in the JSON."""
     return {
         "name": name, "datatype": datatype, "shape": list(array.shape), "data": to_json(array, nested=nested),
     }  # fmt: skip
 
 
 def binary_input(name: str, datatype: str, array: NDArray[Any]) -> tuple[dict[str, Any], bytes]:
-    """An input whose elements follow the JSON: (member of inputs, part)."""
+    """Returns an input whose elements follow the JSON: (member of inputs, part)."""
     part = to_binary(array)
     parameters = {"binary_data_size": len(part)}
     return {"name": name, "datatype": datatype, "shape": list(array.shape), "parameters": parameters}, part
 
 
 def pack(document: Mapping[str, Any], parts: Iterable[bytes]) -> tuple[bytes, dict[str, str]]:
-    """A request of the binary extension: body and its headers."""
+    """Returns a request of the binary extension: body and its headers."""
     head = json.dumps(document).encode()
     return b"".join((head, *parts)), {HEADER_LENGTH: str(len(head))}
 
 
 def same(left: NDArray[Any], right: NDArray[Any]) -> bool:
-    """Equal to the bit, but any NaN is any NaN."""
+    """Returns whether both are equal to the bit; any NaN equals any NaN."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if left.dtype == object:
@@ -166,7 +160,7 @@ def same(left: NDArray[Any], right: NDArray[Any]) -> bool:
 
 
 class Wire:
-    """One keep-alive connection that adds no header of its own but Host and Content-Length."""
+    """One keep-alive connection that adds no headers except Host and Content-Length."""
 
     def __init__(self, host: str, port: int) -> None:
         self.connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
@@ -184,7 +178,7 @@ class Wire:
         body: bytes | Iterable[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send and read one exchange. An iterable body is sent chunked."""
+        """Sends a request and reads its answer. An iterable body is sent chunked."""
         self.connection.putrequest(method, target, skip_accept_encoding=True)
         for name, value in (headers or {}).items():
             self.connection.putheader(name, value)
@@ -199,11 +193,10 @@ class Wire:
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
 
     def get(self, target: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """GET."""
         return self.call("GET", target, headers=headers)
 
     def post(self, target: str, document: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """POST of bytes as they are, of anything else as JSON, of None as no body."""
+        """Sends a POST: bytes unchanged, None as no body, anything else as JSON."""
         if document is not None and not isinstance(document, bytes):
             document = json.dumps(document).encode()
         return self.call("POST", target, document, headers)
@@ -211,13 +204,13 @@ class Wire:
     def infer(
         self, model: str, *inputs: dict[str, Any], headers: Mapping[str, str] | None = None, **rest: Any
     ) -> Answer:
-        """JSON inference; `rest` are further members of the request, `version` goes into the path."""
+        """Makes a JSON inference; `rest` are further members of the request, `version` goes into the path."""
         version = rest.pop("version", None)
         place = f"/versions/{version}" if version is not None else ""
         return self.post(f"/v2/models/{model}{place}/infer", {"inputs": list(inputs), **rest}, headers)
 
     def infer_binary(self, model: str, *inputs: Any, headers: Mapping[str, str] | None = None, **rest: Any) -> Answer:
-        """Inference with the binary extension; an input is a dict (JSON) or what binary_input made."""
+        """Makes an inference with the binary extension; an input is a dict (JSON) or what binary_input made."""
         pairs = [item if isinstance(item, tuple) else (item, b"") for item in inputs]
         body, own = pack({"inputs": [head for head, _ in pairs], **rest}, [part for _, part in pairs])
         return self.call("POST", f"/v2/models/{model}/infer", body, {**own, **(headers or {})})

@@ -24,11 +24,13 @@ CODES: Final = {
         Code("invalid_argument", 3, 400),
         Code("deadline_exceeded", 4, 504),
         Code("not_found", 5, 404),
+        Code("permission_denied", 7, 403),
         Code("resource_exhausted", 8, 429),
         Code("failed_precondition", 9, 400),
         Code("unimplemented", 12, 501),
         Code("internal", 13, 500),
         Code("unavailable", 14, 503),
+        Code("unauthenticated", 16, 401),
     )
 }
 """The codes that this server sends."""

@@ -6,6 +6,7 @@ Sources: the Connect protocol's "Streaming-Request"; gRPC's PROTOCOL-HTTP2.md "L
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from core.bounds import MOST_MESSAGES
 from core.dialects.connect.codes import UnannouncedCompression
 from core.encoding import compression
 from core.errors import InvalidInput, NotSupported, TooLarge
@@ -51,6 +52,16 @@ def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
         if position > end:
             raise InvalidInput(f"an envelope announces {size} bytes; {end - start} follow")
         yield Frame(view[start:position], flags == COMPRESSED)
+
+
+def check_messages(body: Part) -> None:
+    """Raises TooLarge for a body of more messages than a stream may have. Looks at the envelopes' heads alone."""
+    view, position, count, last = memoryview(body), 0, 0, len(body) - HEAD
+    while position <= last:
+        count += 1
+        if count > MOST_MESSAGES:
+            raise TooLarge(f"the request has more than {MOST_MESSAGES} messages, the most of a stream in one body")
+        position += HEAD + int.from_bytes(view[position + 1 : position + HEAD])
 
 
 def only(found: Iterator[Frame]) -> Frame:

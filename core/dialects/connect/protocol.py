@@ -118,6 +118,11 @@ NATIVE: Final = HttpResponse(
 """The whole answer, "Trailers-Only", to gRPC itself that arrived over HTTP/1.1 or through a proxy that speaks it."""
 
 
+def carrier(headers: Headers) -> str:
+    """Returns the protocol of a request: gRPC-Web, or Connect, whose clients have Content-Types of other names."""
+    return "grpc-web" if headers.get(b"content-type", b"").startswith(GRPC) else "connect"
+
+
 class Question(NamedTuple):
     """A call whose head has been read.
 

@@ -7,6 +7,7 @@ from core import operations as ops
 from core.errors import Fault, ServingError
 from core.rpc import Rpc, RpcMethod, methods
 from core.schema.health import HealthCheckRequest, HealthCheckResponse
+from core.wire import Right
 
 SERVICE: Final = "grpc.health.v1.Health"
 
@@ -25,4 +26,8 @@ def health(services: Iterable[str]) -> tuple[RpcMethod, ...]:
         operation = ops.ServerReady() if name in server else ops.ModelReady(ops.ModelRef(name))
         return operation, lambda result: HealthCheckResponse(status="SERVING" if result.ready else "NOT_SERVING")
 
-    return methods(SERVICE, Rpc("Check", check), Rpc("Watch", check, instead=_unknown, watched=True))
+    return methods(
+        SERVICE,
+        Rpc("Check", check, right=Right.OPEN),
+        Rpc("Watch", check, instead=_unknown, watched=True, right=Right.OPEN),
+    )

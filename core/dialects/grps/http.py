@@ -7,6 +7,7 @@ of its Python server, without their tracebacks and HTML.
 from typing import Any, Final
 
 from core import operations as ops
+from core.bounds import check_call
 from core.dialects.grps.status import SUCCESS, failure, unready
 from core.encoding import jsonio
 from core.errors import InvalidInput, ServingError, shown
@@ -18,6 +19,7 @@ from core.wire import (
     Dialect,
     HttpResponse,
     Reply,
+    Right,
     Route,
     RouteNotFound,
     Waits,
@@ -27,6 +29,12 @@ from core.wire import (
 PREFIX: Final = "/grps/v1"
 NO_NAME: Final = "No model name."
 EMPTY_NAME: Final = "The model name is empty."
+CONTROL: Final = (Right.ADMIN, Waits.NOTHING)
+LIVE: Final = (Right.OPEN, Waits.NOTHING)
+READY: Final = (Right.OPEN, Waits.STORE)
+INFERENCE: Final = (Right.INFER, Waits.MODEL)
+METADATA: Final = (Right.READ, Waits.STORE)
+MONITOR: Final = (Right.READ, Waits.NOTHING)
 
 
 def answer(status: dict[str, Any] = SUCCESS, **members: Any) -> HttpResponse:
@@ -69,12 +77,27 @@ def _server(_: Call) -> tuple[ops.Operation, Reply]:
     return ops.ServerOverview(), lambda overview: answer(str_data=of_server(overview))
 
 
+def _series(call: Call) -> tuple[ops.Operation, Reply]:
+    from core.dialects.grps import monitor  # noqa: PLC0415 - as inference
+
+    name = monitor.name_of(call.request.query)
+    return ops.ServerSeries(), lambda series: monitor.answer(name, series)
+
+
+def _metrics(_: Call) -> tuple[ops.Operation, Reply]:
+    from core.dialects.grps import monitor  # noqa: PLC0415 - as inference
+
+    return ops.ServerSeries(), monitor.page
+
+
 def _model(call: Call) -> tuple[ops.Operation, Reply]:
     from core.dialects.grps import json_read, metadata, predict  # noqa: PLC0415 - as inference
 
     if predict.content_type(call.request) != JSON[1]:
         raise InvalidInput(predict.WRONG_TYPE)
-    given = json_read.member(json_read.document(call.request.content()), "str_data")
+    body = call.request.content()
+    check_call(len(body))
+    given = json_read.member(json_read.document(body), "str_data")
     selector = named_model(None if given is None else json_read.text(given, "str_data"))
     return selector, lambda info: answer(str_data=metadata.of_model(info))
 
@@ -92,7 +115,15 @@ def _predict(call: Call) -> tuple[ops.Operation, AnyReply]:
     return predict.decode(call)
 
 
-def _routes(methods: str, path: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
+def _named(call: Call) -> ops.ModelRef | None:
+    if call.request.path.endswith("/"):
+        return None  # refused when it is read
+    from core.dialects.grps import predict  # noqa: PLC0415 - as inference
+
+    return predict.named(call)
+
+
+def _routes(methods: str, path: str, decode: Decode, about: str, needs: tuple[Right, Waits]) -> list[Route]:
     """Returns routes that refuse a trailing slash, which the router ignores and this protocol does not."""
 
     def exactly(call: Call) -> tuple[ops.Operation, AnyReply]:
@@ -100,20 +131,24 @@ def _routes(methods: str, path: str, decode: Decode, about: str, waits: Waits = 
             raise RouteNotFound(f"there is nothing at {shown(call.request.path)}")
         return decode(call)
 
-    return [Route(method, PREFIX + path, exactly, about, waits) for method in methods.split()]
+    right, waits = needs
+    names = _named if waits is Waits.MODEL else None
+    return [Route(method, PREFIX + path, exactly, about, waits, right, names) for method in methods.split()]
 
 
 GRPS: Final = Dialect(
     "grps",
     PREFIX,
     (
-        *_routes("GET POST", "/health/online", _online, "this process says that it is ready", Waits.NOTHING),
-        *_routes("GET POST", "/health/offline", _offline, "this process says that it is not ready", Waits.NOTHING),
-        *_routes("GET POST", "/health/live", _live, "the process answers", Waits.NOTHING),
-        *_routes("GET POST", "/health/ready", _ready, "as /v2/health/ready, and not set offline"),
-        *_routes("POST", "/infer/predict", _predict, "inference; loads the model if need be", Waits.MODEL),
-        *_routes("GET POST", "/metadata/server", _server, "the server and its models, as YAML"),
-        *_routes("POST", "/metadata/model", _model, "a model's inputs and outputs, as YAML"),
+        *_routes("GET POST", "/health/online", _online, "this process says that it is ready", CONTROL),
+        *_routes("GET POST", "/health/offline", _offline, "this process says that it is not ready", CONTROL),
+        *_routes("GET POST", "/health/live", _live, "the process answers", LIVE),
+        *_routes("GET POST", "/health/ready", _ready, "as /v2/health/ready, and not set offline", READY),
+        *_routes("POST", "/infer/predict", _predict, "inference; loads the model if need be", INFERENCE),
+        *_routes("GET POST", "/metadata/server", _server, "the server and its models, as YAML", METADATA),
+        *_routes("POST", "/metadata/model", _model, "a model's inputs and outputs, as YAML", METADATA),
+        *_routes("GET", "/monitor/series", _series, "one of the server's metrics over time", MONITOR),
+        *_routes("GET", "/monitor/metrics", _metrics, "a page of all metrics", MONITOR),
     ),
     refuse,
 )

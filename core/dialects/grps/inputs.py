@@ -23,7 +23,7 @@ from core.dialects.grps.content import (
 from core.dtype import BF16, BYTES, DataType
 from core.errors import InvalidInput, shown
 from core.operations import ModelSpec
-from core.tensor import Tensor, TensorSpec, named
+from core.tensor import Tensor, TensorSpec, as_column, named
 
 UNNAMED: Final = "input-{}"
 """The name, by position, of an input that neither the request nor the model names, as in KServe and MLServer."""
@@ -67,15 +67,18 @@ def _has(spec: ModelSpec) -> str:
 
 
 def _typed(tensors: Sequence[Tensor], inputs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
-    """Returns the tensors in the inputs' own types, which the protocol's may be wider than."""
-    expected = {given.name: given.datatype for given in inputs}
-    return tuple(_narrowed(tensor, expected.get(tensor.name, tensor.datatype)) for tensor in tensors)
+    """Returns the tensors in the inputs' own types, which the protocol's may be wider than, and scalars as columns."""
+    expected = {given.name: given for given in inputs}
+    return tuple(_narrowed(tensor, expected.get(tensor.name)) for tensor in tensors)
 
 
-def _narrowed(tensor: Tensor, expected: DataType) -> Tensor:
-    if tensor.datatype is expected or tensor.datatype is not carrier(expected):
+def _narrowed(tensor: Tensor, expected: TensorSpec | None) -> Tensor:
+    if expected is None:
         return tensor
-    return converted(tensor, expected)
+    tensor = as_column(tensor, expected.shape)
+    if tensor.datatype is expected.datatype or tensor.datatype is not carrier(expected.datatype):
+        return tensor
+    return converted(tensor, expected.datatype)
 
 
 def _only(spec: ModelSpec, kind: str, *datatypes: DataType) -> TensorSpec:
@@ -124,7 +127,8 @@ def _binary(content: Binary, spec: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def _numbers(content: Numbers, spec: ModelSpec) -> tuple[Tensor, ...]:
-    return (Tensor(_only(spec, "ndarray", FP32).name, FP32, content.array),)
+    only = _only(spec, "ndarray", FP32)
+    return (as_column(Tensor(only.name, FP32, content.array), only.shape),)
 
 
 def _map(content: Map, spec: ModelSpec) -> tuple[Tensor, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.grps.content import (
     FP64,
     LARGEST_SIZE,
@@ -30,8 +31,8 @@ from core.dialects.grps.content import (
 from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
 from core.dtype import BY_GRPS, BYTES, DataType
 from core.encoding import jsonio
-from core.errors import InvalidInput, shown
-from core.tensor import Tensor, checked_shape, named
+from core.errors import InvalidInput, TooMany, shown
+from core.tensor import Tensor, check_count, check_rank, checked_shape, named
 
 Body = bytes | memoryview
 BARE: Final = (b"NaN", b"Inf")
@@ -104,6 +105,8 @@ def read(body: Body, *, binary: bool = False) -> GrpsQuestion:
     """
     try:
         return _question(document(body, jsonio.loads_shaped), binary=binary)
+    except TooMany:
+        raise
     except InvalidInput:
         return _question(document(body), binary=binary)
 
@@ -128,6 +131,7 @@ def _gtensors(value: Any) -> Tensors:
         return Tensors(())
     if not isinstance(tensors, list):
         raise InvalidInput(f"'tensors' is {shown(tensors)}; expected an array of tensors")
+    check_parts(tensors, "tensors")
     return Tensors(tuple(_tensor(tensor, f"tensors[{index}]") for index, tensor in enumerate(tensors)))
 
 
@@ -147,6 +151,8 @@ def _tensor(value: Any, place: str) -> Tensor:
     data = member(members, datatype.grps_field)
     if data is None and datatype is FP64:
         data = member(members, ALIAS)
+    if isinstance(data, list) and len(data) > MOST_PARTS:
+        check_count(len(data), shape, called)  # before each is looked at
     return flat(called, datatype, shape, [] if data is None else data)._replace(name=name)
 
 
@@ -162,6 +168,8 @@ def _datatype(value: Any, name: str) -> DataType:
 def _shape(value: Any, name: str) -> tuple[int, ...]:
     if value is None:
         return ()
+    if isinstance(value, list | np.ndarray):
+        check_rank(len(value) if isinstance(value, list) else value.size, name)
     sizes = value.tolist() if isinstance(value, np.ndarray) else value
     shape = checked_shape([_size(size) for size in sizes] if isinstance(sizes, list) else sizes, name)
     if max(shape, default=0) > LARGEST_SIZE:
@@ -178,12 +186,15 @@ def _size(value: Any) -> Any:
 
 def _map(value: Any) -> Map:
     maps = _object(value, "gmap")
-    entries = []
-    for field in MAP_FIELDS:
-        values = member(maps, field)
-        if values is not None:
-            entries += [MapEntry(field, _value(field, key, found)) for key, found in _object(values, field).items()]
-    return Map(tuple(entries))
+    given = {field: _object(found, field) for field in MAP_FIELDS if (found := member(maps, field)) is not None}
+    check_number(sum(map(len, given.values())), "values")
+    return Map(
+        tuple(
+            MapEntry(field, _value(field, key, found))
+            for field, values in given.items()
+            for key, found in values.items()
+        )
+    )
 
 
 def _value(field: str, key: str, value: Any) -> Tensor:

@@ -4,13 +4,13 @@ Integers of 64 bits are strings; floats of 16 bits have the digits of 32. Source
 """
 
 from collections.abc import Callable
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
 from core.dialects.grps.content import FP32, INT64, Binary, Content, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.status import SUCCESS
-from core.dtype import BYTES, DATATYPES
+from core.dtype import BYTES, FP16
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.proto_json import from_bytes, integers
@@ -18,7 +18,6 @@ from core.tensor import Tensor
 
 Spell = Callable[[str], str]
 """Spells a member's name: as in the protocol, or in proto3's lowerCamelCase."""
-FP16: Final = DATATYPES["FP16"]
 
 
 def snake(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from core.bounds import check_number, check_parts
 from core.dialects.grps.content import (
     FP32,
     FP64,
@@ -30,7 +31,7 @@ from core.errors import InvalidInput, ServingError
 from core.schema import fields
 from core.schema.fields import Part
 from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, Status
-from core.tensor import Tensor, checked_shape, named, shaped
+from core.tensor import Tensor, check_count, check_rank, checked_shape, named, shaped
 
 GTENSORS: Final = GrpsMessage.GTENSORS_FIELD_NUMBER
 TENSORS: Final = GenericTensorData.TENSORS_FIELD_NUMBER
@@ -129,15 +130,18 @@ def _unpacked(body: bytes) -> tuple[GenericTensor, Packed]:
 def _tensor(message: GenericTensor, packed: Packed, index: int) -> Tensor:
     name = message.name or f"tensors[{index}]"
     datatype = _datatype(message.dtype, name)
+    check_rank(len(message.shape), name)
     shape = checked_shape(list(message.shape), name)
     if datatype is BYTES:
+        check_count(len(message.flat_string), shape, name)
         return Tensor(message.name, BYTES, shaped(_strings(message), shape, name))
     field = datatype.grps_field
     if field in packed:
         elements = np.frombuffer(packed[field], ELEMENTS[field])
     else:
         values = getattr(message, field)
-        elements = np.fromiter(values, ELEMENTS[field], len(values))
+        check_count(len(values), shape, name)
+        elements = fields.array(values, len(values), ELEMENTS[field])
     return from_values(name, datatype, shape, elements)._replace(name=message.name)
 
 
@@ -155,7 +159,9 @@ def _strings(message: GenericTensor) -> NDArray[Any]:
 
 
 def _gtensors(message: GrpsMessage) -> Tensors:
-    return Tensors(tuple(_tensor(tensor, {}, index) for index, tensor in enumerate(message.gtensors.tensors)))
+    tensors = message.gtensors.tensors
+    check_parts(tensors, "tensors")
+    return Tensors(tuple(_tensor(tensor, {}, index) for index, tensor in enumerate(tensors)))
 
 
 def _ndarray(_: GrpsMessage) -> Content:
@@ -163,6 +169,7 @@ def _ndarray(_: GrpsMessage) -> Content:
 
 
 def _map(message: GrpsMessage) -> Map:
+    check_number(sum(len(getattr(message.gmap, field)) for field in MAP_FIELDS), "values")
     return Map(
         tuple(
             MapEntry(field, Tensor(key, datatype, _value(datatype, value)))

@@ -12,7 +12,10 @@ from core.tensor import TensorSpec
 
 
 def of_server(overview: tuple[ServerInfo, Sequence[IndexEntry]]) -> str:
-    """Returns the YAML of the server and every model version. GRPS's servers also have `interface` and `models`."""
+    """Returns the YAML of the server and every model version.
+
+    GRPS's servers have `interface`, `models` and `dag`, too: the model that answers requests which name none.
+    """
     info, versions = overview
     return _yaml(
         {
@@ -21,8 +24,20 @@ def of_server(overview: tuple[ServerInfo, Sequence[IndexEntry]]) -> str:
             "platform": "dragoman",
             "interface": {"framework": "http+grpc"},
             "models": [{"name": each.name, "version": each.version, "state": each.state} for each in versions],
+            "dag": {"type": "sequential", "name": "default", "nodes": _nodes(info.default_model, versions)},
         }
     )
+
+
+def _nodes(default: str, versions: Sequence[IndexEntry]) -> list[dict[str, Any]]:
+    """Returns the only node of the default: a version that the caller sees. It is empty without a default."""
+    names = {entry.name for entry in versions}
+    name = default or (next(iter(names)) if len(names) == 1 else "")
+    fitting = [entry for entry in versions if name in (entry.name, f"{entry.name}-{entry.version}")]
+    if not fitting:
+        return []
+    newest = max(fitting, key=lambda entry: int(entry.version or -1))
+    return [{"name": "node-1", "type": "model", "model": f"{newest.name}-{newest.version}"}]
 
 
 def of_model(info: ModelInfo) -> str:

@@ -5,6 +5,7 @@ Source: protobuf's ProtoJSON format.
 
 import math
 import re
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from core.dialects.grps.content import FP32
 from core.dtype import DataType
-from core.encoding import jsonio, proto_json
+from core.encoding import proto_json
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.tensor import MAX_RANK, Tensor, named
@@ -20,6 +21,10 @@ from core.tensor import MAX_RANK, Tensor, named
 TOKENS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 INTEGERS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:,-?(?:0|[1-9][0-9]{0,18}))*")
 """Integers with commas between them, each of at most 19 digits: an int64 needs no more, and a uint64 holds them all."""
+_FLOAT: Final = r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,20})?"
+FLOATS: Final = re.compile(f"{_FLOAT}(?:,{_FLOAT})*")
+SLICE: Final = 16_384
+"""Strings that are read at a time."""
 INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})")
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
@@ -75,11 +80,23 @@ def _elements(name: str, datatype: DataType, data: list[Any]) -> Any:
     _check(name, datatype, data, kinds)
     if datatype.is_bytes or str not in kinds:
         return data
-    if kinds == {str} and not datatype.is_float:
-        joined = ",".join(data)
-        if joined.count(",") == len(data) - 1 and INTEGERS.fullmatch(joined):
-            return jsonio.loads_shaped(f"[{joined}]".encode())
+    if kinds == {str}:
+        found = _unquoted(data, *((FLOATS, float) if datatype.is_float else (INTEGERS, int)))
+        if found is not None:
+            return found
     return [_number(name, datatype, value) if type(value) is str else value for value in data]
+
+
+def _unquoted(data: list[str], pattern: re.Pattern[str], read: Callable[[str], Any]) -> list[Any] | None:
+    """Returns the numbers in strings, read slice by slice so that other threads run between; None if any is odd."""
+    numbers: list[Any] = []
+    for start in range(0, len(data), SLICE):
+        texts = data[start : start + SLICE]
+        joined = ",".join(texts)
+        if joined.count(",") != len(texts) - 1 or not pattern.fullmatch(joined):
+            return None
+        numbers += map(read, texts)
+    return numbers
 
 
 def _check(name: str, datatype: DataType, data: list[Any], kinds: set[type]) -> None:

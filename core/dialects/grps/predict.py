@@ -15,13 +15,15 @@ from core.dialects.grps.inputs import bound
 from core.dialects.grps.json_write import snake, write
 from core.dialects.grps.outputs import answered, as_ndarray
 from core.dialects.grps.status import failure
-from core.encoding import jsonio
+from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ServingError
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
 from core.wire import JSON, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
 
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
+SHORT: Final = 64 * 1024
+"""Bytes of a body that costs little to read."""
 NO_TYPE: Final = "No content type in headers."
 WRONG_TYPE: Final = "Unsupported content type."
 EMPTY: Final = "The http body is empty."
@@ -58,6 +60,19 @@ def wishes(query: bytes) -> Wishes:
         said.get("streaming", "").lower() == "true",
         said.get("return-ndarray", "").lower() == "true",
     )
+
+
+def named(call: Call) -> ModelRef | None:
+    """Returns the model of a long request, None for one that is read first, or whose start does not name its model.
+
+    Raises InvalidInput, TooLarge, UnsupportedEncoding.
+    """
+    request = call.request
+    kind = content_type(request)
+    if len(request.body) <= SHORT and b"content-encoding" not in request.headers:
+        return None
+    found = "" if kind == OCTETS[1] else peek.member(request.content(), ("model",))
+    return None if found is None else ModelRef(found or wishes(request.query).model, dashed=True)
 
 
 def decode(call: Call) -> tuple[Deferred, AnyReply]:

@@ -22,9 +22,9 @@ from core.dialects.grps.status import unready
 from core.encoding.jsonio import NonFinite
 from core.errors import ServingError
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
-from core.rpc import Rpc, RpcMethod, methods
+from core.rpc import Named, Rpc, RpcMethod, methods
 from core.schema.grps import GrpsMessage, Status
-from core.wire import Waits
+from core.wire import Right, Waits
 
 SERVICE: Final = "grps.protos.v1.GrpsService"
 
@@ -119,14 +119,25 @@ def _refusal(_: Any, error: ServingError) -> GrpsMessage:
     return refusal(error)
 
 
+NAMED: Final = Named(("model",), lambda name: ModelRef(name, dashed=True))
 GRPS_RPC: Final[tuple[RpcMethod, ...]] = methods(
     SERVICE,
-    Rpc("Predict", _predict, Waits.MODEL, _read, _ref, _refusal, read_json=_read_json),
-    Rpc("PredictStreaming", _stream, Waits.MODEL, _read, _ref, _refusal, read_json=_read_json),
-    Rpc("Online", _online, Waits.NOTHING, instead=_refusal),
-    Rpc("Offline", _offline, Waits.NOTHING, instead=_refusal),
-    Rpc("CheckLiveness", _live, Waits.NOTHING, instead=_refusal),
-    Rpc("CheckReadiness", _ready, instead=_refusal),
-    Rpc("ServerMetadata", _server, instead=_refusal),
-    Rpc("ModelMetadata", _model, instead=_refusal),
+    Rpc("Predict", _predict, Waits.MODEL, _read, _ref, _refusal, read_json=_read_json, right=Right.INFER, named=NAMED),
+    Rpc(
+        "PredictStreaming",
+        _stream,
+        Waits.MODEL,
+        _read,
+        _ref,
+        _refusal,
+        read_json=_read_json,
+        right=Right.INFER,
+        named=NAMED,
+    ),
+    Rpc("Online", _online, Waits.NOTHING, instead=_refusal, right=Right.ADMIN),
+    Rpc("Offline", _offline, Waits.NOTHING, instead=_refusal, right=Right.ADMIN),
+    Rpc("CheckLiveness", _live, Waits.NOTHING, instead=_refusal, right=Right.OPEN),
+    Rpc("CheckReadiness", _ready, instead=_refusal, right=Right.OPEN),
+    Rpc("ServerMetadata", _server, instead=_refusal, right=Right.READ),
+    Rpc("ModelMetadata", _model, instead=_refusal, right=Right.READ),
 )

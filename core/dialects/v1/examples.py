@@ -7,8 +7,10 @@ JavaScript writes 80.0 as 80. Sources: TF Serving's RESTful API page; its json_t
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
+from core.bounds import check_filled
 from core.dialects.v1.answer import text
 from core.dialects.v1.inputs import decoded
 from core.dialects.v1.request import V1Question, find_signature
@@ -16,6 +18,7 @@ from core.dialects.v1.values import KINDS, elements, is_binary, quoted, type_nam
 from core.dtype import BF16, BOOL, DataType
 from core.dtype import BYTES as BYTES_TYPE
 from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_to_float
 from core.operations import Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
@@ -28,9 +31,14 @@ FLOAT: Final = "float"
 INT64: Final = "int64"
 BYTES: Final = "string"
 KIND_OF: Final[dict[type, str]] = {float: FLOAT, int: INT64, bool: INT64, str: BYTES}
+ALIKE: Final = frozenset({float, int, str})
+"""The types of values that need no look one by one where all are of one type."""
 INTEGER_OR_FLOAT: Final = {INT64: FLOAT}
+METHOD: Final = "tensorflow/serving/"
 NOUN: Final = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 Example = Mapping[str, Any]
+OF_ELEMENT: Final = 1024
+"""Bytes that count for a value which an example does not have itself: as a Python object, it costs as much as they."""
 
 
 def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
@@ -55,11 +63,13 @@ def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
     def reply(result: InferResult) -> HttpResponse:
         values = _numbers(_outputs(result, signature)["outputs"])
-        shape = values.array.shape
+        shape, asked = values.array.shape, len(question.document["examples"])
         if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):  # noqa: PLR2004 - [n] or [n, 1]
             raise InvalidInput(
                 f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {list(shape)}"
             )
+        if shape[0] != asked:
+            raise InvalidInput(f"Input batch size did not match output batch size: {asked} vs. {shape[0]}")
         flat = values._replace(array=values.array.reshape(-1))
         return _answer(jsonio.numeric(flat, question.non_finite))
 
@@ -75,15 +85,17 @@ def _signature(question: V1Question, spec: ModelSpec, method: Method) -> Signatu
     if signature is None or signature.method is not method:
         fitting = [name for name, other in spec.signatures.items() if other.method is method]
         told = f"those for {method} are {shown(fitting)}" if fitting else f"the model has none for {method}"
+        noun, was = NOUN[method], Method.PREDICT if signature is None else signature.method
         raise InvalidInput(
-            f"No {NOUN[method]} inputs found in SignatureDef: name another with 'signature_name'; {told}"
+            f"No {noun} inputs found in SignatureDef: Expected {noun} signature method_name to be {METHOD}{method}. "
+            f"Was: {METHOD}{was}; name another with 'signature_name'; {told}"
         )
     return signature
 
 
 def _infer(question: V1Question, signature: Signature, spec: ModelSpec) -> Infer:
-    examples = _examples(question.document, signature.method)
-    inputs = tuple(_feature(name, binding, examples) for name, binding in (signature.inputs or {}).items())
+    context, examples = _examples(question.document, signature.method)
+    inputs = tuple(_feature(name, binding, examples, context) for name, binding in (signature.inputs or {}).items())
     wanted = dict.fromkeys(binding.spec.name for binding in signature.outputs.values())
     return Infer(ModelRef(spec.name, spec.version), inputs, tuple(map(RequestedOutput, wanted)))
 
@@ -93,7 +105,7 @@ def _outputs(result: InferResult, signature: Signature) -> dict[str, Tensor]:
     return {alias: tensors[binding.spec.name] for alias, binding in signature.outputs.items()}
 
 
-def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Question) -> list[Any]:
+def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Question) -> Any:
     """Returns [label, score] pairs. Without an output of classes the labels are the settings' or "".
 
     Without an output of scores, each score is 0.0.
@@ -102,15 +114,32 @@ def _classes(outputs: dict[str, Tensor], signature: Signature, question: V1Quest
     if len(set(shapes.values())) != 1 or len(next(iter(shapes.values()))) != 2:  # noqa: PLR2004 - [n, k]
         raise InvalidInput(f"Expected outputs of one shape [batch_size, num_classes] but got {shown(str(shapes))}")
     ((count, classes),) = set(shapes.values())
-    scores: list[Any] = [[0.0] * classes] * count
+    if not count * classes:
+        return [[]] * count
     if "scores" in outputs:
-        tensor = _numbers(outputs["scores"])
-        scores = [jsonio.rows(tensor._replace(array=row), question.non_finite) for row in tensor.array]
+        scores = _texts(_numbers(outputs["scores"]), question.non_finite)
+    else:
+        scores = [b"0.0"] * (count * classes)
     padded = (*signature.class_labels, *[""] * classes)[:classes]
-    labels: list[Sequence[Any]] = [padded] * count
+    labels = [jsonio.dumps(label) for label in padded] * count
     if "classes" in outputs:
-        labels = [[_label(element) for element in row] for row in outputs["classes"].array]
-    return [[[label, score] for label, score in zip(*pair, strict=True)] for pair in zip(labels, scores, strict=True)]
+        labels = [jsonio.dumps(_label(element)) for element in outputs["classes"].array.reshape(-1)]
+    return _paired(labels, scores, classes)
+
+
+def _texts(tensor: Tensor, non_finite: NonFinite | None) -> list[bytes]:
+    flat = tensor._replace(array=tensor.array.reshape(-1))
+    return jsonio.dumps(jsonio.numeric(flat, non_finite))[1:-1].split(b",")
+
+
+def _paired(labels: list[bytes], scores: list[bytes], classes: int) -> Any:
+    """Returns rows of [label, score], in JSON. Lists of them would take ten times as long."""
+    pieces = [b""] * (4 * len(labels))
+    pieces[0::4] = ([b"],[["] + [b",["] * (classes - 1)) * (len(labels) // classes)
+    pieces[1::4] = labels
+    pieces[2::4] = [b","] * len(labels)
+    pieces[3::4] = [score + b"]" for score in scores]
+    return jsonio.verbatim(b"[" + b"".join(pieces)[2:] + b"]]")
 
 
 def _numbers(tensor: Tensor) -> Tensor:
@@ -123,34 +152,48 @@ def _label(element: Any) -> Any:
     return text(element) if isinstance(element, bytes) else str(element)
 
 
-def _examples(document: dict[str, Any], method: Method) -> list[Example]:
-    examples, context = document.get("examples"), document.get("context", {})
+def _examples(document: dict[str, Any], method: Method) -> tuple[Example, list[Example]]:
+    """Returns the features that all examples share, and the examples with their own."""
+    context = document.get("context", {})
     if not isinstance(context, dict):
-        raise InvalidInput(f"When method is {method}, key 'context' is expected to be an object, not {quoted(context)}")
+        raise InvalidInput(f"{_no_object(context)} as 'context'")
+    if "examples" not in document:
+        raise InvalidInput(f"When method is {method}, key 'examples' is expected and was not found")
+    examples = document["examples"]
     if not isinstance(examples, list):
-        raise InvalidInput(f"When method is {method}, key 'examples' is expected and was not found as a list/array")
+        raise InvalidInput("Expecting 'examples' value to be an list/array")
     if not examples:
-        raise InvalidInput(f"When method is {method}, key 'examples' is expected to be a non-empty list/array")
+        raise InvalidInput("'examples' value is an empty array")
     for index, example in enumerate(examples):
         if not isinstance(example, dict):
-            kind = KINDS.get(type(example), "Number")
-            raise InvalidInput(f"Example must be JSON object but got JSON {kind} at item {index}")
-    return [{**context, **example} for example in examples] if context else examples
+            raise InvalidInput(f"{_no_object(example)} at item {index}")
+    return context, examples
 
 
-def _feature(name: str, binding: Binding, examples: Sequence[Example]) -> Tensor:
+def _no_object(value: Any) -> str:
+    return f"Example must be JSON object but got JSON {KINDS.get(type(value), 'Number')}"
+
+
+def _feature(name: str, binding: Binding, examples: Sequence[Example], context: Example) -> Tensor:
     """Returns one feature of all examples as a tensor [examples, *shape]."""
     if binding.encoded:
         strings = Binding(TensorSpec(binding.spec.name, BYTES_TYPE, None), binding.feature_shape[:-1])
-        return decoded(binding.spec, _feature(name, strings, examples))
+        return decoded(binding.spec, _feature(name, strings, examples, context))
     datatype = binding.spec.datatype
     default = None if binding.default is None else _values(binding.default)
     shape = binding.feature_shape
-    rows = [_row(name, datatype, example.get(name, []), shape, default) for example in examples]
+    rows: list[Any] = [
+        _row(name, datatype, example[name], shape, default) if name in example else None for example in examples
+    ]
+    missing = rows.count(None)
+    if missing:
+        shared = _row(name, datatype, context.get(name, []), shape, default)
+        check_filled(missing * len(shared) * OF_ELEMENT)
+        rows = [shared if row is None else row for row in rows]
     lengths = set(map(len, rows))
     if len(lengths) > 1:
         raise InvalidInput(f"Key: {name}. Examples have different numbers of values: {sorted(lengths)[:8]}")
-    flat = [value for row in rows for value in row]
+    flat = list(chain.from_iterable(rows))
     if datatype is BOOL:
         flat = [bool(value) for value in flat]
     elif not (datatype.is_float or datatype is BF16 or datatype.is_bytes):
@@ -195,6 +238,9 @@ def _row(name: str, datatype: DataType, value: Any, shape: tuple[int, ...], defa
 
 def _kind(name: str, values: Sequence[Any], widened: Mapping[str, str]) -> str:
     """Returns the one kind of all values. `widened`: kinds that count as another. Raises InvalidInput."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1 and (only := kinds.pop()) in ALIKE and (only is not int or _is_int64(values)):
+        return widened.get(KIND_OF[only], KIND_OF[only])
     first = ""
     for value in values:
         kind = BYTES if is_binary(value) else KIND_OF.get(type(value), "")
@@ -209,6 +255,10 @@ def _kind(name: str, values: Sequence[Any], widened: Mapping[str, str]) -> str:
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise InvalidInput(f"Feature: {name} has {quoted(value)}: Only int64_t is supported")
     return first
+
+
+def _is_int64(values: Sequence[int]) -> bool:
+    return min(values) >= -(2**63) and max(values) < 2**63
 
 
 def _fitting(datatype: DataType) -> tuple[str, ...]:

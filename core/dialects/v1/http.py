@@ -11,7 +11,7 @@ from typing import Any, Final
 from core import operations as ops
 from core.dialects.v1.request import ref
 from core.encoding import jsonio
-from core.errors import ModelNotFound, ServingError, VersionNotFound
+from core.errors import ModelNotFound, ServingError, VersionNotFound, escaped
 from core.operations import State
 from core.wire import (
     JSON,
@@ -21,6 +21,7 @@ from core.wire import (
     HttpResponse,
     MethodNotAllowed,
     Reply,
+    Right,
     Route,
     RouteNotFound,
     Waits,
@@ -28,6 +29,8 @@ from core.wire import (
     status_of,
 )
 
+SHORT: Final = 64 * 1024
+"""Bytes of a body that costs little to read."""
 LONGEST_PATH: Final = 256
 MODEL_SEGMENT: Final = 3
 
@@ -45,11 +48,12 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
     """
     if isinstance(error, RouteNotFound | MethodNotAllowed):
         shortened = path if len(path) <= LONGEST_PATH else path[: LONGEST_PATH - 3] + "..."
-        return answer({"error": f"Malformed request: {method} {shortened}".encode(errors="replace").decode()}, 400)
+        malformed = f"Malformed request: {method} {shortened}".encode(errors="replace").decode()
+        return answer({"error": escaped(malformed)}, 400)
     text = error.message
     if isinstance(error, ModelNotFound | VersionNotFound):
         version = error.version if isinstance(error, VersionNotFound) else ""
-        text = f"Servable not found for request: {_servable(path, version)}"
+        text = f"Servable not found for request: {escaped(_servable(path, version))}"
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": text}),))
 
 
@@ -57,8 +61,8 @@ def _servable(path: str, version: str) -> str:
     """Returns Latest(name) or Specific(name, version) for a path that matched a route."""
     _, _, _, *rest = path.split("/")
     names = [part.rpartition(":")[0] or part for part in rest]
-    if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions":
-        version = str(int(names[2]))
+    if len(names) >= MODEL_SEGMENT and names[1].lower() == "versions" and names[2].isdecimal():
+        version = names[2].lstrip("0") or "0"
     return f"Specific({names[0]}, {version})" if version else f"Latest({names[0]})"
 
 
@@ -102,7 +106,7 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
 
 def _unknown(reference: ops.ModelRef, missing: str) -> str:
     which = f"version {missing}" if missing else "any versions"
-    return f"Could not find {which} of model {reference.name}"
+    return f"Could not find {which} of model {escaped(reference.name)}"
 
 
 def _versions(versions: Sequence[ops.IndexEntry]) -> list[dict[str, Any]]:
@@ -127,12 +131,23 @@ def _state(entry: ops.IndexEntry) -> str:
     return "AVAILABLE" if entry.state is State.READY else "LOADING"
 
 
+def _named(call: Call) -> ops.ModelRef | None:
+    """Returns the model of a long or compressed request; of any other, TensorFlow Serving checks the JSON first."""
+    request = call.request
+    return ref(call) if len(request.body) > SHORT or b"content-encoding" in request.headers else None
+
+
 def _everywhere(method: str, suffix: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> list[Route]:
+    """Returns a model's routes: those that are asked with GET read, and the others infer."""
+    places = {
+        "": about,
+        "/versions/{version}": f"{about}, of one version",
+        "/labels/{label}": f"{about}, of the version with a label",
+    }
     model = "/v1/models/{model}"
+    right, names = (Right.READ, None) if method == "GET" else (Right.INFER, _named)
     return [
-        Route(method, f"{model}{suffix}", decode, about, waits),
-        Route(method, f"{model}/versions/{{version}}{suffix}", decode, f"{about}, of one version", waits),
-        Route(method, f"{model}/labels/{{label}}{suffix}", decode, f"{about}, of the version with a label", waits),
+        Route(method, f"{model}{place}{suffix}", decode, text, waits, right, names) for place, text in places.items()
     ]
 
 
@@ -140,7 +155,7 @@ V1: Final = Dialect(
     "v1",
     "/v1",
     (
-        Route("GET", "/v1/models", _names, "names of the repository's models"),
+        Route("GET", "/v1/models", _names, "names of the repository's models", right=Right.READ),
         *_everywhere("GET", "", _status, "state of the versions; never loads one"),
         *_everywhere("GET", "/metadata", _metadata, "signatures"),
         *_everywhere("POST", ":predict", _verb("predict"), "inference from rows or columns", Waits.MODEL),

@@ -103,9 +103,9 @@ def _document(loads: Callable[[bytes | memoryview], Any], body: bytes | memoryvi
     try:
         document = loads(body)
     except jsonio.NotJson as error:
-        if not bytes(body).strip():
-            raise InvalidInput("JSON Parse error: The document is empty") from None
-        raise InvalidInput(f"JSON Parse error: {error.reason} at offset: {error.offset}") from None
+        from core.dialects.v1.parse_errors import parse_error  # noqa: PLC0415 - for mistakes only
+
+        raise InvalidInput(parse_error(body, error)) from None
     except InvalidInput as error:
         raise InvalidInput(f"JSON Parse error: {error.message}") from None
     if not isinstance(document, dict):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BF16, BOOL, BYTES, DataType
+from core.encoding.values import array_of
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
 from core.tensor import MAX_RANK, Tensor
@@ -149,7 +150,7 @@ def type_name(datatype: DataType) -> str:
 
 def _doubles(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
     try:
-        return np.array(flat, np.float64)
+        return array_of(flat, np.float64)
     except OverflowError:  # an integer beyond every double
         raise mismatch(max((x for x in flat if type(x) is int), key=abs), datatype) from None
 
@@ -157,7 +158,7 @@ def _doubles(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
 def _integers(flat: Sequence[int], datatype: DataType) -> NDArray[Any]:
     for dtype in (np.int64, np.uint64):
         try:
-            return np.array(flat, dtype)
+            return array_of(flat, dtype)
         except OverflowError:
             continue
     limits = np.iinfo(datatype.numpy.str)

@@ -7,15 +7,29 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from core import operations as ops
-from core.dialects.v2 import infer
+from core.bounds import check_call
+from core.dialects.v2 import infer, refusals, statistics
 from core.encoding import jsonio
-from core.errors import InvalidInput, ServingError, shown
+from core.errors import InvalidInput, shown
+from core.statistics import Statistics
 from core.tensor import TensorSpec
-from core.wire import JSON, Call, Decode, Dialect, HttpResponse, Reply, Route, Waits, headers_of, status_of
+from core.wire import (
+    JSON,
+    AnyReply,
+    Call,
+    Decode,
+    Dialect,
+    HttpResponse,
+    Reply,
+    Right,
+    Route,
+    Waits,
+)
 
 EXTENSIONS: Final = (
     "binary_tensor_data",
     "classification",
+    "generate",
     "model_configuration",
     "model_repository",
     "statistics",
@@ -26,11 +40,6 @@ def answer(value: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
 
 
-def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:
-    """Returns a refusal, which is {"error": text} for every failure of this protocol."""
-    return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": error.message}),))
-
-
 def ref(call: Call) -> ops.ModelRef:
     return ops.ModelRef(call.path["model"], call.path.get("version"))
 
@@ -38,6 +47,7 @@ def ref(call: Call) -> ops.ModelRef:
 def _members(call: Call) -> dict[str, Any]:
     """Returns the members of a repository call's body, which is empty or an object. Raises InvalidInput."""
     body = bytes(call.request.content())
+    check_call(len(body))
     members = jsonio.loads(body) if body.strip() else {}
     if not isinstance(members, dict):
         raise InvalidInput(f"the body is {shown(members)}; expected an object or nothing")
@@ -101,8 +111,9 @@ def _model(call: Call) -> tuple[ops.Operation, Reply]:
                 "name": spec.name,
                 "versions": list(info.versions),
                 "platform": spec.platform,
-                "inputs": [_tensor(tensor) for tensor in spec.inputs or ()],
+                "inputs": [_input(tensor) for tensor in spec.inputs or ()],
                 "outputs": [_tensor(tensor) for tensor in spec.outputs or ()],
+                **({"parameters": dict(info.parameters)} if info.parameters else {}),
             }
         )
 
@@ -119,11 +130,17 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {**told, "parameters": parameters} if parameters else told
 
 
+def _input(spec: TensorSpec) -> dict[str, Any]:
+    told, accepts = _tensor(spec), spec.datatype.accepts
+    return {**told, "parameters": {**told.get("parameters", {}), "accepts": list(accepts)}} if accepts else told
+
+
 def _config(call: Call) -> tuple[ops.Operation, Reply]:
-    """Answers the model configuration extension, with the members that apply to a server without Triton's scheduler."""
+    """Answers the model configuration extension, with the members that apply here."""
 
     def reply(info: ops.ModelInfo) -> HttpResponse:
         spec = info.spec
+        batching = {} if spec.batching is None else {"dynamic_batching": dynamic_batching(spec.batching)}
         return answer(
             {
                 "name": spec.name,
@@ -131,12 +148,24 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                 "backend": spec.platform.partition("_")[0],
                 "version_policy": {"specific": {"versions": [int(version) for version in info.versions]}},
                 "max_batch_size": spec.max_batch_size,
-                "input": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.inputs or ()],
+                "input": [
+                    {**_config_tensor(tensor, spec.max_batch_size), "format": tensor.format}
+                    for tensor in spec.inputs or ()
+                ],
                 "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],
+                **batching,
             }
         )
 
     return ops.ModelMetadata(ref(call)), reply
+
+
+def dynamic_batching(batching: ops.Batching) -> dict[str, Any]:
+    """Returns the members of Triton's ModelDynamicBatching."""
+    return {
+        "preferred_batch_size": list(batching.preferred),
+        "max_queue_delay_microseconds": round(batching.seconds * 1e6),
+    }
 
 
 def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
@@ -153,29 +182,8 @@ def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
     return ops.ModelStatistics(ref(call)), _statistics
 
 
-def _statistics(result: Sequence[ops.Statistics]) -> HttpResponse:
-    def counted(count: ops.Count) -> dict[str, int]:
-        return {"count": count.times, "ns": count.ns}
-
-    return answer(
-        {
-            "model_stats": [
-                {
-                    "name": stats.name,
-                    "version": stats.version,
-                    "last_inference": stats.last_inference_ms,
-                    "inference_count": stats.inference_count,
-                    "execution_count": stats.inference_count,
-                    "inference_stats": {name: counted(getattr(stats, name)) for name in COUNTED},
-                    "batch_stats": [],
-                }
-                for stats in result
-            ]
-        }
-    )
-
-
-COUNTED: Final = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output")
+def _statistics(result: Sequence[Statistics]) -> HttpResponse:
+    return answer({"model_stats": [statistics.members(stats) for stats in result]})
 
 
 def _index(call: Call) -> tuple[ops.Operation, Reply]:
@@ -208,11 +216,25 @@ def _done(_: None) -> HttpResponse:
     return answer({})
 
 
+def _generate(call: Call) -> tuple[ops.Operation, AnyReply]:
+    from core.dialects.v2 import generate  # noqa: PLC0415 - cold start of servers with other clients
+
+    return generate.decode(call, stream=False)
+
+
+def _generate_stream(call: Call) -> tuple[ops.Operation, AnyReply]:
+    from core.dialects.v2 import generate  # noqa: PLC0415 - as above
+
+    return generate.decode(call, stream=True)
+
+
 def _versioned(suffix: str, method: str, decode: Decode, about: str, waits: Waits = Waits.STORE) -> tuple[Route, Route]:
-    one = f"/v2/models/{{model}}/versions/{{version}}{suffix}"
+    """Returns a model's routes: those that are asked with GET read, and the others infer."""
+    model, right = "/v2/models/{model}", Right.READ if method == "GET" else Right.INFER
+    names = ref if waits is Waits.MODEL else None
     return (
-        Route(method, f"/v2/models/{{model}}{suffix}", decode, about, waits),
-        Route(method, one, decode, f"{about}, of one version", waits),
+        Route(method, f"{model}{suffix}", decode, about, waits, right, names),
+        Route(method, f"{model}/versions/{{version}}{suffix}", decode, f"{about}, of one version", waits, right, names),
     )
 
 
@@ -220,21 +242,35 @@ V2: Final = Dialect(
     "v2",
     "/v2",
     (
-        Route("GET", "/v2", _server, "server metadata"),
-        Route("GET", "/v2/health/live", _live, "the process answers", Waits.NOTHING),
-        Route("GET", "/v2/health/ready", _ready, "configuration valid, repository answers, preloaded models loaded"),
-        Route("GET", "/v2/models", _names, "names of the repository's models"),
+        Route("GET", "/v2", _server, "server metadata", right=Right.READ),
+        Route("GET", "/v2/health/live", _live, "the process answers", Waits.NOTHING, Right.OPEN),
+        Route(
+            "GET",
+            "/v2/health/ready",
+            _ready,
+            "configuration valid, repository answers, preloaded models loaded",
+            right=Right.OPEN,
+        ),
+        Route("GET", "/v2/models", _names, "names of the repository's models", right=Right.READ),
         # Before {model}: no model can be called stats.
-        Route("GET", "/v2/models/stats", _all_statistics, "statistics of every model"),
+        Route("GET", "/v2/models/stats", _all_statistics, "statistics of every model", right=Right.READ),
         *_versioned("", "GET", _model, "model metadata"),
         *_versioned("/ready", "GET", _model_ready, "whether the model is loaded; never loads it"),
         *_versioned("/config", "GET", _config, "model configuration"),
         *_versioned("/stats", "GET", _model_statistics, "model statistics"),
         *_versioned("/infer", "POST", infer.decode, "inference; loads the model if need be", Waits.MODEL),
-        Route("POST", "/v2/repository/index", _index, "every model version with its state"),
-        Route("POST", "/v2/repository/models/{model}/load", _load, "look at the repository again and load"),
-        Route("POST", "/v2/repository/models/{model}/unload", _unload, "free the model's memory"),
+        *_versioned("/generate", "POST", _generate, "inference, with inputs and outputs as plain members", Waits.MODEL),
+        *_versioned("/generate_stream", "POST", _generate_stream, "the same, as server-sent events", Waits.MODEL),
+        Route("POST", "/v2/repository/index", _index, "every model version with its state", right=Right.READ),
+        Route(
+            "POST",
+            "/v2/repository/models/{model}/load",
+            _load,
+            "look at the repository again and load",
+            right=Right.ADMIN,
+        ),
+        Route("POST", "/v2/repository/models/{model}/unload", _unload, "free the model's memory", right=Right.ADMIN),
     ),
-    refuse,
+    refusals.refuse,
     json_length=infer.HEADER_LENGTH,
 )

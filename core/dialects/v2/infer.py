@@ -8,6 +8,9 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from core.bounds import check_parts
+from core.dialects.v2.content_types import NAME as CONTENT_TYPE
+from core.dialects.v2.content_types import ContentTypes, of_request
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
@@ -20,6 +23,13 @@ from core.wire import JSON, Call, Header, HttpRequest, HttpResponse, Part, Reply
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 ARRAYS: Final = frozenset({"data"})
+ALL_BINARY: Final = "binary_data_output"
+EMPTY_FINAL: Final = "triton_enable_empty_final_response"
+"""A stream's parameter that asks for an empty last answer, if the end is not known with the last result."""
+FINAL: Final = "triton_final_response"
+"""Triton's parameter on every answer in a stream: whether it is the last one for its request."""
+OWN: Final = frozenset({ALL_BINARY, EMPTY_FINAL, FINAL})
+"""Parameters of the protocol itself. Clients send them by default, and models do not know them."""
 
 
 class What(NamedTuple):
@@ -73,9 +83,20 @@ def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: No
     parameters = _parameters(body, REQUEST)
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = _outputs(body)
-    all_binary = flag_of(parameters, "binary_data_output", REQUEST)
+    all_binary = flag_of(parameters, ALL_BINARY, REQUEST)
     phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
-    return Infer(model, inputs, outputs, parameters), phrasing.phrase
+    types = _content_types(body, parameters)
+    if types is not None:
+        inputs, phrasing.types = types.decoded(inputs), types
+    return Infer(model, inputs, outputs, for_model(parameters)), phrasing.phrase
+
+
+def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> ContentTypes | None:
+    inputs, outputs = body["inputs"], body.get("outputs") or ()
+    if not parameters and not any("parameters" in member for member in (*inputs, *outputs)):
+        return None
+    own = [member.get("parameters") or {} for member in inputs]
+    return of_request(parameters, own, [(member["name"], member.get("parameters") or {}) for member in outputs])
 
 
 def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
@@ -84,8 +105,16 @@ def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
         return {}
     if not isinstance(parameters, dict):
         raise InvalidInput(f"'parameters' of {what} is {shown(parameters)}; expected an object")
+    check_parts(parameters, "parameters")
     refuse_shared_memory(parameters, what)
     return parameters
+
+
+def for_model(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a request's parameters without those of the protocol itself."""
+    if OWN.isdisjoint(parameters):
+        return parameters
+    return {name: value for name, value in parameters.items() if name not in OWN}
 
 
 def refuse_shared_memory(parameters: Mapping[str, Any], what: What) -> None:
@@ -104,6 +133,7 @@ def flag_of(parameters: Mapping[str, Any], name: str, what: What) -> bool | None
 def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
     if not isinstance(members, list):
         raise InvalidInput(f"'inputs' is {shown(members)}; expected an array of tensors")
+    check_parts(members, "inputs")
     tensors, position = [], 0
     for index, member in enumerate(members):
         tensor, position = _input(member, index, binary, position)
@@ -179,6 +209,7 @@ def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedO
         return {}, ()
     if not isinstance(members, list):
         raise InvalidInput(f"'outputs' is {shown(members)}; expected an array of names")
+    check_parts(members, "outputs")
     wishes, requested = {}, []
     for index, member in enumerate(members):
         name = _name(member, "outputs", index)
@@ -207,7 +238,7 @@ def classes_of(parameters: Mapping[str, Any], what: What) -> int:
 class _Phrasing:
     """The form of one request's answer: the id to echo, and the outputs to send as binary."""
 
-    __slots__ = ("all_binary", "non_finite", "request_id", "wishes")
+    __slots__ = ("all_binary", "non_finite", "request_id", "types", "wishes")
 
     def __init__(
         self, request_id: str | None, wishes: Mapping[str, bool], *, all_binary: bool, non_finite: NonFinite | None
@@ -216,6 +247,7 @@ class _Phrasing:
         self.all_binary = all_binary
         self.wishes = wishes
         self.non_finite = non_finite
+        self.types: ContentTypes | None = None
 
     def phrase(self, result: InferResult) -> HttpResponse:
         parts: list[Part] = []
@@ -235,9 +267,13 @@ class _Phrasing:
             "shape": tensor.array.shape,
             "datatype": tensor.datatype.name,
         }
+        if self.types is not None:
+            tensor, kind = self.types.answered(tensor)
+            if kind:
+                head["parameters"] = {CONTENT_TYPE: kind}
         if self.wishes.get(tensor.name, self.all_binary):
             raw = to_raw(tensor)
-            head["parameters"] = {"binary_data_size": len(raw)}
+            head.setdefault("parameters", {})["binary_data_size"] = len(raw)
             parts.append(raw)
         else:
             head["data"] = self._data(tensor)

@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from core import operations as ops
-from core.dialects.v2 import http, rpc_infer, rpc_json
+from core.dialects.v2 import http, refusals, rpc_infer, rpc_json, statistics
 from core.errors import Fault, InvalidInput, ServingError, shown
 from core.operations import ModelRef
-from core.rpc import Rpc, RpcMethod, methods
+from core.rpc import Named, Rpc, RpcMethod, methods
 from core.schema.open_inference import (
+    InferBatchStatistics,
     InferStatistics,
     ModelConfig,
     ModelConfigRequest,
     ModelConfigResponse,
+    ModelDynamicBatching,
     ModelInferResponse,
     ModelInput,
     ModelMetadataRequest,
@@ -43,11 +45,12 @@ from core.schema.open_inference import (
     ServerReadyResponse,
     StatisticDuration,
 )
+from core.statistics import Count, Statistics
 from core.tensor import TensorSpec
-from core.wire import Waits
+from core.wire import Right, Waits
 
 SERVICE: Final = "inference.GRPCInferenceService"
-EXTENSIONS: Final = tuple(name for name in http.EXTENSIONS if name != "binary_tensor_data")
+EXTENSIONS: Final = tuple(name for name in http.EXTENSIONS if name not in ("binary_tensor_data", "generate"))
 """Raw tensors are part of the protocol here, not an extension."""
 
 
@@ -100,6 +103,9 @@ def _tensor(spec: TensorSpec) -> ModelMetadataResponse.TensorMetadata:
 def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.ModelInfo], ModelConfigResponse]]:
     def reply(info: ops.ModelInfo) -> ModelConfigResponse:
         spec = info.spec
+        batching = None
+        if spec.batching is not None:
+            batching = ModelDynamicBatching(**http.dynamic_batching(spec.batching))
         versions = ModelVersionPolicy.Specific(versions=[int(version) for version in info.versions])
         return ModelConfigResponse(
             config=ModelConfig(
@@ -109,10 +115,13 @@ def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.M
                 version_policy=ModelVersionPolicy(specific=versions),
                 max_batch_size=spec.max_batch_size,
                 input=[
-                    ModelInput(**_config_tensor(tensor, spec.max_batch_size), optional=tensor.optional)
+                    ModelInput(
+                        **_config_tensor(tensor, spec.max_batch_size), optional=tensor.optional, format=tensor.format
+                    )
                     for tensor in spec.inputs or ()
                 ],
                 output=[ModelOutput(**_config_tensor(tensor, spec.max_batch_size)) for tensor in spec.outputs or ()],
+                dynamic_batching=batching,
             )
         )
 
@@ -127,19 +136,18 @@ def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:
 
 def _statistics(
     message: ModelStatisticsRequest,
-) -> tuple[ops.Operation, Callable[[Sequence[ops.Statistics]], ModelStatisticsResponse]]:
+) -> tuple[ops.Operation, Callable[[Sequence[Statistics]], ModelStatisticsResponse]]:
     if message.version and not message.name:
         raise InvalidInput(f"'version' is {shown(message.version)} without a 'name'; expected both, or neither")
 
-    def reply(result: Sequence[ops.Statistics]) -> ModelStatisticsResponse:
+    def reply(result: Sequence[Statistics]) -> ModelStatisticsResponse:
         return ModelStatisticsResponse(model_stats=[_model_statistics(stats) for stats in result])
 
     return ops.ModelStatistics(_ref(message) if message.name else None), reply
 
 
-def _model_statistics(stats: ops.Statistics) -> ModelStatistics:
-    def counted(name: str) -> StatisticDuration:
-        count: ops.Count = getattr(stats, name)
+def _model_statistics(stats: Statistics) -> ModelStatistics:
+    def counted(count: Count) -> StatisticDuration:
         return StatisticDuration(count=count.times, ns=count.ns)
 
     return ModelStatistics(
@@ -147,8 +155,12 @@ def _model_statistics(stats: ops.Statistics) -> ModelStatistics:
         version=stats.version,
         last_inference=stats.last_inference_ms,
         inference_count=stats.inference_count,
-        execution_count=stats.inference_count,
-        inference_stats=InferStatistics(**{name: counted(name) for name in http.COUNTED}),
+        execution_count=stats.execution_count,
+        inference_stats=InferStatistics(**{name: counted(getattr(stats, name)) for name in statistics.COUNTED}),
+        batch_stats=[
+            InferBatchStatistics(batch_size=rows, **dict(zip(statistics.STEPS, map(counted, steps), strict=True)))
+            for rows, *steps in stats.batches
+        ],
     )
 
 
@@ -185,13 +197,14 @@ def _told(
     return ModelStreamInferResponse(error_message=error.message, infer_response=named)
 
 
+NAMED: Final = Named(("model_name", "model_version"), lambda name, version: ModelRef(name, version or None))
 V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
     SERVICE,
-    Rpc("ServerLive", _live, Waits.NOTHING),
-    Rpc("ServerReady", _ready),
-    Rpc("ModelReady", _model_ready, instead=_not_ready),
-    Rpc("ServerMetadata", _server),
-    Rpc("ModelMetadata", _model),
+    Rpc("ServerLive", _live, Waits.NOTHING, right=Right.OPEN),
+    Rpc("ServerReady", _ready, right=Right.OPEN),
+    Rpc("ModelReady", _model_ready, instead=_not_ready, right=Right.READ),
+    Rpc("ServerMetadata", _server, right=Right.READ),
+    Rpc("ModelMetadata", _model, right=Right.READ),
     Rpc(
         "ModelInfer",
         rpc_infer.decode,
@@ -200,6 +213,8 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
         rpc_infer.ref,
         read_json=rpc_json.read,
         decode_json=rpc_json.decode,
+        right=Right.INFER,
+        named=NAMED,
     ),
     Rpc(
         "ModelStreamInfer",
@@ -210,10 +225,14 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
         _told,
         read_json=rpc_json.read,
         decode_json=rpc_json.decode_streamed,
+        right=Right.INFER,
+        named=NAMED,
+        id_field="id",
     ),
-    Rpc("ModelConfig", _config),
-    Rpc("ModelStatistics", _statistics),
-    Rpc("RepositoryIndex", _index),
-    Rpc("RepositoryModelLoad", _load),
-    Rpc("RepositoryModelUnload", _unload),
+    Rpc("ModelConfig", _config, right=Right.READ),
+    Rpc("ModelStatistics", _statistics, right=Right.READ),
+    Rpc("RepositoryIndex", _index, right=Right.READ),
+    Rpc("RepositoryModelLoad", _load, right=Right.ADMIN),
+    Rpc("RepositoryModelUnload", _unload, right=Right.ADMIN),
+    worded=refusals.worded,
 )

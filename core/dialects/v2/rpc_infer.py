@@ -1,7 +1,8 @@
 """The Open Inference Protocol's inference over protobuf messages, with the classification extension.
 
 A tensor's elements are in its own `contents`, in the field of its datatype; or the elements of all tensors are raw
-bytes beside them. An answer has the form of its request, but is raw if an output is FP16 or BF16, which have no field.
+bytes beside them. An answer has the form of its request, but is raw if an output is FP16 or BF16, which have no field,
+or if an operator wants all answers raw (DRAGOMAN_GRPC_OUTPUTS).
 Source: the OIP's open_inference_grpc.proto.
 """
 
@@ -11,7 +12,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dialects.v2.infer import REQUEST, What, classes_of, datatype_of, flag_of, refuse_shared_memory
+from core.bounds import check_parts
+from core.dialects.v2.content_types import NAME as CONTENT_TYPE
+from core.dialects.v2.content_types import ContentTypes, of_request
+from core.dialects.v2.infer import (
+    ALL_BINARY,
+    EMPTY_FINAL,
+    FINAL,
+    REQUEST,
+    What,
+    classes_of,
+    datatype_of,
+    flag_of,
+    for_model,
+    refuse_shared_memory,
+)
 from core.dtype import DATATYPES, DataType
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
@@ -20,20 +35,15 @@ from core.schema import fields
 from core.schema.fields import Part
 from core.schema.open_inference import (
     InferParameter,
-    InferTensorContents,
     ModelInferRequest,
     ModelInferResponse,
     ModelStreamInferResponse,
 )
-from core.tensor import Tensor, checked_shape, from_raw, named, shaped, to_raw
+from core.tensor import Tensor, check_count, check_rank, checked_shape, from_raw, named, shaped, to_raw
 
 RAW_INPUT: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 RAW_OUTPUT: Final = ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER
 INFER_RESPONSE: Final = ModelStreamInferResponse.INFER_RESPONSE_FIELD_NUMBER
-FINAL: Final = "triton_final_response"
-"""Triton's parameter on every answer in a stream: whether it is the last one for its request."""
-EMPTY_FINAL: Final = "triton_enable_empty_final_response"
-"""The request's parameter that asks for an empty last answer, if the end is not known with the last result."""
 WORTH_SPLITTING: Final = 32 * 1024
 """Bytes from which on copying them twice takes longer than finding the tensors between the other fields."""
 ELEMENTS: Final = {
@@ -76,7 +86,7 @@ def decode(request: ProtoRequest) -> tuple[Infer, Callable[[InferResult], bytes]
     Raises InvalidInput that names the field.
     """
     operation, phrase = _decode(request)
-    return operation, lambda result: b"".join(phrase(result))
+    return to_model(operation), lambda result: b"".join(phrase(result))
 
 
 def decode_streamed(request: ProtoRequest) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
@@ -99,7 +109,19 @@ def decode_streamed(request: ProtoRequest) -> tuple[Stream, Callable[[Iterable[I
             )
             yield _framed([last.SerializeToString()])
 
-    return Stream(operation), framed
+    return Stream(to_model(operation)), framed
+
+
+def to_model(operation: Infer) -> Infer:
+    """Returns the inference without the protocol's own parameters."""
+    parameters = operation.parameters
+    own = for_model(parameters)
+    return operation if own is parameters else operation._replace(parameters=own)
+
+
+def decode_all(request: ProtoRequest) -> Infer:
+    """Returns the inference with all parameters, the protocol's own among them. Raises as `decode` does."""
+    return _decode(request)[0]
 
 
 def _framed(parts: Sequence[Part]) -> bytes:
@@ -108,28 +130,44 @@ def _framed(parts: Sequence[Part]) -> bytes:
 
 def _decode(request: ProtoRequest) -> tuple[Infer, Callable[..., list[Part]]]:
     message, contents = request
+    _check_parts(message, contents)
     parameters = _parameters(message.parameters, REQUEST) if message.parameters else {}
     members = message.inputs
     # A request without inputs does not show its form; every client reads the raw one.
     raw = len(contents) > 0 or not members
     inputs = _raw_inputs(members, contents) if raw else tuple([_typed_input(tensor) for tensor in members])
     outputs = tuple([_requested(output) for output in message.outputs])
-    wants_raw = bool(parameters and flag_of(parameters, "binary_data_output", REQUEST)) or raw
+    wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST)) or raw
+    types = content_types(message, parameters)
+    inputs = inputs if types is None else types.decoded(inputs)
 
     def phrase(result: InferResult, told: Mapping[str, InferParameter] | None = None) -> list[Part]:
         response = ModelInferResponse(
             model_name=result.model_name, model_version=result.model_version, id=message.id, parameters=told
         )
-        if wants_raw or not all(output.datatype.contents for output in result.outputs):
-            return _raw_answer(response, result.outputs)
-        for tensor in result.outputs:
-            _fill(_head(response, tensor).contents, tensor)
-        return [response.SerializeToString()]
+        explicit = not (wants_raw or result.raw) and all(output.datatype.contents for output in result.outputs)
+        return _written(response, result.outputs, types, explicit=explicit)
 
     return Infer(ref(request), inputs, outputs, parameters), phrase
 
 
+def content_types(message: ModelInferRequest, parameters: Mapping[str, Any]) -> ContentTypes | None:
+    """Returns the content types of a request, None if it has none. Raises InvalidInput."""
+    inputs = [_parameters(tensor.parameters, REQUEST) if tensor.parameters else {} for tensor in message.inputs]
+    outputs = [
+        (tensor.name, _parameters(tensor.parameters, REQUEST)) for tensor in message.outputs if tensor.parameters
+    ]
+    return of_request(parameters, inputs, outputs)
+
+
+def _check_parts(message: ModelInferRequest, contents: Sequence[Part]) -> None:
+    check_parts(message.inputs, "inputs")
+    check_parts(message.outputs, "outputs")
+    check_parts(contents, "raw input contents")
+
+
 def _parameters(given: Mapping[str, InferParameter], what: What) -> dict[str, Any]:
+    check_parts(given, "parameters")
     parameters = {name: _value(name, parameter, what) for name, parameter in given.items()}
     refuse_shared_memory(parameters, what)
     return parameters
@@ -152,11 +190,14 @@ def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataTyp
     if tensor.parameters:
         _parameters(tensor.parameters, What("input", name))
     datatype = DATATYPES.get(tensor.datatype) or datatype_of(tensor.datatype, What("input", name))
+    check_rank(len(tensor.shape), name)
     return name, datatype, checked_shape(list(tensor.shape), name)
 
 
 def _raw_inputs(members: Sequence[ModelInferRequest.InferInputTensor], contents: Sequence[Part]) -> tuple[Tensor, ...]:
     if len(contents) != len(members):
+        for tensor in members:  # one in shared memory has no contents
+            _parameters(tensor.parameters, What("input", tensor.name))
         raise _wrong_count(members, len(contents))
     tensors = []
     for tensor, raw in zip(members, contents, strict=True):
@@ -183,9 +224,10 @@ def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:
         if other.name != field:
             raise InvalidInput(f"{named(name)} is {datatype.name} and has '{other.name}'; expected '{field}'")
     values = getattr(tensor.contents, field)
+    check_count(len(values), shape, name)
     if datatype.is_bytes:
         return Tensor(name, datatype, shaped(_objects(values), shape, name))
-    return from_values(name, datatype, shape, np.fromiter(values, ELEMENTS[field], len(values)))
+    return from_values(name, datatype, shape, fields.array(values, len(values), ELEMENTS[field]))
 
 
 def _objects(values: Sequence[bytes]) -> NDArray[Any]:
@@ -194,18 +236,19 @@ def _objects(values: Sequence[bytes]) -> NDArray[Any]:
     return array
 
 
-def _head(response: ModelInferResponse, tensor: Tensor) -> ModelInferResponse.InferOutputTensor:
-    return response.outputs.add(name=tensor.name, datatype=tensor.datatype.name, shape=tensor.array.shape)
-
-
-def _raw_answer(response: ModelInferResponse, outputs: Sequence[Tensor]) -> list[Part]:
+def _written(
+    response: ModelInferResponse, outputs: Sequence[Tensor], types: ContentTypes | None, *, explicit: bool
+) -> list[Part]:
+    """Returns the message's encoding with the outputs. `explicit`: their elements are fields of their own, not raw."""
     raw: list[Part] = []
-    for tensor in outputs:
-        _head(response, tensor)
-        elements = to_raw(tensor)
-        raw += (fields.head(RAW_OUTPUT, len(elements)), elements)
+    for output in outputs:
+        tensor, kind = (output, "") if types is None else types.answered(output)
+        head = response.outputs.add(name=tensor.name, datatype=tensor.datatype.name, shape=tensor.array.shape)
+        if kind:
+            head.parameters[CONTENT_TYPE].string_param = kind
+        if explicit:
+            getattr(head.contents, tensor.datatype.contents).extend(tensor.array.reshape(-1).tolist())
+        else:
+            elements = to_raw(tensor)
+            raw += (fields.head(RAW_OUTPUT, len(elements)), elements)
     return [response.SerializeToString(), *raw]
-
-
-def _fill(contents: InferTensorContents, tensor: Tensor) -> None:
-    getattr(contents, tensor.datatype.contents).extend(tensor.array.reshape(-1).tolist())

@@ -11,18 +11,19 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2 import rpc_infer
-from core.dialects.v2.infer import REQUEST, flag_of
-from core.dialects.v2.rpc_infer import EMPTY_FINAL, FINAL
+from core.dialects.v2.infer import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, flag_of
+from core.dialects.v2.rpc_infer import to_model
+from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
 from core.dtype import DATATYPES, DataType
 from core.encoding import jsonio
-from core.encoding.jsonio import numbers
-from core.encoding.proto_json import from_bytes, integers, to_bytes
+from core.encoding.proto_json import to_bytes
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
 from core.schema.open_inference import InferTensorContents, ModelInferRequest
-from core.tensor import Tensor, checked_shape, named, shaped, to_raw
+from core.tensor import Tensor, check_count, check_rank, checked_shape, named, shaped, to_raw
 from core.wire import Part
 
 RAW: Final = ("rawInputContents", "raw_input_contents")
@@ -31,11 +32,11 @@ FIELDS: Final = {
     for field in InferTensorContents.DESCRIPTOR.fields
     for spelling in (field.name, field.json_name)
 }
-LOWER_CAMEL: Final = {field.name: field.json_name for field in InferTensorContents.DESCRIPTOR.fields}
 ARRAYS: Final = frozenset(FIELDS)
 NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-QUOTED: Final = ("INT64", "UINT64")
-"""Datatypes written as strings: other languages read numbers into doubles, which do not hold them."""
+INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+SHORT: Final = 40
+"""Characters of an integer that need no care."""
 Phrase = Callable[..., dict[str, Any]]
 
 
@@ -62,7 +63,7 @@ def decode(request: JsonRequest) -> tuple[Infer, Callable[[InferResult], bytes]]
     Raises InvalidInput that names the field.
     """
     operation, phrase = _decode(request)
-    return operation, lambda result: jsonio.dumps(phrase(result))
+    return to_model(operation), lambda result: jsonio.dumps(phrase(result))
 
 
 def decode_streamed(request: JsonRequest) -> tuple[Stream, Callable[[Iterable[InferResult]], Iterator[bytes]]]:
@@ -82,7 +83,7 @@ def decode_streamed(request: JsonRequest) -> tuple[Stream, Callable[[Iterable[In
             last = {"modelName": message.model_name, "id": message.id, "parameters": {FINAL: {"boolParam": True}}}
             yield jsonio.dumps({"inferResponse": last})
 
-    return Stream(operation), framed
+    return Stream(to_model(operation)), framed
 
 
 def _from_document(document: Any, body: bytes) -> JsonRequest:
@@ -93,8 +94,25 @@ def _from_document(document: Any, body: bytes) -> JsonRequest:
     members = document.get("inputs")
     contents: list[Any] = []
     if isinstance(members, list):
+        check_parts(members, "inputs")
         document["inputs"] = [_without_contents(member, contents) for member in members]
+    _check_parts(document)
     return JsonRequest(body, _message(document), raw, contents)
+
+
+def _check_parts(document: Mapping[str, Any]) -> None:
+    """Raises TooMany, InvalidInput for more parts than protobuf should make messages of."""
+    outputs = document.get("outputs")
+    if isinstance(outputs, list):
+        check_parts(outputs, "outputs")
+    lists = [found for key in ("inputs", "outputs") if isinstance(found := document.get(key), list)]
+    members = [each for found in lists for each in found if isinstance(each, dict)]
+    owned = (each.get("parameters") for each in (document, *members))
+    check_number(sum(len(each) for each in owned if isinstance(each, dict)), "parameters")
+    for each in members:
+        sizes = each.get("shape")
+        if isinstance(sizes, list):
+            check_rank(len(sizes), str(each.get("name")))
 
 
 def _decode(request: JsonRequest) -> tuple[Infer, Phrase]:
@@ -114,13 +132,14 @@ def _decoded(request: JsonRequest) -> tuple[Infer, Phrase]:
     if raw and any(contents):
         name = next(tensor.name for tensor, own in zip(message.inputs, contents, strict=True) if own)
         raise InvalidInput(f"{named(name)} has 'contents' beside 'rawInputContents': only one of them is possible")
-    operation, _ = rpc_infer.decode(rpc_infer.ProtoRequest(message, parts))
+    operation = rpc_infer.decode_all(rpc_infer.ProtoRequest(message, parts))
     parameters = operation.parameters
-    wants_raw = bool(parameters and flag_of(parameters, "binary_data_output", REQUEST))
+    wants_raw = bool(parameters and flag_of(parameters, ALL_BINARY, REQUEST))
     wants_raw = wants_raw or bool(raw) or not message.inputs
+    types = rpc_infer.content_types(message, parameters)
 
     def phrase(result: InferResult, told: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return _answer(result, message.id, told, wants_raw=wants_raw)
+        return answer(result, message.id, told, types, wants_raw=wants_raw)
 
     return operation, phrase
 
@@ -141,6 +160,7 @@ def _raw(values: Sequence[Any]) -> list[Part]:
         return []
     if len(values) > 1 or not isinstance(values[0], list):
         raise InvalidInput(f"'rawInputContents' is {shown(values[-1])}; expected one array of base64 texts")
+    check_parts(values[0], "raw input contents")
     return [_octets(value, "'rawInputContents'") for value in values[0]]
 
 
@@ -170,6 +190,8 @@ def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
         return b""
     values = _values(contents, datatype, tensor.name)
     shape = checked_shape(list(tensor.shape), tensor.name)
+    if len(values) > MOST_PARTS:
+        check_count(len(values), shape, tensor.name)  # before each is looked at
     if not datatype.is_bytes:
         return to_raw(from_values(tensor.name, datatype, shape, _plain(values, tensor.name)))
     texts = values if isinstance(values, list) else values.tolist()
@@ -209,10 +231,14 @@ def _plain(values: Any, name: str) -> Any:
     found = _unquoted(values) if kinds == {str} else None
     if found is not None:
         return found
-    return [
-        jsonio.loads_exact(value.encode()) if isinstance(value, str) and NUMBER.fullmatch(value) else value
-        for value in values
-    ]
+    return [_number(value) if type(value) is str else value for value in values]
+
+
+def _number(text: str) -> Any:
+    """Returns a text's number, and any other text unchanged."""
+    if len(text) <= SHORT and INTEGER.fullmatch(text):
+        return int(text)
+    return jsonio.loads_exact(text.encode()) if NUMBER.fullmatch(text) else text
 
 
 def _unquoted(texts: list[str]) -> Any:
@@ -227,38 +253,3 @@ def _unquoted(texts: list[str]) -> Any:
     if len(found) != len(texts):
         return None
     return found if isinstance(found, np.ndarray) or set(map(type, found)) <= {int, float} else None
-
-
-def _answer(result: InferResult, request_id: str, told: Mapping[str, Any] | None, *, wants_raw: bool) -> dict[str, Any]:
-    """Returns a ModelInferResponse as json_format writes it: without empty fields."""
-    answer: dict[str, Any] = {"modelName": result.model_name, "modelVersion": result.model_version}
-    if request_id:
-        answer["id"] = request_id
-    if told:
-        answer["parameters"] = told
-    outputs = [_head(tensor) for tensor in result.outputs]
-    if outputs:
-        answer["outputs"] = outputs
-    if wants_raw or not all(output.datatype.contents for output in result.outputs):
-        answer["rawOutputContents"] = [from_bytes(to_raw(tensor)) for tensor in result.outputs]
-        return answer
-    for head, tensor in zip(outputs, result.outputs, strict=True):
-        head["contents"] = _contents(tensor)
-    return answer
-
-
-def _head(tensor: Tensor) -> dict[str, Any]:
-    head: dict[str, Any] = {"name": tensor.name, "datatype": tensor.datatype.name}
-    if tensor.array.shape:
-        head["shape"] = [str(size) for size in tensor.array.shape]
-    return head
-
-
-def _contents(tensor: Tensor) -> dict[str, Any]:
-    array = tensor.array.reshape(-1)
-    if not array.size:
-        return {}
-    field = LOWER_CAMEL[tensor.datatype.contents]
-    if tensor.datatype.is_bytes:
-        return {field: [from_bytes(element) for element in array]}
-    return {field: integers(array) if tensor.datatype.name in QUOTED else numbers(array)}

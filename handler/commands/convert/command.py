@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
+from core.errors import escaped
 from handler.commands.convert import models_config
 from handler.commands.publish import push, shelf, targets, versions
 from handler.commands.refused import Refused
@@ -121,7 +122,7 @@ def _convert(model: ModelJobs, made: Path, signatures: Sequence[str]) -> None:
         _write(made / str(job.number) / "model.onnx", converted.model)
         _write(made / str(job.number) / FILE, _text(converted.settings))
         names = ", ".join(f"{name} ({each['method']})" for name, each in converted.settings["signatures"].items())
-        print(f"{job.folder}: {names}; {len(converted.model)} bytes of ONNX")  # noqa: T201 - the result
+        print(f"{job.folder}: {escaped(names)}; {len(converted.model)} bytes of ONNX")  # noqa: T201 - the result
     if model.settings:
         _write(made / FILE, _text(model.settings))
 
@@ -140,5 +141,12 @@ def _text(settings: Mapping[str, Any]) -> bytes:
 
 def _push(model: ModelJobs, made: Path, options: Namespace, settings: Settings) -> None:
     """Publishes a folder's versions as `dragoman push` does. Raises Refused, ServingError."""
-    asked = {"model": made, "target": str(model.target), "version": None, "check": True}
+    asked = {
+        "model": made,
+        "target": str(model.target),
+        "version": None,
+        "check": True,
+        "sign_key": None,
+        "sign_cert": [],
+    }
     push.run(Namespace(**asked, force=options.force, quiet=options.quiet), settings)

@@ -40,7 +40,7 @@ TAKEN: Final = {"PreconditionFailed", "412", "NoSuchUpload"}
 CONFLICT: Final = {"ConditionalRequestConflict", "409"}
 CONDITIONS: Final = {"IfMatch", "IfNoneMatch"}
 WRITES: Final = {"put_object", "complete_multipart_upload", "upload_part_copy", "delete_object"}
-"""Requests for which "there is no such object" means that the object of a condition or a copy has gone."""
+"""Requests whose answer "not found" means that the object of a condition or a copy has gone."""
 PERMISSIONS: Final = {
     "head_object": "s3:GetObject",
     "delete_object": "s3:DeleteObject",
@@ -55,6 +55,10 @@ class Taken(Exception):
 
 class Conflict(Taken):
     """The key changed meanwhile, and the store cannot decide whether the condition holds: try again."""
+
+
+class Uncopied(Exception):
+    """The store does not copy parts."""
 
 
 class ListedFile(NamedTuple):
@@ -133,12 +137,14 @@ class Bucket:
             raise errors.unanswered(self._place, str(error)) from error
 
     def head(self, key: str) -> Head | None:
-        """Returns an object's size, checksum and ETag, None if there is no such object."""
+        """Returns an object's size, checksum and ETag, None if it does not exist."""
         try:
             found = self._call("head_object", key)
         except _Absent:
             return None
-        return Head(found["ContentLength"], found.get("Metadata", {}).get(SHA256), found.get("ETag"))
+        # HTTP's names have no case, and botocore keeps the store's: rclone and old MinIO send X-Amz-Meta-Sha256.
+        metadata = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
+        return Head(found["ContentLength"], metadata.get(SHA256), found.get("ETag"))
 
     def put(self, key: str, body: Any, md5: str, sha256: str, only: Only) -> None:
         """Puts a small object. Raises Taken if the condition does not hold, as far as the store supports it."""
@@ -154,12 +160,18 @@ class Bucket:
         return str(answer["ETag"])
 
     def copy(self, copied: Copied, key: str, upload: str, number: int, span: tuple[int, int]) -> str:
-        """Copies a part, and returns its ETag. `span`: first byte and size. Raises Taken if the source has changed."""
+        """Copies a part, and returns its ETag. `span`: first byte and size. Raises Taken if the source has changed.
+
+        Raises Uncopied if the store has taken the request for an empty part, as rclone does.
+        """
         source = {"Bucket": self._place.bucket, "Key": self._place.prefix + copied.key}
         arguments = {"CopySource": source, "CopySourceRange": f"bytes={span[0]}-{sum(span) - 1}"}
         same = {} if copied.etag is None else {"CopySourceIfMatch": copied.etag}
         answer = self._call("upload_part_copy", key, UploadId=upload, PartNumber=number, **arguments, **same)
-        return str(answer["CopyPartResult"]["ETag"])
+        etag = answer.get("CopyPartResult", {}).get("ETag")
+        if etag is None:
+            raise Uncopied
+        return str(etag)
 
     def complete(self, key: str, upload: str, etags: Sequence[str], only: Only) -> None:
         """Completes an upload: the whole object appears. Raises Taken like `put`."""

@@ -13,11 +13,14 @@ from handler.backends import Source
 from handler.commands.publish import external
 from handler.commands.publish.versions import LocalVersion, PushJob, missing
 from handler.commands.refused import Refused
-from handler.settings import Settings, model
+from handler.settings import Settings, model, pipeline
+from handler.settings.checked import Wrong
 from handler.settings.model import FILE
+from handler.settings.providers import CPU
 
 ONNX = backends.BACKENDS["onnx"].marker
 PYTHON = backends.BACKENDS["python"].marker
+PIPELINE = backends.PIPELINE
 
 
 def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *, load: bool) -> bool:
@@ -31,10 +34,13 @@ def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *
             _check_weights(version)
             if load and find_spec("onnxruntime") is not None:
                 with _as_folder(version) as folder:
-                    loader(Source(name, str(job.number), folder, said), settings)
+                    # The servers' execution providers need not be this machine's.
+                    loader(Source(name, str(job.number), folder, said._replace(providers=CPU)), settings)
                 return True
         if version.last == PYTHON:
             _compile(version)
+        if version.last == PIPELINE:
+            _read_pipeline(version)
     except ServingError as error:
         raise Refused(error.message) from None
     except OSError as error:
@@ -61,6 +67,16 @@ def _as_folder(version: LocalVersion) -> Iterator[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(file.source.resolve())
         yield Path(made)
+
+
+def _read_pipeline(version: LocalVersion) -> None:
+    """Checks what the file alone says. Whether its tensors fit is known where the models of its steps are."""
+    path = version.source(PIPELINE)
+    assert path is not None  # noqa: S101 - the version's last file
+    try:
+        pipeline.read(path.read_bytes())
+    except Wrong as wrong:
+        raise Refused(f"{path}: {wrong}") from None
 
 
 def _compile(version: LocalVersion) -> None:

@@ -8,14 +8,13 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
+from handler.backends import EXPECTED
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.bucket import ListedFile
 from handler.commands.publish.meter import human
-from handler.commands.publish.versions import MARKERS
-from handler.lifecycle.repository import NAME, VERSION, Listing, Repository, Version, folders_of
+from handler.lifecycle.repository import NAME, Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings import model as model_settings
-from handler.settings.model import FILE
 from handler.stores import File, open_store
 
 SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
@@ -52,7 +51,7 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
     found = shelf.items(settings, whole, "")
-    if any(_is_of_model(item.path) for item in found):
+    if any(shelf.is_of_model(item.path) for item in found):
         target = targets.model(text)
         return target.repository, {target.name: found}
     models: dict[str, list[ListedFile]] = {}
@@ -63,12 +62,6 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
     return whole, models
 
 
-def _is_of_model(path: str) -> bool:
-    """Decides whether this file lies in a model's folder, not in a repository's: 1/model.onnx belongs to a version."""
-    folder, _, name = path.partition("/")
-    return path == FILE or bool(VERSION.fullmatch(folder) and name in MARKERS)
-
-
 def _rows(store: shelf.Listed, name: str, items: Sequence[ListedFile]) -> Iterator[Row]:
     judge = _Judge(store, name)
     folders = sorted(folders_of(File(item.path, item.size) for item in items))
@@ -76,7 +69,9 @@ def _rows(store: shelf.Listed, name: str, items: Sequence[ListedFile]) -> Iterat
         own = [item for item in items if item.path.startswith(f"{folder.folder}/")]
         yield _row(name, folder.folder, own, *judge.state(folder))
     if not folders:
-        yield _row(name, "", items, INCOMPLETE, "no numbered folder with a model")
+        only = judge.implied()
+        state = (INCOMPLETE, "no numbered folder with a model") if only is None else (SERVED, "")
+        yield _row(name, "" if only is None else only.folder, items, *state)
 
 
 def _row(model: str, version: str, items: Sequence[ListedFile], state: str, reason: str) -> Row:
@@ -90,33 +85,34 @@ class _Judge:
     def __init__(self, store: shelf.Listed, name: str) -> None:
         self._repository = Repository(store)
         self._name = name
-        self._text = store.read(name, FILE) if any(file.path == FILE for file in store.files(name)) else None
+        self._text: bytes | None = None
         self._said, self._wrong = model_settings.ModelSettings(), ""
         self._served: tuple[Version, ...] = ()
         try:
+            self._text = self._repository.settings_text(name, store.files(name))
             self._said = model_settings.parse(name, self._text)
         except ModelNotLoadable as error:
             self._wrong = error.message
         with suppress(ModelNotLoadable):  # no version, or none that the policy serves
             self._served = self._repository.look(name, None).versions
 
+    def implied(self) -> Version | None:
+        """Returns the version of a model without numbered folders: a pipeline in its settings has one."""
+        return next(iter(self._served), None)
+
     def state(self, folder: Version) -> tuple[str, str]:
         if not self._repository.is_complete(self._name, folder, self._said):
-            return INCOMPLETE, f"no {' or '.join(MARKERS)} yet"
-        if wrong := self._wrong or self._own(folder):
-            return BROKEN, wrong
+            return INCOMPLETE, f"no {EXPECTED} yet"
+        if self._wrong:
+            return BROKEN, self._wrong
+        try:  # the version's own settings, too
+            said = self._repository.settings(Listing(self._name, (folder,), self._text, self._said), folder)
+        except ModelNotLoadable as error:
+            return BROKEN, error.message
         for served in self._served:
             if served.number == folder.number:
-                return (SERVED, "") if served.folder == folder.folder else (NOT_SERVED, f"{served.folder} is")
+                return (SERVED, said.note) if served.folder == folder.folder else (NOT_SERVED, f"{served.folder} is")
         return NOT_SERVED, "by the version policy"
-
-    def _own(self, folder: Version) -> str:
-        """Returns the mistake in the version's own settings, or an empty text."""
-        try:
-            self._repository.settings(Listing(self._name, (folder,), self._text), folder)
-        except ModelNotLoadable as error:
-            return error.message
-        return ""
 
 
 def _json(row: Row) -> dict[str, Any]:

@@ -5,6 +5,8 @@ import threading
 import time
 from typing import Final, TextIO
 
+from core.errors import escaped
+
 PAUSE: Final = 0.1
 """Seconds between two updates of the moving line."""
 CLEAR: Final = "\r\x1b[K"
@@ -32,7 +34,7 @@ class Meter:
 
     def begin(self, what: str, total: int) -> None:
         with self._lock:
-            self._what, self._total, self._done = what, total, 0
+            self._what, self._total, self._done = escaped(what), total, 0
             self._started = time.monotonic()
 
     def add(self, count: int) -> None:
@@ -47,7 +49,7 @@ class Meter:
         if self._quiet:
             return
         with self._lock:
-            self._stream.write(f"{CLEAR if self._moves else ''}{line}\n")
+            self._stream.write(f"{CLEAR if self._moves else ''}{escaped(line)}\n")
             self._stream.flush()
 
     def done(self, line: str) -> None:

@@ -67,8 +67,10 @@ def _size(version: Version) -> int:
 def _pull(source: targets.Target, version: Version, text: bytes | None, target: Path, settings: Settings) -> Version:
     """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
     with staged(target.parent, ".pull-") as stage:
-        # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it.
+        # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it,
+        # and whoever may write the target may write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
+        here = here._replace(cache_is_default=False, cache_shared=True)
         store, new = open_store(here), stage / "new"
         fetched = store.fetch(source.name, version.folder, version.files, Progress())
         fetched.path.rename(new)
@@ -82,11 +84,14 @@ def _pull(source: targets.Target, version: Version, text: bytes | None, target: 
 
 
 def _files(new: Path, folder: str) -> Iterator[File]:
-    """Yields the fetched files in the form of a listing, with the usual mode: in a cache, files are private."""
-    mode = new.stat().st_mode & 0o666
+    """Yields the fetched files in the form of a listing. Sets the usual modes: in a cache, all is private."""
+    usual = new.with_name("usual")
+    usual.mkdir()
+    mode = usual.stat().st_mode
+    new.chmod(mode)
     for path in sorted(new.rglob("*")):
+        path.chmod(mode & 0o666 if path.is_file() else mode)
         if path.is_file():
-            path.chmod(mode)
             yield File(f"{folder}/{path.relative_to(new).as_posix()}", path.stat().st_size)
 
 

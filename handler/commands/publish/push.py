@@ -3,8 +3,10 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from handler.commands.publish import checks, folder, shelf, targets, upload, versions
+from handler.commands import signature
+from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
 from handler.commands.publish.bucket import Bucket
 from handler.commands.publish.meter import Meter, human
 from handler.commands.publish.versions import Found, PushJob
@@ -21,21 +23,26 @@ def run(options: Namespace, settings: Settings) -> None:
     wanted = versions.number(options.version)
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)
+    if there.models:
+        raise Refused(f"{target} is a repository, with model {there.models[0]}: add the model's name, {target}/NAME")
     jobs = _jobs(found, target, max(there.complete, default=0) + 1 if wanted is None else wanted, force=options.force)
     if not options.force:
         _check_free(jobs, there, target)
     text = there.settings if found.settings is None else found.settings.read_bytes()
-    meter = Meter(quiet=options.quiet)
+    meter, signs = Meter(quiet=options.quiet), signature.signer(options.sign_key, options.sign_cert)
     for job in jobs:
         loaded = checks.check(job, text, settings, load=options.check)
         if options.check and job.version.last == checks.ONNX and not loaded:
             meter.say(NOT_TRIED)
     served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:
-        _send(job, target, settings, meter)
+        with TemporaryDirectory(prefix="sign-") as made:
+            version = signing.prepared(job.version, text, signs, Path(made))
+            _send(job._replace(version=version), target, settings, meter)
         state = "served" if job.number in served else "not served by the version policy"
-        files = "1 file" if len(job.version.files) == 1 else f"{len(job.version.files)} files"
-        print(f"{target}/{job.number}: {files}, {human(job.version.size)}; {state}")  # noqa: T201 - the result
+        files = "1 file" if len(version.files) == 1 else f"{len(version.files)} files"
+        by = "" if signs is None else f"; signed by {signs.name}"
+        print(f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}")  # noqa: T201 - the result
 
 
 def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[PushJob]:

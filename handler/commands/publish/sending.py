@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from core.errors import ServingError
-from handler.commands.publish.bucket import STREAMS, Bucket, Conflict, Copied, Only, Taken
+from handler.commands.publish.bucket import STREAMS, Bucket, Conflict, Copied, Only, Taken, Uncopied
 from handler.commands.publish.files import CommandStopped, Content, LocalFile, Section, stamp
 from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
@@ -67,12 +67,18 @@ class Sender:
     def send_parts(self, objects: Iterable[PushedObject]) -> None:
         for each in objects:
             if not each.is_small:
-                self._send_parts(each)
+                try:
+                    self._send_parts(each)
+                except Uncopied:  # the upload has an empty part by now, and rclone takes no part twice
+                    self._send_parts(each._replace(copied=None))
 
     def _send_parts(self, each: PushedObject) -> None:
         self._give_up(each.key)
         large = self._large[each.key] = Large(each.key, self._bucket.begin(each.key, each.content.sha256))
-        large.etags = self.each(partial(self._send_part, each, large.upload), range(len(each.content.md5s)))
+        # The first copy shows if the store has any.
+        first = [] if each.copied is None else [self._send_part(each, large.upload, 0)]
+        rest = range(len(first), len(each.content.md5s))
+        large.etags = first + self.each(partial(self._send_part, each, large.upload), rest)
         if each.copied is None:
             self._unchanged(each)
             self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")

@@ -9,7 +9,7 @@ from core.errors import ModelNotLoadable
 from handler.commands.publish import targets
 from handler.commands.publish.bucket import Bucket, ListedFile
 from handler.commands.refused import Refused
-from handler.lifecycle.repository import Repository, Version, folders_of
+from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File, Folder, Forbidden, Store, open_store
@@ -45,11 +45,15 @@ class Listed:
 
 
 class RepositoryModel(NamedTuple):
-    """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file."""
+    """A model's folders in a repository. `complete`: numbers of its versions. `settings`: the model's own file.
+
+    `models`: of a folder that is a repository itself, its models.
+    """
 
     folders: Sequence[Version]
     complete: frozenset[int]
     settings: bytes | None
+    models: Sequence[str] = ()
 
 
 def model(settings: Settings, target: targets.Target) -> RepositoryModel:
@@ -62,7 +66,19 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
     complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
-    return RepositoryModel(folders, frozenset(complete), text)
+    return RepositoryModel(folders, frozenset(complete), text, () if folders else _models_in(files))
+
+
+def _models_in(files: Sequence[File]) -> list[str]:
+    """Returns the names of folders with a version's files. A model has none: its versions lie one level above."""
+    paths = (each.path.partition("/") for each in files)
+    return sorted({name for name, _, rest in paths if is_of_model(rest)})
+
+
+def is_of_model(path: str) -> bool:
+    """Decides whether this file lies in a model's folder, not in a repository's: 1/model.onnx belongs to a version."""
+    folder, _, name = path.partition("/")
+    return path == FILE or bool(VERSION.fullmatch(folder) and name in MARKERS)
 
 
 def is_complete(store: Store, name: str, version: Version, text: bytes | None) -> bool:

@@ -11,14 +11,14 @@ from handler.commands.refused import Refused
 YOUNG: Final = timedelta(minutes=15)
 """A younger object may belong to a push in progress: the time from its first object to its marker is short."""
 DIGITS: Final = 18
-"""The most digits in the name of a version's folder (handler.settings.model.VERSION)."""
+"""The most digits in the name of a version's folder (handler.settings.routing.VERSION)."""
 
 
 class Standing(NamedTuple):
     """A version's folders, by their names as written. `folders`: each folder's objects, by their paths in it.
 
     `current`: the folder that servers take. If both 1 and 01 have a marker, they take the shorter name.
-    `main`: its marker, which decides that. None and None if there is no such version yet.
+    `main`: its marker, which decides that. None and None if the version does not exist yet.
     """
 
     folders: Mapping[str, Mapping[str, ListedFile]]

@@ -32,6 +32,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from core.errors import ServingError
+from handler.backends import EXPECTED
 from handler.commands.publish import standing
 from handler.commands.publish.bucket import Bucket, Copied, Only, Taken
 from handler.commands.publish.claim import PushClaim
@@ -48,13 +49,13 @@ PART: Final = 16 * 1024 * 1024
 MOST_PARTS: Final = 10_000
 
 
-def publish(bucket: Bucket, job: PushJob, meter: Meter) -> None:
-    """Publishes a version, then the model's settings. Raises Refused, ServingError."""
+def publish(bucket: Bucket, job: PushJob, meter: Meter, part: int = PART) -> None:
+    """Publishes a version, then the model's settings. `part`: bytes in a part. Raises Refused, ServingError."""
     meter.begin(f"reading {job.model}/{job.number}", job.version.size)
-    objects = [_object(each.path, each, meter) for each in job.version.files]
+    objects = [_object(each.path, each, meter, part) for each in job.version.files]
     model_settings = None
     if job.settings is not None:
-        model_settings = _object(f"{job.model}/{FILE}", local_file(FILE, job.settings), meter)
+        model_settings = _object(f"{job.model}/{FILE}", local_file(FILE, job.settings), meter, part)
     push = Sender(bucket, meter)
     with _cleaning(push, job):
         _Publishing(bucket, job, meter, objects).run(push)
@@ -62,8 +63,8 @@ def publish(bucket: Bucket, job: PushJob, meter: Meter) -> None:
             _settle(push, model_settings, job)
 
 
-def _object(key: str, file: LocalFile, meter: Meter) -> PushedObject:
-    part_size = max(PART, -(-file.size // MOST_PARTS))
+def _object(key: str, file: LocalFile, meter: Meter, part: int) -> PushedObject:
+    part_size = max(part, -(-file.size // MOST_PARTS))
     return PushedObject(key, file, content(file.source, part_size, meter))
 
 
@@ -174,11 +175,11 @@ class _Publishing:
     def _stage(self, seen: Standing) -> str:
         """Returns the folder that servers ignore as long as the current one has its marker, or it has none itself.
 
-        Raises Refused if there is no such folder.
+        Raises Refused if the folder does not exist.
         """
         if seen.main not in MARKERS or self._job.version.last not in MARKERS:
             raise Refused(
-                f"{self._name(self._plain)} has several files to replace and no {' or '.join(MARKERS)}, which would "
+                f"{self._name(self._plain)} has several files to replace and no {EXPECTED}, which would "
                 "show them all at once: push it with another --version"
             )
         stage = self._plain if seen.current != self._plain else f"0{self._plain}"

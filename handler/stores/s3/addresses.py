@@ -35,13 +35,13 @@ PARTITIONS: Final = {
     "eu-isoe": Partition("cloud.adc-e.uk", dualstack=False),
     "us-isof": Partition("csp.hci.ic.gov", dualstack=False),
 }
-"""By what a region's name begins with: us-gov of us-gov-west-1."""
+"""The partitions by the beginning of a region's name: us-gov of us-gov-west-1."""
 # Patterns are compiled when they are needed: each costs 0.2 ms of cold start.
 REGION: Final = r"([a-z]+(?:-[a-z]+)?)-[a-z]+-[0-9]+"
 LABEL: Final = r"(?!.*fips)[a-z0-9]+(-[a-z0-9]+)*"
 """A region of a store that is not Amazon's: `garage`, `ru-central1`."""
 NAME: Final = r"(?!.*--)[A-Za-z0-9][A-Za-z0-9._-]{0,254}"
-"""A bucket's. Two hyphens end in a suffix of another kind of bucket: `--x-s3`."""
+"""A bucket's name. Two hyphens end in a suffix of another kind of bucket: `--x-s3`."""
 SUBDOMAIN: Final = r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]"
 ENDPOINT: Final = r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]+)?((?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*)/?"
 ADDRESS: Final = r"([0-9]{1,3}\.){3}[0-9]{1,3}|\[.*"

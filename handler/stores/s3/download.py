@@ -12,8 +12,8 @@ bytes are read and written outside of it. The states of a stream:
                 jitter. A number of failures in a row without a byte fails the fetch.
     leaving     the store asked for fewer requests, or knows no ranges. It frees its region and ends, unless it is the
                 last active stream.
-    verifying   it released the last region of an object. It compares the checksum, and renames the file; the first
-                mismatch restarts the object, the second fails the fetch.
+    verifying   it released the last region of an object. It compares the checksum (`objects.wrong`), and renames the
+                file; the first mismatch restarts the object, the second fails the fetch.
     stopped     another stream failed. `_fail` cuts every connection, so that no stream waits for the network.
 
 The fetch ends when every stream has ended. `run` raises the first failure; what has arrived stays for the next fetch.
@@ -31,9 +31,9 @@ from handler.stores.progress import Progress
 from handler.stores.s3 import ranges
 from handler.stores.s3.answers import Answer, Broken, Line, StoreRefused
 from handler.stores.s3.http import BucketReader
-from handler.stores.s3.objects import Transfer, fitting, missing, resume
+from handler.stores.s3.objects import Transfer, fitting, missing, resume, wrong
 from handler.stores.s3.ranges import Region
-from handler.stores.s3.retries import Damaged, Failed, OutOfTime, Replaced, StreamStopped, Tries
+from handler.stores.s3.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes between two lines in the journal: what a killed process may fetch again, per stream."""
@@ -48,7 +48,7 @@ CHANGED: Final = {412, 416}
 class Download:
     """Runs once. `most`: streams at a time.
 
-    Raises Replaced, Failed, Damaged, OutOfTime; OSError for the disk; ServingError for credentials.
+    Raises Replaced, Failed, Damaged, Tampered, OutOfTime; OSError for the disk; ServingError for credentials.
     """
 
     def __init__(self, bucket: BucketReader, items: Sequence[Transfer], most: int, progress: Progress) -> None:
@@ -279,15 +279,14 @@ class Download:
                 item.part.learn(checksum)
 
     def _verify(self, item: Transfer) -> None:
-        """Renames a right file to its final name. Restarts a wrong one once. Raises Damaged."""
-        part, identity = item.part, item.part.identity
-        wanted = None if identity is None else identity.checksum
-        if wanted is None or checksums.of_content(wanted, self._pieces(item)) in (wanted.value, None):
-            part.finish()
+        """Renames a right file to its final name. Restarts a wrong one once. Raises Damaged, Tampered."""
+        error = wrong(item, lambda: self._pieces(item))
+        if error is None:
+            item.part.finish()
             return
-        if item.damaged:
-            part.forget()
-            raise Damaged(item.file.path, wanted.algorithm)
+        if item.damaged or (isinstance(error, Tampered) and error.final):
+            item.part.forget()
+            raise error
         item.damaged = True
         self._progress.add(-item.work.size)
         with self._changed:

@@ -9,6 +9,8 @@ from handler.stores.s3.location import Location
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
+UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
+"""The errors of a certificate whose authority is not known, as Python and botocore name them."""
 EXPIRED: Final = "the credentials have expired: renew them"
 ELSEWHERE: Final = "bucket {bucket!r} is in another region: set AWS_REGION"
 DAMAGED: Final = "the store has received other bytes than were read: push again"
@@ -29,7 +31,7 @@ CURES: Final = {
     "IncompleteBody": DAMAGED,
     "XAmzContentSHA256Mismatch": DAMAGED,
 }
-"""By S3's error code."""
+"""The meanings by S3's error code."""
 
 
 def is_absent(reason: Broken | StoreRefused) -> bool:
@@ -64,6 +66,7 @@ def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "")
 def unanswered(place: Location, reason: str) -> ServingError:
     """Returns the error for a client whose store does not answer. `reason`: a word that people find again."""
     host = urlsplit(place.endpoint or "").hostname or "AWS"
-    return ModelUnavailable(
-        f"the store at {host} does not answer ({reason}): check AWS_ENDPOINT_URL_S3, AWS_REGION and the network"
-    )
+    cure = "AWS_ENDPOINT_URL_S3, AWS_REGION and the network"
+    if reason in UNTRUSTED:
+        cure = "AWS_CA_BUNDLE, which must name a file with the authority of the store's certificate"
+    return ModelUnavailable(f"the store at {host} does not answer ({reason}): check {cure}")

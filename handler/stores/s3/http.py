@@ -26,6 +26,8 @@ MOST_IDLE: Final = 32
 TRANSIENT: Final = {408, 429}
 TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "ThrottlingException"}
 EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+LEAST: Final = "list-type=2&max-keys=1"
+FORGED: Final = {"SignatureDoesNotMatch", "InvalidSignature"}
 CLOSED: Final = ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError
 """The errors of a connection that the store closed while it was idle."""
 
@@ -97,6 +99,20 @@ class BucketReader:
         url = f"{self._base}?{query}" if self._url.path else f"{self._base}/?{query}"
         answered = self._ask(self._request("GET", url, {}, {}), until, Line())
         return whole(answered, until - time.monotonic()), answered.headers.get("Date", "")
+
+    def forged(self, seconds: float) -> bool:
+        """Decides whether the store tells a wrong signature from a missing permission. Raises Broken.
+
+        Sends a listing whose signature is wrong in its last digit.
+        """
+        request = self._request("GET", f"{self._base}?{LEAST}" if self._url.path else f"{self._base}/?{LEAST}", {}, {})
+        signature = request.headers.get("Authorization", "")
+        request.headers["Authorization"] = signature[:-1] + ("1" if signature.endswith("0") else "0")
+        try:
+            self._ask(request, time.monotonic() + seconds, Line()).close()
+        except StoreRefused as refused:
+            return refused.code in FORGED
+        return False
 
     def _give_back(self, connection: HTTPConnection, reusable: bool) -> None:  # noqa: FBT001 - of `partial`
         with self._lock:

@@ -76,8 +76,9 @@ def _object(found: ET.Element, decoded: Callable[[str], str]) -> ListedObject:
     size = _text(found, "Size")
     if not SIZE.fullmatch(size):
         raise Unreadable("the listing has an object without a size")
-    checked = _text(found, "ChecksumType") != "COMPOSITE" and checksums.is_known(_text(found, "ChecksumAlgorithm"))
     etag = _text(found, "ETag").strip('"') or None
+    checked = checksums.is_whole(_text(found, "ChecksumType"), etag or "")
+    checked = checked and checksums.is_known(_text(found, "ChecksumAlgorithm"))
     return ListedObject(decoded(_text(found, "Key")), int(size), etag, checked, _text(found, "LastModified"))
 
 

@@ -1,10 +1,13 @@
 """The place of a repository in S3: the forms of its URI, and the variables that name an endpoint."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from handler.settings import InvalidSettings
+
+ELSEWHERE: Final = "they belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+"""No request would use them, and every error text would show them."""
 
 
 class Location(NamedTuple):
@@ -22,8 +25,11 @@ def locate(uri: str, environ: Mapping[str, str]) -> Location:
     """
     endpoint, path = _split(uri.removeprefix("s3://"))
     bucket, _, prefix = path.partition("/")
+    if "@" in (endpoint or ""):
+        raise InvalidSettings(f"DRAGOMAN_REPOSITORY holds credentials; {ELSEWHERE}")
     if not bucket or not _is_url(endpoint or ""):
-        raise InvalidSettings(f"DRAGOMAN_REPOSITORY is {uri[:256]!r}; expected s3://bucket/prefix")
+        expected = "expected s3://bucket/prefix"
+        raise InvalidSettings(f"DRAGOMAN_REPOSITORY is {uri[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}")
     prefix = prefix.strip("/")
     return Location(bucket, f"{prefix}/" if prefix else "", endpoint or _endpoint(environ))
 
@@ -45,8 +51,11 @@ def _endpoint(environ: Mapping[str, str]) -> str | None:
         if endpoint := environ.get(variable):
             secure = environ.get("S3_USE_HTTPS", "1").lower() not in ("0", "false")
             url = endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
+            if "@" in url:
+                raise InvalidSettings(f"{variable} holds credentials; {ELSEWHERE}")
             if not _is_url(url):
-                raise InvalidSettings(f"{variable} is {endpoint[:256]!r}; expected a URL such as http://host:9000")
+                expected = "expected a URL such as http://host:9000"
+                raise InvalidSettings(f"{variable} is {endpoint[:256]!r}; {expected}", f"{variable}: {expected}")
             return url
     return None
 

@@ -1,16 +1,22 @@
 """The objects of a fetch: files of a version, how much of each is there, and which answers fit."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from handler.stores import checksums
+from handler.stores.checksums import Checksum
 from handler.stores.journal import Identity, Part, gaps
 from handler.stores.s3.answers import Answer, Broken
 from handler.stores.s3.ranges import Work, worth
-from handler.stores.s3.retries import Replaced
+from handler.stores.s3.retries import Damaged, Replaced, Tampered
 
 
 class Known(NamedTuple):
-    """A file in the store. `first`: the answer to a GET of the whole, where one was needed to learn size and ETag."""
+    """A file in the store. `first`: the answer to a GET of the whole, where one was needed to learn size and ETag.
+
+    `digest`: the checksum that the content must have, whatever the store sends.
+    """
 
     path: str
     key: str
@@ -18,6 +24,7 @@ class Known(NamedTuple):
     etag: str
     checked: bool
     first: Answer | None = None
+    digest: Checksum | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +53,21 @@ def resume(item: Transfer, most: int) -> None:
 def missing(item: Transfer) -> int:
     """Returns the bytes that no stream has fetched yet."""
     return sum(region.rest for region in item.work.free) if item.work.opened else item.work.size
+
+
+def wrong(item: Transfer, pieces: Callable[[], Iterable[bytes]]) -> Damaged | Tampered | None:
+    """Returns what is wrong with a content, None if nothing is. `pieces`: reads it from its beginning.
+
+    A content with the wanted digest is read once. The store's checksum then only says whether a wrong one was damaged.
+    """
+    path, digest, identity = item.file.path, item.file.digest, item.part.identity
+    if digest is not None and checksums.of_content(digest, pieces()) == digest.value:
+        return None
+    sent = None if identity is None else identity.checksum
+    arrived = sent is None or checksums.of_content(sent, pieces()) in (sent.value, None)
+    if digest is not None:
+        return Tampered(path, final=arrived and sent is not None)
+    return None if arrived or sent is None else Damaged(path, sent.algorithm)
 
 
 def fitting(answer: Answer, start: int, end: int, identity: Identity) -> Answer:

@@ -33,6 +33,15 @@ class Damaged(Exception):
         self.algorithm = algorithm
 
 
+class Tampered(Exception):
+    """The file does not have the digest that it must have. `path`: of the file. `final`: the store sent it rightly."""
+
+    def __init__(self, path: str, *, final: bool) -> None:
+        super().__init__(path)
+        self.path = path
+        self.final = final
+
+
 class OutOfTime(Exception):
     """The deadline has passed."""
 

@@ -1,8 +1,7 @@
 """core.dialects.custom: whole requests to models, and whatever they answer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,14 +10,11 @@ from core.errors import InvalidInput, ModelFailed
 from core.operations import Custom, ModelRef
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, MethodNotAllowed
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PATH = "/v1/chat"
 
 
 def asked(query: bytes = b"", models: Any = None, **headers: bytes) -> Custom:
-    """What a request asks for."""
+    """Returns what a request asks for."""
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     request = HttpRequest("POST", PATH, named, b"body", query=query)
     route = custom.route("POST", PATH, models or {"m": ["POST", "GET"]})
@@ -28,14 +24,14 @@ def asked(query: bytes = b"", models: Any = None, **headers: bytes) -> Custom:
 
 
 def test_a_request_comes_whole() -> None:
-    """As text where HTTP is text."""
+    """What is text in HTTP stays text."""
     operation = asked(b"a=1&b=x%20y&b=&c", x_y=b"\xe9")
     assert operation.ref == ModelRef("m", dashed=True)
     assert operation.request == ("POST", PATH, {"a": "1", "b": "", "c": ""}, {"x-y": "\xe9"}, b"body")
 
 
 def test_the_query_may_name_the_model() -> None:
-    """Where several answer on the path, it has to."""
+    """It has to if several models answer on the path."""
     assert asked(b"model=n-2").ref == ModelRef("n-2", dashed=True)
     several = {"m": ["POST"], "n": ["GET"]}
     assert asked(b"model=n", several).ref.name == "n"
@@ -44,26 +40,23 @@ def test_the_query_may_name_the_model() -> None:
 
 
 def test_a_method_that_no_model_takes_is_not_allowed() -> None:
-    """With those that are."""
+    """The refusal lists the methods that are allowed."""
     with pytest.raises(MethodNotAllowed) as refused:
         custom.route("PUT", PATH, {"m": ["POST"], "n": ["GET", "POST"]})
     assert refused.value.allowed == ["GET", "POST"]
 
 
-@pytest.mark.parametrize(
-    ("result", "status", "content_type", "body"),
-    [
-        (b"\x00\xff", 200, b"application/octet-stream", b"\x00\xff"),
-        ("\u0645 \ud800", 200, b"text/plain; charset=utf-8", b"\xd9\x85 ?"),
-        ({"a": [1, None]}, 200, b"application/json", b'{"a":[1,null]}'),
-        ([1.5], 200, b"application/json", b"[1.5]"),
-        (None, 200, b"application/json", b"null"),
-        ((404, {}, "no"), 404, b"text/plain; charset=utf-8", b"no"),
-        ((201, {"Content-Type": "text/html", "Content-Length": "9"}, b"<p>"), 201, b"text/html", b"<p>"),
-    ],
-)
+@pytest.mark.parametrize(("result", "status", "content_type", "body"), [
+    (b"\x00\xff", 200, b"application/octet-stream", b"\x00\xff"),
+    ("\u0645 \ud800", 200, b"text/plain; charset=utf-8", b"\xd9\x85 ?"),
+    ({"a": [1, None]}, 200, b"application/json", b'{"a":[1,null]}'),
+    ([1.5], 200, b"application/json", b"[1.5]"),
+    (None, 200, b"application/json", b"null"),
+    ((404, {}, "no"), 404, b"text/plain; charset=utf-8", b"no"),
+    ((201, {"Content-Type": "text/html", "Content-Length": "9"}, b"<p>"), 201, b"text/html", b"<p>"),
+])  # fmt: skip
 def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type: bytes, body: bytes) -> None:
-    """Its type is told where the model does not."""
+    """A default type is sent if the model does not state one."""
     answer = custom.answer(result)
     assert isinstance(answer, HttpResponse)
     assert (answer.status, dict(answer.headers), b"".join(answer.parts)) == (
@@ -74,13 +67,13 @@ def test_an_answer_is_what_the_model_gave(result: Any, status: int, content_type
 
 
 def chunks(*given: str) -> Iterator[str]:
-    """A generator of a model."""
+    """A model's generator."""
     yield from given
 
 
 @pytest.mark.parametrize("body", [b"a", "a", {}, chunks("a")], ids=["bytes", "text", "json", "stream"])
 def test_how_a_body_is_sent_is_for_who_sends_it_to_say(body: Any) -> None:
-    """A length and a coding are two messages to one proxy and one to the next."""
+    """Proxies may disagree about a message that has both a length and a coding."""
     framing = {"Content-Length": "9", "Transfer-Encoding": "chunked", "Connection": "close", "x": "y"}
     assert {name for name, _ in custom.answer((200, framing, body)).headers} == {b"content-type", b"x"}
 
@@ -88,14 +81,14 @@ def test_how_a_body_is_sent_is_for_who_sends_it_to_say(body: Any) -> None:
 @pytest.mark.parametrize("status", [204, 304])
 @pytest.mark.parametrize("body", [b"", b"a", None, chunks("a")], ids=["none", "bytes", "json", "stream"])
 def test_a_status_without_a_body_has_none_and_no_length(status: int, body: Any) -> None:
-    """Nor a type, unless the model says one."""
+    """It has no type either, unless the model states one."""
     assert custom.answer((status, {}, body)) == HttpStream(status, (), ())
     told: Any = custom.answer((status, {"etag": "1", "content-type": "text/html", "content-length": "0"}, body))
     assert told == HttpStream(status, ((b"etag", b"1"), (b"content-type", b"text/html")), ())
 
 
 def test_a_generator_is_a_stream() -> None:
-    """Of bytes and text; its end is the model's end."""
+    """It yields bytes and text; its end is the model's end."""
     ended = []
 
     def events() -> Iterator[str | bytes]:
@@ -116,21 +109,18 @@ def test_a_generator_is_a_stream() -> None:
     assert ended == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        ((199, {}, b""), "the status 199; expected 200 to 599"),
-        ((True, {}, b""), "the status true"),
-        ((200, [], b""), "headers \\[\\]; expected a dict"),
-        ((200, {"a b": "c"}, b""), "the header 'a b'"),
-        ((200, {"a": "b\r\nc: d"}, b""), "which HTTP cannot carry"),
-        ((200, {"a": 1}, b""), "the header 'a': 1"),
-        (object(), "http answered with object, which JSON cannot carry"),
-        ((1, 2), None),
-    ],
-)
+@pytest.mark.parametrize(("result", "words"), [
+    ((199, {}, b""), "the status 199; expected 200 to 599"),
+    ((True, {}, b""), "the status true"),
+    ((200, [], b""), "headers \\[\\]; expected a dict"),
+    ((200, {"a b": "c"}, b""), "the header 'a b'"),
+    ((200, {"a": "b\r\nc: d"}, b""), "which HTTP cannot carry"),
+    ((200, {"a": 1}, b""), "the header 'a': 1"),
+    (object(), "http answered with object, which JSON cannot carry"),
+    ((1, 2), None),
+])  # fmt: skip
 def test_what_http_cannot_carry_is_the_models_failure(result: Any, words: str | None) -> None:
-    """A pair is JSON, though."""
+    """A pair is valid, however: it is JSON."""
     if words is None:
         assert custom.answer(result).status == 200
         return
@@ -139,7 +129,7 @@ def test_what_http_cannot_carry_is_the_models_failure(result: Any, words: str | 
 
 
 def test_a_stream_of_anything_else_breaks_off() -> None:
-    """The status line is gone by then."""
+    """The status line has been sent by then."""
 
     def numbers() -> Iterator[Any]:
         yield b"1"

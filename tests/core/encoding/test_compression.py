@@ -1,6 +1,4 @@
-"""Tests of core.encoding.compression."""
-
-from __future__ import annotations
+"""core.encoding.compression: HTTP's codings, their limits, and which one a client gets."""
 
 import gzip
 import zlib
@@ -25,15 +23,12 @@ def test_a_bomb_is_stopped_at_the_limit() -> None:
         inflate(gzip.compress(b"ab" * 1000), b"gzip", 1999)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"nonsense", "not gzip data"),
-        (gzip.compress(b"abc", mtime=0)[:-3], "cut short"),
-        (gzip.compress(b"abc", mtime=0) + b"nonsense", "not gzip data"),
-        (b"", "cut short"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), [
+    (b"nonsense", "not gzip data"),
+    (gzip.compress(b"abc", mtime=0)[:-3], "cut short"),
+    (gzip.compress(b"abc", mtime=0) + b"nonsense", "not gzip data"),
+    (b"", "cut short"),
+])  # fmt: skip
 def test_what_is_not_one_whole_stream_is_refused(body: bytes, message: str) -> None:
     """Half a body must not pass for a small one."""
     with pytest.raises(InvalidInput, match=message):
@@ -47,7 +42,7 @@ def test_bytes_after_a_zlib_stream_are_refused() -> None:
 
 
 def test_a_gzip_body_may_have_members_which_share_the_limit() -> None:
-    """As files that were put together have."""
+    """Concatenated gzip files have them."""
     body = gzip.compress(b"abc") + gzip.compress(b"") + gzip.compress(b"defg")
     assert inflate(body, b"gzip", 7) == b"abcdefg"
     with pytest.raises(TooLarge):
@@ -56,23 +51,11 @@ def test_a_gzip_body_may_have_members_which_share_the_limit() -> None:
         inflate(gzip.compress(b"") * 17, b"gzip", 1)
 
 
-@pytest.mark.parametrize(
-    ("header", "coding"),
-    [
-        (None, None),
-        (b"", None),
-        (b"gzip", b"gzip"),
-        (b"GZIP", b"gzip"),
-        (b"deflate", b"deflate"),
-        (b"*", b"gzip"),
-        (b"gzip;q=0", None),
-        (b"gzip;q=0,*", b"deflate"),
-        (b"gzip;q=oops", None),
-        (b"gzip;level=1", b"gzip"),
-        (b"identity;q=1, gzip;q=0.5", None),
-        (b"br", None),
-    ],
-)
+@pytest.mark.parametrize(("header", "coding"), [
+    (None, None), (b"", None), (b"gzip", b"gzip"), (b"GZIP", b"gzip"), (b"deflate", b"deflate"), (b"*", b"gzip"),
+    (b"gzip;q=0", None), (b"gzip;q=0,*", b"deflate"), (b"gzip;q=oops", None), (b"gzip;level=1", b"gzip"),
+    (b"identity;q=1, gzip;q=0.5", None), (b"br", None),
+])  # fmt: skip
 def test_the_best_accepted_coding_is_chosen(header: bytes | None, coding: bytes | None) -> None:
-    """RFC 9110's quality values, 0 among them."""
+    """RFC 9110's quality values decide, 0 among them."""
     assert accepted(header) == coding

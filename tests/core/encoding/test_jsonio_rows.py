@@ -1,7 +1,5 @@
 """core.encoding.jsonio: elements of outputs as JSON, for all dialects."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any
@@ -26,12 +24,12 @@ INFINITE = {"FP16": [0x7E00, 0x7C00, 0xFC00], "BF16": [0x7FC0, 0x7F80, 0xFF80]}
 
 
 def text(value: Any) -> str:
-    """As the wire has it."""
+    """Returns the text as it is sent."""
     return jsonio.dumps(value).decode()
 
 
 def not_finite(datatype: str) -> Tensor:
-    """NaN, infinity, and infinity below zero; bfloat16's and half's as their bits."""
+    """Returns NaN, infinity and negative infinity; those of bfloat16 and half are bits."""
     if datatype in INFINITE:
         array = np.array(INFINITE[datatype], np.uint16).view(DATATYPES[datatype].numpy)
     else:
@@ -42,7 +40,7 @@ def not_finite(datatype: str) -> Tensor:
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("datatype", NUMERIC, ids=lambda row: row.name)
 def test_numbers_are_nested_as_the_shape_is(datatype: Any, shape: tuple[int, ...]) -> None:
-    """Every datatype; integers at both ends of their range."""
+    """The cases are every datatype, and integers at both ends of their range."""
     flat = sample(datatype, math.prod(shape))
     array = np.array(flat, datatype.numpy).reshape(shape)
     if datatype is BF16:
@@ -57,7 +55,7 @@ def test_numbers_are_nested_as_the_shape_is(datatype: Any, shape: tuple[int, ...
 
 @pytest.mark.parametrize("datatype", FLOATS)
 def test_a_tenth_is_written_as_a_tenth(datatype: str) -> None:
-    """In every width, as numbers, as rows, and alone; whole numbers keep their point."""
+    """The rule holds in every width, as numbers, as rows, and alone; whole numbers keep their point."""
     values = np.array([0.1, 3.0])
     array = bf16_from_float(values) if datatype == "BF16" else values.astype(DATATYPES[datatype].numpy)
     tensor = Tensor("y", DATATYPES[datatype], array)
@@ -67,17 +65,13 @@ def test_a_tenth_is_written_as_a_tenth(datatype: str) -> None:
 
 
 @pytest.mark.parametrize("datatype", FLOATS)
-@pytest.mark.parametrize(
-    ("policy", "written"),
-    [
-        (NonFinite.BARE, "[NaN,Infinity,-Infinity]"),
-        (NonFinite.QUOTED, '["NaN","Infinity","-Infinity"]'),
-        (NonFinite.NULL, "[null,null,null]"),
-    ],
-    ids=["bare", "quoted", "null"],
-)
+@pytest.mark.parametrize(("policy", "written"), [
+    (NonFinite.BARE, "[NaN,Infinity,-Infinity]"),
+    (NonFinite.QUOTED, '["NaN","Infinity","-Infinity"]'),
+    (NonFinite.NULL, "[null,null,null]"),
+], ids=["bare", "quoted", "null"])  # fmt: skip
 def test_what_is_not_finite_is_written_as_wanted(datatype: str, policy: NonFinite, written: str) -> None:
-    """In every width; rows by themselves alike."""
+    """The rule holds in every width; single rows give the same text."""
     tensor = not_finite(datatype)
     assert text(numeric(tensor, policy)) == written
     assert text(rows(tensor, policy)) == written
@@ -85,7 +79,7 @@ def test_what_is_not_finite_is_written_as_wanted(datatype: str, policy: NonFinit
 
 @pytest.mark.parametrize("datatype", FLOATS)
 def test_what_is_not_finite_can_be_refused_by_the_outputs_name(datatype: str) -> None:
-    """With the setting that says so; finite numbers pass."""
+    """The refusal names the setting; finite numbers are accepted."""
     for form in (numeric, rows):
         with pytest.raises(InvalidInput, match=r"output 'y' has NaN or infinite .*DRAGOMAN_NON_FINITE=error"):
             form(not_finite(datatype), None)
@@ -95,13 +89,13 @@ def test_what_is_not_finite_can_be_refused_by_the_outputs_name(datatype: str) ->
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20), st.sampled_from([(-1,), (-1, 1), (-1, 1, 1)]))
 def test_rows_are_what_the_whole_is(values: list[float], shape: tuple[int, ...]) -> None:
-    """With and without elements that are not finite."""
+    """The rule holds with and without elements that are not finite."""
     tensor = Tensor("y", DATATYPES["FP32"], np.array(values, np.float32).reshape(shape))
     assert text(rows(tensor, NonFinite.BARE)) == text(numeric(tensor, NonFinite.BARE))
 
 
 def test_an_array_of_another_layout_is_read_in_its_own_order() -> None:
-    """Columns before rows, every other element, backwards."""
+    """The cases are columns before rows, every other element, and backwards."""
     square = np.arange(6, dtype=np.float32).reshape(2, 3)
     for array in (np.asfortranarray(square), square.T, square[:, ::2], square[::-1]):
         tensor = Tensor("y", DATATYPES["FP32"], array)

@@ -1,6 +1,4 @@
-"""core.encoding.values: parsed JSON to arrays, checked against numpy and the text of the protocol."""
-
-from __future__ import annotations
+"""core.encoding.values: parsed JSON becomes arrays, checked against numpy and the text of the protocol."""
 
 import math
 from typing import Any
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dtype import BF16, BYTES, DATATYPES, DataType
-from core.encoding.values import Inexact, flatten, from_values
+from core.encoding.values import FEW, SLICE, Inexact, flatten, from_values
 from core.errors import InvalidInput
 from core.tensor import from_raw
 from tests.support.samples import SHAPES, nested, sample
@@ -38,7 +36,7 @@ def test_every_datatype_takes_flat_and_nested_values_in_every_shape(datatype: Da
 @pytest.mark.parametrize("datatype", INTEGERS, ids=lambda d: d.name)
 @pytest.mark.parametrize("form", [list, np.array], ids=["list", "array"])
 def test_integers_beyond_either_end_are_refused_by_value(datatype: DataType, form: Any) -> None:
-    """Both ends themselves are exact."""
+    """The ends themselves are exact."""
     info = np.iinfo(datatype.numpy)
     ends = [int(info.min), int(info.max)]
     assert from_values("x", datatype, (2,), ends).array.tolist() == ends
@@ -60,7 +58,7 @@ def test_integers_of_thousands_of_digits_are_refused_without_printing_them() -> 
 
 @pytest.mark.parametrize("data", [[1.5], np.array([1.5]), [1, 2.5][1:], ["1"], [None], [True], [[1], ["x"]][1]])
 def test_only_whole_numbers_are_integers(data: Any) -> None:
-    """No truncation, no text, no booleans."""
+    """Fractions are not truncated, and text and booleans are refused."""
     with pytest.raises(InvalidInput, match="INT32 needs integers"):
         from_values("x", DATATYPES["INT32"], (1,), data)
 
@@ -75,7 +73,7 @@ def test_a_fraction_of_zero_is_an_integer_as_far_as_doubles_are_exact() -> None:
 
 
 def test_64_bit_integers_are_exact() -> None:
-    """Beyond 2**53 and beyond the signed range."""
+    """The cases lie beyond 2**53 and beyond the signed range."""
     data = [2**53 + 1, 2**64 - 1]
     assert from_values("x", DATATYPES["UINT64"], (2,), data).array.tolist() == data
     assert from_values("x", DATATYPES["UINT64"], (2,), np.array(data, np.uint64)).array.tolist() == data
@@ -85,7 +83,7 @@ def test_64_bit_integers_are_exact() -> None:
 
 @pytest.mark.parametrize("value", ["maybe", "true", 2, -1, 1.5, None])
 def test_only_booleans_0_and_1_are_bool(value: Any) -> None:
-    """Nothing else has a truth here."""
+    """No other value converts to a boolean."""
     with pytest.raises(InvalidInput, match="BOOL"):
         from_values("x", DATATYPES["BOOL"], (1,), [value])
     with pytest.raises(InvalidInput, match="BOOL"):
@@ -93,14 +91,14 @@ def test_only_booleans_0_and_1_are_bool(value: Any) -> None:
 
 
 def test_bool_takes_0_and_1_beside_booleans() -> None:
-    """As every peer does."""
+    """Other servers accept them, too."""
     assert from_values("x", DATATYPES["BOOL"], (3,), [True, 0, 1]).array.tolist() == [True, False, True]
     assert from_values("x", DATATYPES["BOOL"], (2,), np.array([0, 1])).array.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("datatype", FLOATS, ids=lambda d: d.name)
 def test_floats_take_what_stands_for_numbers_that_json_cannot_write(datatype: DataType) -> None:
-    """Strings of proto3's JSON mapping, and null for NaN."""
+    """They are the strings of proto3's JSON mapping, and null for NaN."""
     array = from_values("x", datatype, (5,), ["NaN", "Infinity", "-Infinity", None, 1]).array
     assert np.isnan(array[[0, 3]]).all()
     assert array[[1, 2, 4]].tolist() == [math.inf, -math.inf, 1.0]
@@ -117,21 +115,50 @@ def test_floats_take_no_other_text_and_no_booleans(value: Any) -> None:
 @pytest.mark.parametrize(("name", "value"), [("FP16", 70000), ("FP16", 7e4), ("FP32", 1e39), ("FP32", 10**39)])
 @pytest.mark.parametrize("form", [list, np.array], ids=["list", "array"])
 def test_floats_too_large_for_their_width_are_refused(name: str, value: float, form: Any) -> None:
-    """Never an infinity that nobody sent; one that somebody sent stays."""
+    """They never become an infinity. An infinity that the client sent stays."""
     data = form([value, math.inf]) if value != 10**39 else [value, 0.5]
     with pytest.raises(InvalidInput, match=f"out of range for {name}"):
         from_values("x", DATATYPES[name], (2,), data)
     assert from_values("x", DATATYPES[name], (1,), [math.inf]).array.tolist() == [math.inf]
 
 
+LARGEST = (2 - 2**-23) * 2.0**127
+"""The largest number of FP32."""
+
+
+@pytest.mark.parametrize("size", [1, 2, FEW, FEW + 1, SLICE + 1])
+@pytest.mark.parametrize("value", [LARGEST, -LARGEST, 3.4e38, 1.9e19, 0.1, math.inf, math.nan])
+def test_what_fits_is_rounded_wherever_it_stands(value: float, size: int) -> None:
+    """The largest of few and of many elements is checked, and NaN and infinities; one more digit is refused."""
+    data = [0.5] * (size - 1) + [value]
+    array = from_values("x", DATATYPES["FP32"], (size,), data).array
+    assert np.array_equal(array, np.array(data, np.float32), equal_nan=True)
+    if abs(value) == LARGEST:
+        with pytest.raises(InvalidInput, match="out of range for FP32"):
+            from_values("x", DATATYPES["FP32"], (size,), [*data[:-1], value * 1.000001])
+
+
+@pytest.mark.parametrize("name", ["FP16", "FP32", "FP64"])
+def test_integers_of_a_parser_are_rounded_to_floats(name: str) -> None:
+    """Every integer of 64 bits is in the range of FP32 and FP64; FP16's range is checked."""
+    ends = np.array([-(2**63), 2**63 - 1]), np.array([0, 2**64 - 1], np.uint64)
+    for data in (np.array([-2049, 2047]), *ends):
+        if name == "FP16" and data[1] > 2**16:
+            with pytest.raises(InvalidInput, match="out of range for FP16"):
+                from_values("x", DATATYPES[name], (2,), data)
+        else:
+            array = from_values("x", DATATYPES[name], (2,), data).array
+            assert array.tolist() == [float(DATATYPES[name].numpy.type(each)) for each in data]
+
+
 def test_floats_may_be_written_as_integers_of_any_length() -> None:
-    """Rounded to the nearest double."""
+    """They are rounded to the nearest double."""
     assert from_values("x", DATATYPES["FP64"], (2,), [10**30, 1]).array.tolist() == [1e30, 1.0]
 
 
 @pytest.mark.parametrize("data", [[1], ["a", 1], [None], [True], np.array([1])])
 def test_bytes_take_nothing_but_text(data: Any) -> None:
-    """Also where a parser made an array of the list."""
+    """The rule holds even if a parser made an array of the list."""
     with pytest.raises(InvalidInput, match="BYTES needs strings"):
         from_values("x", BYTES, (len(data),), data)
 
@@ -142,14 +169,14 @@ def test_an_empty_array_is_empty_bytes() -> None:
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    """It has no UTF-8."""
+    """UTF-8 cannot encode it."""
     with pytest.raises(InvalidInput, match="lone surrogate"):
         from_values("x", BYTES, (1,), ["\ud800"])
 
 
 @pytest.mark.parametrize("data", [None, 1, "x", {}, True])
 def test_data_is_an_array(data: Any) -> None:
-    """Not even one element may stand alone."""
+    """Even one element must not stand alone."""
     with pytest.raises(InvalidInput, match="needs 'data': an array"):
         from_values("x", DATATYPES["FP32"], (), data)
 
@@ -176,7 +203,7 @@ def test_an_empty_tensor_must_still_be_addressable() -> None:
     )
 )
 def test_flattening_keeps_the_order_of_any_nesting(data: list[Any]) -> None:
-    """Against the recursion that a deep body would break."""
+    """The oracle is the recursion that a deep body would break."""
 
     def leaves(value: Any) -> list[Any]:
         return [x for member in value for x in leaves(member)] if isinstance(value, list) else [value]

@@ -1,12 +1,11 @@
 """core.schema.pool and the files that proto/ becomes, against protoc and against tritonclient's messages."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorSet
@@ -18,12 +17,12 @@ from core.errors import InvalidInput
 from core.rpc import Form
 from core.schema import pool
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ROOT: Final = Path(__file__).parents[3]
-FOLDERS: Final = {"model_server_config": ROOT / "handler" / "commands" / "convert"}
-"""Where a schema's descriptor set and types stand that are not in core/schema."""
+FOLDERS: Final = {
+    "model_server_config": ROOT / "handler" / "commands" / "convert",
+    "triton_model_config": ROOT / "handler" / "settings" / "triton",
+}
+"""The folders of schemas whose descriptor set and types are not in core/schema."""
 NAMES: Final = sorted(path.stem for path in (ROOT / "proto").glob("*.proto"))
 
 TRITON: Final = """
@@ -41,7 +40,7 @@ sys.stdout.buffer.write(theirs.SerializeToString())
 
 
 def beside(name: str, suffix: str) -> Path:
-    """Returns the path of what protoc made of <name>.proto."""
+    """Returns the path of protoc's output for <name>.proto."""
     return FOLDERS.get(name, ROOT / "core" / "schema") / f"{name}.{suffix}"
 
 
@@ -51,7 +50,7 @@ def ours(name: str) -> FileDescriptorSet:
 
 
 def messages(found: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]:
-    """Every message by its full name, nested ones too."""
+    """Returns every message by its full name, nested ones too."""
     waiting = [(f"{file.package}.{message.name}", message) for file in found.file for message in file.message_type]
     while waiting:
         name, message = waiting.pop()
@@ -60,13 +59,13 @@ def messages(found: FileDescriptorSet) -> Iterator[tuple[str, DescriptorProto]]:
 
 
 def described(field: FieldDescriptorProto) -> tuple[object, ...]:
-    """What a field is on the wire."""
+    """Returns what a field is on the wire."""
     return field.number, field.type, field.label, field.type_name, field.HasField("oneof_index")
 
 
 @pytest.fixture(scope="module")
 def theirs() -> FileDescriptorSet:
-    """The messages of tritonclient, imported where ours had been imported before."""
+    """Imports tritonclient's messages where ours had been imported before."""
     done = subprocess.run([sys.executable, "-c", TRITON], cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return FileDescriptorSet.FromString(done.stdout)
@@ -74,7 +73,7 @@ def theirs() -> FileDescriptorSet:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_descriptor_set_is_what_protoc_makes_of_its_source_now(name: str, tmp_path: Path) -> None:
-    """Else `make proto` was forgotten."""
+    """A difference means that `make proto` was forgotten."""
     target = tmp_path / "fresh"
     arguments = [f"--proto_path={ROOT / 'proto'}", f"--descriptor_set_out={target}", f"{name}.proto"]
     assert protoc.main(["protoc", *arguments]) == 0
@@ -82,7 +81,7 @@ def test_a_descriptor_set_is_what_protoc_makes_of_its_source_now(name: str, tmp_
 
 
 def annotated(tree: ast.Module | ast.ClassDef, name: str) -> Iterator[tuple[str, set[str]]]:
-    """Every class of a .pyi by its full name, with the names that it annotates."""
+    """Returns every class of a .pyi by its full name, with the names that it annotates."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             fields = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
@@ -92,7 +91,7 @@ def annotated(tree: ast.Module | ast.ClassDef, name: str) -> Iterator[tuple[str,
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_types_for_mypy_name_every_field_of_every_message(name: str) -> None:
-    """And no field that is none."""
+    """They do not name anything else."""
     package = ours(name).file[0].package
     types = dict(annotated(ast.parse(beside(name, "pyi").read_text(encoding="utf-8")), package))
     for message, descriptor in messages(ours(name)):
@@ -103,7 +102,7 @@ def test_the_types_for_mypy_name_every_field_of_every_message(name: str) -> None
 
 
 def test_every_field_is_on_the_wire_what_tritonclient_has(theirs: FileDescriptorSet) -> None:
-    """Number, type, whether it is repeated, and which message it holds."""
+    """Number, type, repetition and the message type are equal."""
     known = dict(messages(theirs))
     for name, message in messages(ours("open_inference")):
         fields = {field.name: described(field) for field in known[name].field}
@@ -112,14 +111,14 @@ def test_every_field_is_on_the_wire_what_tritonclient_has(theirs: FileDescriptor
 
 
 def test_every_value_of_an_enumeration_is_the_one_of_tritonclient(theirs: FileDescriptorSet) -> None:
-    """By name and number."""
+    """Names and numbers are equal."""
     known = {enum.name: enum for file in theirs.file for enum in file.enum_type}
     for enum in ours("open_inference").file[0].enum_type:
         assert list(enum.value) == list(known[enum.name].value)
 
 
 def test_every_method_is_the_one_of_tritonclient(theirs: FileDescriptorSet) -> None:
-    """Its messages, and which of them are streams."""
+    """Its messages are equal, and so is which of them are streams."""
     (known,) = [service for file in theirs.file for service in file.service]
     (service,) = ours("open_inference").file[0].service
     assert service.name == known.name
@@ -138,7 +137,7 @@ def test_the_tables_have_every_method_of_their_services_in_order() -> None:
 
 
 def test_what_a_method_is_comes_from_its_source() -> None:
-    """Streams are exchanged or watched; only what changes nothing may be a GET."""
+    """Streams are exchanged or watched; only a method that changes nothing accepts GET."""
     forms = {method.rpc.name: method.form for method in (*V2_RPC, *health([]))}
     assert forms.pop("ModelStreamInfer") is Form.EXCHANGE
     assert forms.pop("Watch") is Form.WATCH

@@ -1,6 +1,6 @@
 // connectrpc's client for Node, as its documentation shows it, without generated code: the messages are those of the
 // descriptor sets. Arguments: base URL, protocol (connect, connect-json, grpc-web), descriptor sets.
-// Printed: what each call came to, in one JSON document.
+// A key or token in the variable KEY goes with each call. Printed: what each call came to, in one JSON document.
 
 import { readFileSync } from "node:fs";
 import { createFileRegistry, fromBinary, toJson } from "@bufbuild/protobuf";
@@ -13,6 +13,7 @@ const [baseUrl, protocol, ...sets] = process.argv.slice(2);
 // SAM's local gateway hands base64 to a client that names no type, and this one names none.
 const anything = (next) => (request) => {
   request.header.set("accept", "*/*");
+  if (process.env.KEY) request.header.set("authorization", `Bearer ${process.env.KEY}`);
   return next(request);
 };
 const options = {

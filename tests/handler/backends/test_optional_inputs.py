@@ -1,9 +1,9 @@
-"""A model whose signatures do with different inputs, as `dragoman convert` writes it."""
-
-from __future__ import annotations
+"""A model whose signatures need different inputs, as `dragoman convert` writes it."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from onnx import TensorProto, helper
@@ -11,10 +11,6 @@ from onnx import TensorProto, helper
 from handler.edge.app import App
 from handler.settings import Settings
 from tests.handler.edge import client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SETTINGS = {
     "signatures": {
@@ -26,7 +22,7 @@ SETTINGS = {
 
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
-    """Both y = x + x and y2 = x2 * x2 in one graph, whose inputs an initializer stands for."""
+    """Computes y = x + x and y2 = x2 * x2 in one graph, which has an initializer for each input."""
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]) for name in ("x", "x2", "y", "y2")]
     nodes = [helper.make_node("Add", ["x", "x"], ["y"]), helper.make_node("Mul", ["x2", "x2"], ["y2"])]
     nothing = [helper.make_tensor(name, TensorProto.FLOAT, [1], [0.0]) for name in ("x", "x2")]
@@ -46,19 +42,19 @@ def ask(app: App, path: str, body: Any) -> Any:
 
 
 def tensor(name: str) -> dict[str, Any]:
-    """[1.5] as a V2 input."""
+    """Returns [1.5] as a V2 input."""
     return {"name": name, "shape": [1], "datatype": "FP32", "data": [1.5]}
 
 
 def test_a_signature_needs_its_own_inputs_alone(app: App) -> None:
-    """A prediction under /v1 needs no input of another signature."""
+    """A prediction under /v1 does not need the inputs of other signatures."""
     assert ask(app, "/v1/models/m:predict", {"instances": [1.5]}) == {"predictions": [3.0]}
     other = {"signature_name": "other", "instances": [1.5]}
     assert ask(app, "/v1/models/m:predict", other) == {"predictions": [2.25]}
 
 
 def test_named_outputs_need_the_inputs_that_they_are_made_of(app: App) -> None:
-    """An inference under /v2 needs no input of other outputs."""
+    """An inference under /v2 does not need the inputs of other outputs."""
     wanted = {"inputs": [tensor("x2")], "outputs": [{"name": "y2"}]}
     assert ask(app, "/v2/models/m/infer", wanted)["outputs"][0]["data"] == [2.25]
     both = ask(app, "/v2/models/m/infer", {"inputs": [tensor("x"), tensor("x2")]})

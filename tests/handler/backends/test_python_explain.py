@@ -1,9 +1,8 @@
-"""handler.backends.python: explanations of a model's own."""
-
-from __future__ import annotations
+"""handler.backends.python: a model's own explanations."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -17,60 +16,50 @@ from handler.backends import Source, python
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
 PREDICT = "import numpy as np\ndef predict(inputs, parameters): return {'y': inputs['x']}\n"
 
 
 def load(folder: Path, text: str) -> python.PythonModel:
-    """Version 1 of model `m`, with that text in its model.py."""
+    """Loads version 1 of model `m`, with that text in its model.py."""
     (folder / "model.py").write_text(PREDICT + text)
     return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
 
 
 def answer(folder: Path, returned: str) -> Any:
-    """What comes of an explain that returns so, for the examples [1, 2, 3] and [4, 5, 6], read back from JSON."""
+    """Returns the result of an explain that returns so, for the examples [1, 2, 3] and [4, 5, 6], parsed from JSON."""
     model = load(folder, f"def explain(inputs, parameters):\n    x = inputs['x']\n    return {returned}")
     return orjson.loads(orjson.dumps(explain(model, inputs(), {"k": 1}), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def inputs() -> dict[str, Tensor]:
-    """Two examples, read-only as a request's are."""
+    """Returns two examples, read-only as a request's are."""
     array = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     array.flags.writeable = False
     return {"x": Tensor("x", DATATYPES["FP32"], array)}
 
 
 def test_a_model_without_explain_has_none(tmp_path: Path) -> None:
-    """Nor one with something of that name that cannot be called."""
+    """The same holds for something of that name that cannot be called."""
     assert load(tmp_path, "").explain is None
     assert load(tmp_path, "explain = 1").explain is None
 
 
-@pytest.mark.parametrize(
-    ("returned", "found"),
-    [
-        ("x * 2", [{"importance_scores": [2, 4, 6]}, {"importance_scores": [8, 10, 12]}]),
-        ("x[:, 0]", [{"importance_scores": 1}, {"importance_scores": 4}]),
-        ("[[1, 2], [3, 4]]", [{"importance_scores": [1, 2]}, {"importance_scores": [3, 4]}]),
-        ("x.T.copy().T.astype('>f8')", [{"importance_scores": [1, 2, 3]}, {"importance_scores": [4, 5, 6]}]),
-        ("x.astype(np.longdouble)", [{"importance_scores": [1, 2, 3]}, {"importance_scores": [4, 5, 6]}]),
-        ("x[:, 0].astype(np.longdouble)", [{"importance_scores": 1}, {"importance_scores": 4}]),
-        (
-            "{'importance_scores': x > 2, 'base_value': [0.5, 1.5], 'names': [['a', 'b']] * 2, 1: x[:, 0]}",
-            [
-                {"importance_scores": [False, False, True], "base_value": 0.5, "names": ["a", "b"], "1": 1},
-                {"importance_scores": [True, True, True], "base_value": 1.5, "names": ["a", "b"], "1": 4},
-            ],
-        ),
-        ("[{'why': 'because'}, {'scores': x[1]}]", [{"why": "because"}, {"scores": [4, 5, 6]}]),
-        ("({'k': parameters['k']},) * 2", [{"k": 1}, {"k": 1}]),
-    ],
-)
+@pytest.mark.parametrize(("returned", "found"), [
+    ("x * 2", [{"importance_scores": [2, 4, 6]}, {"importance_scores": [8, 10, 12]}]),
+    ("x[:, 0]", [{"importance_scores": 1}, {"importance_scores": 4}]),
+    ("[[1, 2], [3, 4]]", [{"importance_scores": [1, 2]}, {"importance_scores": [3, 4]}]),
+    ("x.T.copy().T.astype('>f8')", [{"importance_scores": [1, 2, 3]}, {"importance_scores": [4, 5, 6]}]),
+    ("x.astype(np.longdouble)", [{"importance_scores": [1, 2, 3]}, {"importance_scores": [4, 5, 6]}]),
+    ("x[:, 0].astype(np.longdouble)", [{"importance_scores": 1}, {"importance_scores": 4}]),
+    ("{'importance_scores': x > 2, 'base_value': [0.5, 1.5], 'names': [['a', 'b']] * 2, 1: x[:, 0]}",
+     [{"importance_scores": [False, False, True], "base_value": 0.5, "names": ["a", "b"], "1": 1},
+      {"importance_scores": [True, True, True], "base_value": 1.5, "names": ["a", "b"], "1": 4}]),
+    ("[{'why': 'because'}, {'scores': x[1]}]", [{"why": "because"}, {"scores": [4, 5, 6]}]),
+    ("({'k': parameters['k']},) * 2", [{"k": 1}, {"k": 1}]),
+])  # fmt: skip
 def test_explain_returns_scores_or_members_or_explanations(tmp_path: Path, returned: str, found: Any) -> None:
-    """One per example, as JSON takes it."""
+    """There is one per example, in types that JSON accepts."""
     assert answer(tmp_path, returned) == found
 
 
@@ -85,18 +74,18 @@ def test_explain_returns_scores_or_members_or_explanations(tmp_path: Path, retur
         ("{}", "explain returned members of unequal length: {}"),
         ("x[:1]", "model 'm' returned 1 explanations for 2 examples"),
         ("[]", "model 'm' returned 0 explanations for 2 examples"),
-        ("1 / 0", "model 'm' raised ZeroDivisionError: division by zero"),
+        ("1 / 0", "model 'm' raised ZeroDivisionError$"),
         ("exit()", "model 'm' raised SystemExit"),
     ],
 )
 def test_an_explain_that_returns_something_else_is_at_fault(tmp_path: Path, returned: str, message: str) -> None:
-    """As predict is."""
+    """The same holds for predict."""
     with pytest.raises(ModelFailed, match=message):
         answer(tmp_path, returned)
 
 
 def test_explain_may_write_into_its_inputs_and_run_an_event_loop(tmp_path: Path) -> None:
-    """Whether or not one runs already in the thread that asks; a refusal that it chose itself stays one."""
+    """A loop may already run in the thread that asks. A refusal that the model raised itself stays one."""
     model = load(
         tmp_path,
         "import asyncio\nfrom core.errors import InvalidInput\n"

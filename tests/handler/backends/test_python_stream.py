@@ -1,9 +1,8 @@
-"""handler.backends.python: models that give more than one answer."""
-
-from __future__ import annotations
+"""handler.backends.python: models that return more than one answer."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +13,6 @@ from core.tensor import Tensor
 from handler.backends import Source, python
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
 INPUTS = {"n": Tensor("n", DATATYPES["INT64"], np.array([3]))}
@@ -30,31 +26,30 @@ def predict(inputs, parameters):
 
 
 def model(folder: Path, code: str) -> python.PythonModel:
-    """A version whose model.py is this."""
+    """Returns a version with this model.py."""
     (folder / "model.py").write_text(code)
     return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
 
 
 def asked(of: python.PythonModel, *outputs: str) -> Any:
-    """Its stream."""
     assert of.stream is not None
     return of.stream(INPUTS, outputs, {})
 
 
 def numbers(answers: Any) -> list[list[int]]:
-    """The outputs of each answer."""
+    """Returns the outputs of each answer."""
     return [[int(output.array[0]) for output in outputs] for outputs in answers]
 
 
 def test_every_dict_that_predict_yields_is_an_answer(tmp_path: Path) -> None:
-    """With the outputs that were asked for."""
+    """It has the outputs that were asked for."""
     counts = model(tmp_path, COUNTS)
     assert numbers(asked(counts)) == [[0, 0], [1, -1], [2, -2]]
     assert numbers(asked(counts, "z")) == [[0], [-1], [-2]]
 
 
 def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
-    """Of more, the client cannot be told; of none, there is nothing to tell."""
+    """The client cannot get more than one this way, and an empty stream has no answer to return."""
     counts = model(tmp_path, COUNTS)
     (y,) = counts.predict({"n": Tensor("n", DATATYPES["INT64"], np.array([1]))}, ["y"], {})
     assert y.array.tolist() == [0]
@@ -65,7 +60,7 @@ def test_one_answer_can_be_had_of_what_yields_one(tmp_path: Path) -> None:
 
 
 def test_who_returns_one_answer_streams_nothing(tmp_path: Path) -> None:
-    """Unless a function of its own is there for it, which may return one, too."""
+    """A separate function may stream; it may return one answer, too."""
     once = model(tmp_path, "def predict(inputs, parameters):\n    return {'y': inputs['n']}")
     assert once.stream is None
     either = model(tmp_path, "def predict(inputs, _):\n    return {'y': inputs['n']}\n\nstream = predict")
@@ -73,7 +68,7 @@ def test_who_returns_one_answer_streams_nothing(tmp_path: Path) -> None:
 
 
 def test_a_function_of_its_own_may_answer_streams(tmp_path: Path) -> None:
-    """Beside predict, which gives one answer."""
+    """It stands beside predict, which returns one answer."""
     both = model(
         tmp_path, COUNTS.replace("predict", "stream") + "\n\ndef predict(inputs, _):\n    return {'y': inputs['n']}"
     )
@@ -82,11 +77,11 @@ def test_a_function_of_its_own_may_answer_streams(tmp_path: Path) -> None:
 
 
 def test_what_fails_between_two_answers_is_the_models_failure(tmp_path: Path) -> None:
-    """As in predict; what it yields has to be arrays in a dict."""
+    """The same holds for predict; what it yields has to be arrays in a dict."""
     failing = model(tmp_path, "def predict(inputs, _):\n    yield {'y': inputs['n']}\n    raise KeyError('gone')")
     answers = asked(failing)
     assert numbers([next(answers)]) == [[3]]
-    with pytest.raises(ModelFailed, match="model 'm' raised KeyError: 'gone'"):
+    with pytest.raises(ModelFailed, match="model 'm' raised KeyError$"):
         next(answers)
     wrong = model(tmp_path, "def predict(inputs, _):\n    yield 3")
     with pytest.raises(ModelFailed, match="returned int, not a dict of arrays"):
@@ -94,7 +89,7 @@ def test_what_fails_between_two_answers_is_the_models_failure(tmp_path: Path) ->
 
 
 def test_leaving_a_stream_ends_the_models_generator(tmp_path: Path) -> None:
-    """So that it may free what it holds."""
+    """The generator can then free its resources."""
     closing = model(
         tmp_path,
         "ended = []\n\ndef predict(inputs, _):\n    try:\n        while True:\n            yield inputs\n"
@@ -107,7 +102,7 @@ def test_leaving_a_stream_ends_the_models_generator(tmp_path: Path) -> None:
 
 
 def test_a_stream_may_run_an_event_loop_of_its_own_inside_one(tmp_path: Path) -> None:
-    """On Lambda it is called in the thread of the server's."""
+    """On Lambda it is called in the thread of the server's loop."""
     nested = model(
         tmp_path,
         "import asyncio\n\ndef predict(inputs, _):\n    for _ in range(2):\n"

@@ -1,17 +1,14 @@
-"""Requests to an application in this process, one ASGI message at a time."""
-
-from __future__ import annotations
+"""A client that sends requests to an application in this process, one ASGI message at a time."""
 
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from handler.edge.app import App
 from handler.settings import Settings
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parents[3]
 BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
@@ -27,7 +24,7 @@ def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings
 async def exchange(
     app: App, method: str, path: str, *messages: dict[str, Any], **scope: Any
 ) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers, body; (0, {}, b"") where nothing was answered."""
+    """Returns status, headers and body; (0, {}, b"") if there was no answer."""
     inbox = list(messages) or [{"type": "http.request"}]
     sent: list[Any] = []
 
@@ -37,7 +34,8 @@ async def exchange(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app({"type": "http", "method": method, "path": path, "headers": [], **scope}, receive, send)
+    base = {"type": "http", "method": method, "path": path, "headers": [], "client": ("127.0.0.1", 1)}
+    await app(base | scope, receive, send)
     if not sent:
         return 0, {}, b""
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -45,7 +43,7 @@ async def exchange(
 
 
 def ask(app: App, method: str, path: str, body: bytes = b"", **scope: Any) -> tuple[int, dict[str, str], bytes]:
-    """One request in one message."""
+    """Sends one request in one message."""
     return asyncio.run(exchange(app, method, path, {"type": "http.request", "body": body}, **scope))
 
 
@@ -54,9 +52,9 @@ def watched(app: App, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     workers: Any = app.dispatcher._workers  # type: ignore[union-attr] # of Threads
     changed, run = [], workers.run
 
-    async def noted(work: Any) -> Any:
+    async def noted(work: Any, *arguments: Any, **options: Any) -> Any:
         changed.append(work)
-        return await run(work)
+        return await run(work, *arguments, **options)
 
     monkeypatch.setattr(workers, "run", noted)
     return changed

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[App]:
-    """The one that tests may share."""
+    """An application that tests share."""
     made = make()
     yield made
     made.close()
@@ -53,7 +53,7 @@ def test_sixty_four_first_requests_are_answered_from_one_load() -> None:
 
 
 def test_what_is_proven_quick_does_not_change_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A larger body does, and so does a compressed one, whose size does not tell its work."""
+    """A larger body changes threads, and so does a compressed one, whose size does not indicate its work."""
     monkeypatch.setattr("handler.lifecycle.usage.QUICK_NS", 10**12)
     app = make()
     for _ in range(QUICK_RUNS + 1):
@@ -76,13 +76,13 @@ def test_loading_by_call_is_answered_when_it_is_done(app: App) -> None:
 
 
 def test_inline_everything_happens_in_the_callers_thread() -> None:
-    """An inline application starts no thread."""
+    """An inline application starts no thread but the one that ends what takes too long."""
     before = set(threading.enumerate())
     app = make(inline=True, PRELOAD="iris")
     app.start()
     assert ask(app, "GET", "/v2/models/iris/ready")[0] == 200
     assert ask(app, "POST", INFER, BODY)[0] == 200
-    assert set(threading.enumerate()) <= before
+    assert {thread.name for thread in set(threading.enumerate()) - before} <= {"dragoman-watchdog"}
     app.close()
 
 
@@ -113,9 +113,24 @@ def test_the_lifespan_begins_to_load_and_may_come_again() -> None:
 
 
 def test_another_kind_of_connection_is_not_served(app: App) -> None:
-    """A WebSocket raises RuntimeError."""
-    with pytest.raises(RuntimeError, match="websocket is not served"):
-        asyncio.run(app({"type": "websocket"}, None, None))  # type: ignore[arg-type] # never used
+    """It raises RuntimeError."""
+    with pytest.raises(RuntimeError, match="webtransport is not served"):
+        asyncio.run(app({"type": "webtransport"}, None, None))  # type: ignore[arg-type] # never used
+
+
+@pytest.mark.parametrize(("event", "sent"), [("websocket.connect", ["websocket.close"]), ("websocket.disconnect", [])])
+def test_a_websocket_is_closed_before_it_is_accepted(app: App, event: str, sent: list[str]) -> None:
+    """The server answers 403, whatever the path."""
+    got: list[str] = []
+
+    async def receive() -> Any:
+        return {"type": event}
+
+    async def send(message: Any) -> None:
+        got.append(message["type"])
+
+    asyncio.run(app({"type": "websocket", "path": "/v2"}, receive, send))
+    assert got == sent
 
 
 @pytest.mark.parametrize("path", ["/stage/v2/health/live", "/v2/health/live", "/v2/health/live/"])

@@ -1,10 +1,10 @@
 """Models that answer whole requests: their settings, their path, the application."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,6 @@ from handler.edge.app import App
 from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.settings.model import CustomPath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHAT = """
 import json
@@ -44,7 +40,7 @@ PATH = "/v1/chat/completions"
 
 
 def add(folder: Path, name: str, code: str = CHAT, **http: Any) -> None:
-    """A python model with a path of its own."""
+    """Adds a python model with its own path."""
     (folder / name / "1").mkdir(parents=True)
     (folder / name / "1" / "model.py").write_text(code)
     if http:
@@ -53,7 +49,7 @@ def add(folder: Path, name: str, code: str = CHAT, **http: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model that answers at PATH, and one at a path that is no protocol's."""
+    """A model that answers at PATH, and one at a path outside the protocols."""
     add(tmp_path, "chat", path=PATH)
     add(tmp_path, "own", path="/own/path", methods=["GET", "POST"])
     return tmp_path
@@ -67,7 +63,7 @@ def make(folder: Path, *, inline: bool = False, **settings: str) -> App:
 
 @pytest.fixture(params=[False, True], ids=["threads", "inline"])
 def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
-    """On an ASGI server, and as on Lambda."""
+    """Such an application, on an ASGI server and as on Lambda."""
     made = make(folder, inline=request.param)
     yield made
     made.close()
@@ -76,7 +72,7 @@ def app(folder: Path, request: pytest.FixtureRequest) -> Iterator[App]:
 def ask(
     app: App, method: str, path: str, body: Any = None, query: bytes = b"", *, gone: bool = False, **scope: Any
 ) -> list[Any]:
-    """Returns what is sent for a request, whose client may be gone after it. `scope`: more of its members."""
+    """Returns the messages sent for a request, whose client may leave after it. `scope`: more of its members."""
     sent: list[Any] = []
     text = b"" if body is None else json.dumps(body).encode()
 
@@ -87,12 +83,13 @@ def ask(
         async def receive() -> Any:
             if inbox:
                 return inbox.pop()
-            if not gone:
-                await stays.wait()
+            await stays.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             sent.append(message)
+            if gone and len(sent) > 1:
+                stays.set()
             await asyncio.sleep(0)
 
         head = {"type": "http", "method": method, "path": path, "query_string": query, "headers": [(b"x-type", b"t")]}
@@ -103,7 +100,7 @@ def ask(
 
 
 def told(sent: list[Any]) -> tuple[int, Any]:
-    """Status and JSON of an answer."""
+    """Returns status and JSON of an answer."""
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
@@ -121,6 +118,7 @@ def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
     start, *bodies = ask(app, "POST", PATH, {"stream": 100})
     headers = dict(start["headers"])
     assert b"start;desc=" in headers.pop(b"server-timing")
+    assert headers.pop(b"x-request-id")
     assert (start["status"], headers) == (200, {b"content-type": b"text/event-stream", b"model-version": b"1"})
     assert [body["body"].decode() for body in bodies[:-1]] == [f"data: {number}\n\n" for number in range(100)]
     assert all(body["more_body"] for body in bodies[:-1])
@@ -135,17 +133,17 @@ def test_a_stream_stops_when_its_client_goes(app: App) -> None:
 
 def test_a_stream_that_breaks_is_not_ended_as_if_it_were_whole(app: App) -> None:
     """The failure is raised to the server, which cuts the connection."""
-    with pytest.raises(Exception, match="no more"):
+    with pytest.raises(Exception, match="raised RuntimeError"):
         ask(app, "POST", PATH, {"stream": 1, "break": True})
 
 
 def test_what_goes_wrong_is_answered_in_the_protocols_format(app: App) -> None:
     """A model's failure is a 500, a wrong method a 405, and an unknown path is refused by the owner of its prefix."""
     status, body = told(ask(app, "POST", PATH, {"fail": True}))
-    assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError: no more"})
+    assert (status, body) == (500, {"error": "model 'chat' raised RuntimeError"})
     sent = ask(app, "PUT", "/own/path")
     assert (sent[0]["status"], dict(sent[0]["headers"])[b"allow"]) == (405, b"GET, POST")
-    assert ask(app, "POST", "/v1/chat")[0]["status"] == 400  # as /v1 calls it, which is whose path it is then
+    assert ask(app, "POST", "/v1/chat")[0]["status"] == 400  # the answer is /v1's, because the path is its own then
     assert ask(app, "POST", "/own/other")[0]["status"] == 404
 
 
@@ -240,19 +238,22 @@ def test_the_settings_say_where_a_model_answers() -> None:
     assert model_settings.parse("m", b"{}").http is None
 
 
-@pytest.mark.parametrize(
-    ("http", "words"),
-    [
-        ("[]", "http is \\[\\]; expected an object"),
-        ('{"path": "a"}', "http.path is 'a'; expected a path such as /v1/chat/completions"),
-        ('{"path": "/"}', "http.path is '/'"),
-        ("{}", "http.path is null"),
-        ('{"path": "/a", "methods": []}', "http.methods is \\[\\]; expected some of GET, POST"),
-        ('{"path": "/a", "methods": ["get"]}', "http.methods is \\['get'\\]"),
-        ('{"path": "/a", "method": "GET"}', "http.method is 'GET'; expected no such key"),
-    ],
-)
+@pytest.mark.parametrize(("http", "words"), [
+    ("[]", "http is \\[\\]; expected an object"),
+    ('{"path": "a"}', "http.path is 'a'; expected a path such as /v1/chat/completions"),
+    ('{"path": "/"}', "http.path is '/'"),
+    ("{}", "http.path is null"),
+    ('{"path": "/a", "methods": []}', "http.methods is \\[\\]; expected some of GET, POST"),
+    ('{"path": "/a", "methods": ["get"]}', "http.methods is \\['get'\\]"),
+    ('{"path": "/a", "method": "GET"}', "http.method is 'GET'; expected no such key"),
+])  # fmt: skip
 def test_settings_that_are_wrong_are_named(http: str, words: str) -> None:
     """The error names the key with its path."""
     with pytest.raises(ModelNotLoadable, match=words):
         model_settings.parse("m", f'{{"http": {http}}}'.encode())
+
+
+def test_a_custom_answer_counts_under_its_own_protocol(app: App) -> None:
+    """Its path is one that no protocol owns."""
+    ask(app, "GET", "/own/path")
+    assert [protocol for protocol, _ in app.observer.counts.tallies] == ["custom"]

@@ -1,9 +1,8 @@
 """handler.edge.exchange: requests and answers in ASGI's messages."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,16 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import TooLarge
+from core.wire import HttpResponse
 from handler.edge import exchange
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from handler.edge.flight import SMALL, Flight
 
 GONE = {"type": "http.disconnect"}
 
 
 def messages(*chunks: bytes) -> list[dict[str, Any]]:
-    """As ASGI servers send them."""
+    """Returns the messages as ASGI servers send them."""
     return [
         {"type": "http.request", "body": chunk, "more_body": number < len(chunks)}
         for number, chunk in enumerate(chunks, 1)
@@ -41,8 +39,18 @@ def gather(
 
 
 def announced(size: int) -> dict[bytes, bytes]:
-    """A Content-Length."""
     return {b"content-length": b"%d" % size}
+
+
+@pytest.mark.parametrize(("scope", "encoded"), [
+    ({}, ""), ({"raw_path": None}, ""), ({"raw_path": b"/v1/a%40b"}, ""),
+    ({"raw_path": b"/v1/a%2fb%40"}, "/v1/a%2fb%40"), ({"raw_path": b"/v1/a%3Ab"}, "/v1/a%3Ab"),
+    ({"raw_path": b"/mounted/v1/a%2Fb", "root_path": "/mounted"}, "/v1/a%2Fb"),
+    ({"raw_path": b"/rooted/a%2Fb", "root_path": "/root"}, "/rooted/a%2Fb"),
+])  # fmt: skip
+def test_a_path_stays_encoded_where_decoding_would_split_it(scope: dict[str, Any], encoded: str) -> None:
+    """Other paths are served as they are decoded; a server may leave the mount out."""
+    assert exchange.encoded_of(scope) == encoded
 
 
 @given(chunks=st.lists(st.binary(max_size=9), min_size=1, max_size=6), told=st.booleans(), json=st.integers(0, 40))
@@ -60,8 +68,7 @@ def test_what_follows_the_json_is_aligned(json: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "length"),
-    [(b"0", 0), (b"17", 17), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 10**20 - 1)],
+    ("text", "length"), [(b"0", 0), (b"17", 17), (b"", 0), (b"-1", 0), (b"x", 0), (b"9" * 400, 10**20 - 1)]
 )
 def test_a_length_in_a_header_is_a_number_or_0(text: bytes, length: int) -> None:
     """A header without a sensible number announces nothing."""
@@ -95,7 +102,7 @@ def test_an_announced_size_over_the_limit_is_refused_before_anything_is_read() -
     assert gather(messages(b"ab"), {b"content-length": b"-5"})[0] == b"ab"
 
 
-@pytest.mark.parametrize("chunks", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 6, b"x" * 20, b"x" * 3)])
+@pytest.mark.parametrize("chunks", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 6, b"x" * 10, b"x" * 3)])
 def test_a_body_that_grows_over_the_limit_is_read_to_its_end_and_refused(chunks: tuple[bytes, ...]) -> None:
     """The refusal names the whole size, and the client reads it because the body was read."""
     with pytest.raises(TooLarge, match=f"the body has {sum(map(len, chunks))} bytes; at most 10 are accepted"):
@@ -103,7 +110,81 @@ def test_a_body_that_grows_over_the_limit_is_read_to_its_end_and_refused(chunks:
     assert gather(messages(b"x" * 5, b"x" * 5), limit=10) == (b"x" * 10, 0)
 
 
+def test_a_body_over_twice_the_limit_is_not_read_to_its_end() -> None:
+    """Such a body may be endless."""
+    with pytest.raises(TooLarge, match="the body has more than 20 bytes; at most 10 are accepted"):
+        gather(messages(*[b"x"] * 21), limit=10)
+    with pytest.raises(IndexError):
+        gather(messages(*[b"x"] * 21)[:20], limit=10)
+
+
 def test_a_small_lie_about_the_size_is_no_way_around_the_limit() -> None:
     """The pieces are measured as they come."""
     with pytest.raises(TooLarge):
         gather(messages(b"x" * 6, b"x" * 6), announced(3), limit=10)
+
+
+def sent(*parts: bytes, method: str = "GET", flight: Flight | None = None) -> list[Any]:
+    """Returns the bodies of an answer as they are sent, and the bytes in flight meanwhile."""
+    flight, outbox = flight or Flight(None), []
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            outbox.append((bytes(message["body"]), message.get("more_body", False), flight.held))
+
+    asyncio.run(exchange.answer(HttpResponse(200, (), parts), method, send, (), flight))
+    return outbox
+
+
+def test_a_large_answer_is_sent_in_pieces_and_counts_meanwhile() -> None:
+    """The server holds the rest while its client does not read; the parts keep their order."""
+    flight = Flight(None)
+    parts = b"a" * 10, b"b" * exchange.PIECE, b"c" * exchange.PIECE * 2
+    outbox = sent(*parts, flight=flight)
+    assert b"".join(body for body, _, _ in outbox) == b"".join(parts)
+    assert [more for _, more, _ in outbox] == [True] * (len(outbox) - 1) + [False]
+    assert max(len(body) for body, _, _ in outbox) == exchange.PIECE
+    assert {held for *_, held in outbox[:-1]} == {sum(map(len, parts))}
+    assert flight.held == 0
+
+
+def test_a_small_answer_and_one_to_head_are_one_message() -> None:
+    """They do not count against the budget."""
+    assert sent(b"a", b"b") == [(b"ab", False, 0)]
+    assert sent(b"a" * exchange.PIECE * 2, method="HEAD") == [(b"", False, 0)]
+
+
+def test_a_chunk_of_a_stream_counts_if_it_is_large() -> None:
+    """It is also sent in pieces."""
+    flight, outbox = Flight(None), []
+
+    async def send(message: Any) -> None:
+        outbox.append((len(message["body"]), message["more_body"], flight.held))
+
+    for size in (3, exchange.PIECE + 1):
+        asyncio.run(exchange.proceed(b"x" * size, send, flight))
+    size = exchange.PIECE + 1
+    assert outbox == [(3, True, 0), (exchange.PIECE, True, size), (1, True, size)]
+    assert flight.held == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "length", "left"),
+    [
+        (messages(b"ab", b"cd"), None, 0),
+        (messages(b"ab", b"cd"), 4, 0),
+        (messages(b"ab", b"cd"), SMALL, 2),
+        (messages(*[b"x" * (SMALL // 2)] * 4), None, 2),
+        ([GONE, GONE], None, 1),
+    ],
+    ids=["chunked", "short", "long", "too-long", "left"],
+)
+def test_a_short_body_that_nobody_needs_is_read(sent: list[Any], length: int | None, left: int) -> None:
+    """It is read to its end; of a long one, at most as much is read as of a short one."""
+    inbox = list(sent)
+
+    async def receive() -> Any:
+        return inbox.pop(0)
+
+    asyncio.run(exchange.skip({} if length is None else announced(length), receive))
+    assert len(inbox) == left

@@ -1,6 +1,4 @@
-"""handler.edge.lambda_events: how long an invocation waits, and loads that take several of them."""
-
-from __future__ import annotations
+"""handler.edge.lambda_events: how long an invocation waits, and loads that take several invocations."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,40 +20,37 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rest(ago: float) -> dict[str, Any]:
-    """An event of a REST API that took its request so many seconds ago."""
+    """Returns an event of a REST API that received its request so many seconds ago."""
     return {"requestContext": {"requestTimeEpoch": (NOW - ago) * 1e3}}
 
 
-@pytest.mark.parametrize(
-    ("event", "seconds", "limit", "expected"),
-    [
-        ({}, 3.0, None, 2.25),
-        ({}, 900.0, None, 899.0),
-        ({}, 900.0, 5.0, 5.0),
-        ([], None, 5.0, 5.0),
-        (rest(0), 900.0, None, GATEWAY_SECONDS - 1),
-        (rest(9), 900.0, None, GATEWAY_SECONDS - 10),
-        (rest(9), 15.0, None, 14.0),
-        (rest(9), 900.0, 100.0, 91.0),
-        (rest(40), 900.0, None, LEAST_SECONDS),
-        (rest(10**6), 900.0, None, GATEWAY_SECONDS - 1),
-        (rest(-100), 900.0, None, GATEWAY_SECONDS - 1),
-        ({"requestContext": {"timeEpoch": NOW * 1e3, "domainName": "x.execute-api.e"}}, 60.0, None, 28.0),
-        ({"requestContext": {"timeEpoch": 1, "domainName": "x.lambda-url.eu-west-1.on.aws"}}, 60.0, None, 59.0),
-        ({"requestContext": {"elb": {}}}, 60.0, None, 59.0),
-        ({"requestContext": {"requestTimeEpoch": "now"}}, 60.0, None, 59.0),
-        ({"requestContext": 5}, 60.0, None, 59.0),
-    ],
-)
+@pytest.mark.parametrize(("event", "seconds", "limit", "expected"), [
+    ({}, 3.0, None, 2.25),
+    ({}, 900.0, None, 899.0),
+    ({}, 900.0, 5.0, 5.0),
+    ([], None, 5.0, 5.0),
+    (rest(0), 900.0, None, GATEWAY_SECONDS - 1),
+    (rest(9), 900.0, None, GATEWAY_SECONDS - 10),
+    (rest(9), 15.0, None, 14.0),
+    (rest(9), 900.0, 100.0, 91.0),
+    (rest(40), 900.0, None, LEAST_SECONDS),
+    (rest(10**6), 900.0, None, GATEWAY_SECONDS - 1),
+    (rest(-100), 900.0, None, GATEWAY_SECONDS - 1),
+    ({"requestContext": {"timeEpoch": NOW * 1e3, "domainName": "x.execute-api.e"}}, 60.0, None, 28.0),
+    ({"requestContext": {"timeEpoch": 1, "domainName": "x.lambda-url.eu-west-1.on.aws"}}, 60.0, None, 59.0),
+    ({"requestContext": {"elb": {}}}, 60.0, None, 59.0),
+    ({"requestContext": {"requestTimeEpoch": "now"}}, 60.0, None, 59.0),
+    ({"requestContext": 5}, 60.0, None, 59.0),
+])  # fmt: skip
 def test_a_function_waits_no_longer_than_its_timeout_and_its_gateway(
     event: Any, seconds: float | None, limit: float | None, expected: float, clock: None
 ) -> None:
-    """A cold start is part of the gateway's time; clocks that cannot be right are not believed."""
+    """A cold start is part of the gateway's time; clocks that cannot be right are ignored."""
     found = deadline_of(event, None if seconds is None else context(seconds), limit)
     assert not found.is_never
     assert found.left == pytest.approx(expected)
 
 
 def test_without_any_limit_a_function_waits_for_as_long_as_it_takes() -> None:
-    """A direct invocation in a test has no context."""
+    """A direct invocation in a test does not have a context."""
     assert deadline_of({}, None, None) is NEVER

@@ -1,4 +1,4 @@
-"""handler.edge.jobs: one request from decoding to phrasing, on models that are in memory."""
+"""handler.edge.jobs: one request from decoding to its answer, on models that are in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Infer, ModelRef, ModelSpec, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
-from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, Timing, compressed
+from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, compressed
+from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import Gate, Loaded, Pace, Traffic
 from handler.stores import Folder
@@ -41,21 +42,21 @@ class Halves:
     spec: ModelSpec = SPEC
 
     def predict(self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]) -> list[Tensor]:
-        """Output y."""
+        """Returns output y."""
         if (inputs["x"].array < 0).any():
             raise ModelFailed("negative")
         return [output("y", "FP32", inputs["x"].array / 2)]
 
     def explain(self, inputs: Mapping[str, Tensor], _: Mapping[str, Any]) -> list[dict[str, int]]:
-        """One member each."""
+        """Returns one member for each example."""
         return [{"place": place} for place in range(len(inputs["x"].array))]
 
 
 class Counting(Loaded):
-    """A model whose inferences are counted by their durations' number, the size and their success."""
+    """A model whose inferences are recorded: number of durations, size and success."""
 
     def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
-        """Counts one more."""
+        """Records an inference."""
         assert all(ns >= 0 for ns in durations)
         self.recorded.append((len(durations), size, success))
 
@@ -70,7 +71,7 @@ class Shelf:
         self.recorded = self.loaded.recorded = []
 
     def use(self, ref: ModelRef, _: Timing) -> Loaded:
-        """The model."""
+        """Returns the model."""
         self.asked.append(ref)
         if self.pending:
             self.pending -= 1
@@ -78,7 +79,7 @@ class Shelf:
         return self.loaded.again()
 
     def is_quick(self, ref: ModelRef, size: int) -> bool:
-        """Of the labelled version alone."""
+        """Returns whether a small request asks for the labelled version."""
         return ref == ModelRef("m", None, "fast") and size < 10
 
 
@@ -90,7 +91,7 @@ def job(
     options: Options = Options(),  # noqa: B008 - frozen
     **headers: bytes,
 ) -> Any:
-    """A request in whichever protocol the path is of."""
+    """Returns a request's job, in the protocol of the path."""
     dialect = next(dialect for dialect in DIALECTS if dialect.owns(path))
     route, values = Router(dialect).find("POST", path)
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
@@ -156,12 +157,12 @@ def test_an_explanation_is_compressed_and_not_counted() -> None:
 
 
 class Counts(Halves):
-    """A model that gives an answer for each element, and fails at a negative one."""
+    """A model that returns an answer for each element, and fails at a negative one."""
 
     def stream(  # type: ignore[override] # Halves has none
         self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]
     ) -> Iterator[list[Tensor]]:
-        """Output y."""
+        """Yields output y."""
         for element in inputs["x"].array.reshape(-1):
             if element < 0:
                 raise ModelFailed("negative")
@@ -169,7 +170,7 @@ class Counts(Halves):
 
 
 def of_stream(shelf: Shelf, *elements: float) -> Job[Any]:
-    """A request on a route that answers in a stream, with the first output's elements as text."""
+    """Returns a request on a route that answers in a stream, with the first output's elements as text."""
     inputs = (output("x", "FP32", np.array(elements, np.float32)),)
 
     def chunks(results: Iterable[InferResult]) -> Iterator[bytes]:
@@ -281,7 +282,7 @@ def test_a_result_that_another_thread_has_brought_is_phrased() -> None:
 def test_a_large_answer_is_compressed_for_a_client_that_accepts_it(
     accepted: bytes | None, least: int, coding: bytes | None
 ) -> None:
-    """A compressed answer names its coding, and says that it varies by Accept-Encoding."""
+    """A compressed answer names its coding, and that it varies by Accept-Encoding."""
     headers = {} if accepted is None else {b"accept-encoding": accepted}
     plain = HttpResponse(200, ((b"a", b"b"),), (b"ab", b"cd"))
     response = compressed(plain, HttpRequest("GET", "/", headers), least)

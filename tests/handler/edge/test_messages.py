@@ -1,8 +1,7 @@
 """handler.edge.messages: remote calls as jobs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +12,14 @@ from core.dialects.rpcs import RPCS
 from core.errors import InvalidInput, ServingError
 from core.schema import grps
 from core.schema import open_inference as oip
-from handler.edge.jobs import Job, Timing
+from handler.edge.app import App
+from handler.edge.jobs import Job
 from handler.edge.messages import QUICKLY_READ, MessageCodec
+from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.client import make
 from tests.support.remote import question, raw, typed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from handler.edge.app import App
 
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
@@ -33,7 +29,6 @@ BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToStrin
 
 @pytest.fixture
 def app() -> Iterator[App]:
-    """The sample models."""
     made = make()
     yield made
     made.close()
@@ -45,7 +40,7 @@ def job(app: App, method: Any, body: bytes, *, json: bool = False) -> Any:
 
 
 def settle(asked: Job[Any]) -> bytes:
-    """The answer, however often the job has to wait."""
+    """Returns the answer, however often the job has to wait."""
     while True:
         try:
             return asked.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,20 +14,22 @@ import numpy as np
 import pytest
 from grpc import aio
 
+from core.bounds import LONGEST_CALL
 from core.dialects.rpcs import RPCS
 from core.errors import ModelFailed
 from core.operations import ModelRef
 from core.schema import health, reflection
 from core.schema import open_inference as oip
-from handler.edge import rpc
+from handler.edge import admission, rpc
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
-from tests.handler.edge.client import make
+from tests.handler.edge.client import ROOT, make
 from tests.support.ports import free_port
 from tests.support.remote import question, raw, tensors, typed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from core import operations as ops
     from core.ports import Context
@@ -41,14 +44,14 @@ SERVING, NOT_SERVING = 1, 2
 
 @pytest.fixture
 def app() -> Iterator[App]:
-    """The sample models."""
+    """An application of the sample models."""
     made = make()
     yield made
     made.close()
 
 
 def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]]) -> Any:
-    """What the work finds on a server of the application."""
+    """Returns what the work finds on a server of the application."""
 
     async def main() -> Any:
         address = f"127.0.0.1:{free_port()}"
@@ -64,7 +67,7 @@ def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]
 
 
 def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService") -> Any:
-    """Work that makes one call."""
+    """Returns the work that makes one call."""
 
     async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
         call: Any = channel.unary_unary(f"/{service}/{method}")
@@ -82,6 +85,30 @@ def test_a_call_is_answered_by_the_models_of_the_application(app: App) -> None:
     assert app.registry.readiness(ModelRef("half_plus_three"), Background()).ready
 
 
+@pytest.mark.parametrize(("server", "model", "is_raw"), [
+    ({}, {}, False),
+    ({"GRPC_OUTPUTS": "raw"}, {}, True),
+    ({"GRPC_OUTPUTS": "raw"}, {"grpc_outputs": "mirror"}, False),
+    ({}, {"grpc_outputs": "raw"}, True),
+])  # fmt: skip
+def test_outputs_are_raw_where_the_operator_says_so(
+    tmp_path: Path,
+    server: dict[str, str],
+    model: dict[str, str],
+    is_raw: bool,  # noqa: FBT001 - a column
+) -> None:
+    """The model's settings come first. Requests with typed contents are mirrored else."""
+    (tmp_path / "half_plus_three").mkdir()
+    (tmp_path / "half_plus_three" / "123").symlink_to(ROOT / "models" / "half_plus_three" / "123")
+    (tmp_path / "half_plus_three" / "model-settings.json").write_text(json.dumps(model))
+    app = make(tmp_path, **server)
+    body = question("half_plus_three", typed("x", "FP32", X)).SerializeToString()
+    answer = oip.ModelInferResponse.FromString(served(app, ask("ModelInfer", body)))
+    app.close()
+    assert bool(answer.raw_output_contents) is is_raw
+    assert tensors(answer)["y"].tolist() == [3.5, 4.25]
+
+
 def test_a_load_is_answered_when_it_is_done(app: App) -> None:
     """The model is ready when the call returns."""
     body = oip.RepositoryModelLoadRequest(model_name="half_plus_three").SerializeToString()
@@ -90,7 +117,7 @@ def test_a_load_is_answered_when_it_is_done(app: App) -> None:
 
 
 def refused(app: App, method: str, body: bytes) -> aio.AioRpcError:
-    """The error of a call."""
+    """Returns the error of a call."""
     with pytest.raises(aio.AioRpcError) as error:
         served(app, ask(method, body))
     return error.value
@@ -112,7 +139,7 @@ def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytes
     monkeypatch.setattr(Registry, "server", fail)
     error = refused(app, "ServerMetadata", b"")
     assert error.code() is grpc.StatusCode.INTERNAL
-    assert error.details() == "日" * (rpc.LONGEST_DETAILS // 3)
+    assert error.details() == "日" * (admission.LONGEST_DETAILS // 3)
     assert ("retry-after", "1") in list(error.trailing_metadata() or ())
 
 
@@ -142,7 +169,7 @@ def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
 
 
 class Aborted(Exception):
-    """As grpc raises, and keeps."""
+    """grpc raises such an error, and keeps it."""
 
 
 class Ends:
@@ -152,17 +179,17 @@ class Ends:
         self.kept: list[Aborted] = []
 
     def time_remaining(self) -> None:
-        """No deadline."""
+        """Returns None: the call does not have a deadline."""
 
     def set_trailing_metadata(self, _: Any) -> None:
-        """Nobody reads it."""
+        """Ignores the metadata."""
 
     def trailing_metadata(self) -> tuple[()]:
-        """As before any is set."""
+        """Returns no metadata, as before any are set."""
         return ()
 
     async def abort(self, code: grpc.StatusCode, details: str, _: Any) -> None:
-        """With an error that outlives the call."""
+        """Raises an error that outlives the call."""
         self.kept.append(Aborted(code, details))
         raise self.kept[-1]
 
@@ -213,11 +240,23 @@ def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: s
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """For what another thread is about to do."""
+    """Waits for an action of another thread."""
     end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)
+
+
+def test_a_message_of_reflection_has_a_most_of_bytes(app: App) -> None:
+    """It carries no tensors."""
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> None:
+        exchange: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        with pytest.raises(aio.AioRpcError) as error:
+            await exchange(iter([bytes(LONGEST_CALL + 1)])).read()
+        assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    served(app, work)
 
 
 def test_reflection_lists_the_services_and_refuses_other_bytes(app: App) -> None:
@@ -233,6 +272,18 @@ def test_reflection_lists_the_services_and_refuses_other_bytes(app: App) -> None
         return [service.name for service in first.list_services_response.service]
 
     assert served(app, work) == list(rpc.SERVICES)
+
+
+def test_reflection_refuses_a_message_that_is_too_long_before_it_reads_it(app: App) -> None:
+    """As every call without tensors."""
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> Any:
+        exchange: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        with pytest.raises(aio.AioRpcError, match="a request without tensors has at most") as refused:
+            await exchange(iter([b"\xff" * (LONGEST_CALL + 1)])).read()
+        return refused.value.code()
+
+    assert served(app, work) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,3 +316,42 @@ def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeyp
         return found
 
     assert served(app, work) == [NOT_SERVING, SERVING]
+
+
+ENDLESS = '''
+"""Counts until its client leaves, and notes that."""
+import pathlib
+import numpy as np
+
+metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+
+def predict(inputs, parameters):
+    number = 0
+    try:
+        while True:
+            yield {"y": np.array([number])}
+            number += 1
+    finally:
+        pathlib.Path(__file__).with_name(parameters["note"]).touch()
+'''
+
+
+def test_a_client_that_leaves_its_stream_ends_all_requests_under_way(tmp_path: Path) -> None:
+    """Both of two endless answers end, whichever the client was about to get."""
+    folder = tmp_path / "endless" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(ENDLESS)
+    notes = [{"note": oip.InferParameter(string_param=name)} for name in "ab"]
+    bodies = [question("endless", id=str(n), parameters=note).SerializeToString() for n, note in enumerate(notes)]
+
+    async def work(channel: aio.Channel, _: rpc.RpcServer) -> None:
+        exchange: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        call, seen = exchange(iter(bodies)), set()
+        while len(seen) < 2:
+            seen.add(oip.ModelStreamInferResponse.FromString(await call.read()).infer_response.id)
+        call.cancel()
+        await asyncio.to_thread(wait_until, lambda: all((folder / name).exists() for name in "ab"))
+
+    app = make(tmp_path, ALLOW_CODE="true", THREADS="4")
+    served(app, work)
+    app.close()

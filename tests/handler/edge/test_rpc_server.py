@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def app() -> Iterator[App]:
-    """The sample models."""
+    """An application of the sample models."""
     made = make()
     yield made
     made.close()
 
 
 def lifespan(app: Any) -> list[dict[str, Any]]:
-    """What an application says to a server that starts and ends at once."""
+    """Returns what an application reports to a server that starts and ends at once."""
     said: list[dict[str, Any]] = []
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
 def test_a_server_ends_while_a_client_watches() -> None:
     """SIGTERM ends the process although the watch has no end of its own."""
     port = free_port()
-    imports = "from handler import cli\nfrom handler.edge import streams"
+    imports = "from handler import cli\nfrom handler.edge.dispatch import streams"
     script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
     environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
     server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)

@@ -1,10 +1,9 @@
 """handler.aws and lifecycle: a load that takes longer than one invocation."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,13 +16,10 @@ from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import PATIENT, ROOT
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """300 MB of files, of which each invocation gets 120."""
+    """A model with 300 MB of files, of which each invocation gets 120."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
     return slow_store.install(monkeypatch, 300, 120)
@@ -31,7 +27,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def function(slow: list[Any]) -> Iterator[Function]:
-    """One instance of which nothing is loaded."""
+    """An instance without a loaded model."""
     made = Function()
     yield made
     made.close()
@@ -53,13 +49,10 @@ def test_a_load_longer_than_the_timeout_ends_over_several_invocations(function: 
     assert function(infer(), context(3))["statusCode"] == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v2/models/half_plus_three/infer", infer()["body"]),
-        ("/v1/models/half_plus_three:predict", '{"instances": [1.0]}'),
-    ],
-)
+@pytest.mark.parametrize(("path", "body"), [
+    ("/v2/models/half_plus_three/infer", infer()["body"]),
+    ("/v1/models/half_plus_three:predict", '{"instances": [1.0]}'),
+])  # fmt: skip
 def test_the_protocol_says_it_in_its_own_shape(function: Function, path: str, body: str) -> None:
     """The refusal is 503 with Retry-After."""
     answer = function(http("POST", path, body), context(3))
@@ -68,7 +61,7 @@ def test_the_protocol_says_it_in_its_own_shape(function: Function, path: str, bo
 
 
 def test_an_event_about_an_object_moves_a_load_on_as_well(function: Function) -> None:
-    """It counts as one of the invocations that the load takes."""
+    """The event counts as one of the invocations that the load takes."""
     app = function.app
     assert app is not None
     waiting = Background(within(3))
@@ -79,7 +72,7 @@ def test_an_event_about_an_object_moves_a_load_on_as_well(function: Function) ->
 
 
 def test_what_an_event_has_loaded_no_request_has_waited_for(function: Function) -> None:
-    """The next request's Server-Timing does not have the load."""
+    """The next request's Server-Timing does not include the load."""
     app = function.app
     assert app is not None
     app.registry.load("half_plus_three", PATIENT)
@@ -91,7 +84,7 @@ def test_what_an_event_has_loaded_no_request_has_waited_for(function: Function) 
 def test_what_the_init_phase_cannot_end_is_left_to_the_first_request(
     slow: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each model goes on where the init phase stopped, and models after the deadline are not begun."""
+    """Each model continues where the init phase stopped, and models after the deadline are not begun."""
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "half_plus_three,iris")
     function = Function()
     assert [progress.deadline.is_never for progress in slow] == [False, False]

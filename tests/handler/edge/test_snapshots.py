@@ -1,6 +1,4 @@
-"""handler.edge.snapshots: what is done before and after a snapshot; tests/e2e has the runtime's own client call it."""
-
-from __future__ import annotations
+"""handler.edge.snapshots: the work before and after a snapshot; tests/e2e has the runtime's own client call it."""
 
 import json
 import logging
@@ -8,9 +6,10 @@ import random
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +24,6 @@ from handler.lifecycle.single_flight import Background
 from handler.stores.s3 import store as s3
 from tests.handler.test_aws import http, infer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 ROOT = Path(__file__).parents[3]
 MODEL = "half_plus_three"
 
@@ -40,22 +36,21 @@ class Runtime(ModuleType):
         self.hooks: dict[str, tuple[Callable[..., None], Any]] = {}
 
     def register_before_snapshot(self, function: Callable[..., None], *given: Any) -> None:
-        """As it has it."""
+        """Registers a hook, with the module's own signature."""
         self.hooks["before"] = function, given
 
     def register_after_restore(self, function: Callable[..., None], *given: Any) -> None:
-        """As it has it."""
+        """Registers a hook, with the module's own signature."""
         self.hooks["after"] = function, given
 
     def call(self, name: str) -> None:
-        """As Lambda does."""
         function, given = self.hooks[name]
         function(*given)
 
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model in version 123, and what Lambda sets."""
+    """A model in version 123, and the variables that Lambda sets."""
     shutil.copytree(ROOT / "models" / MODEL, tmp_path / MODEL)
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
     monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")
@@ -66,7 +61,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """The stand-in, where the real module would be."""
+    """Puts the stand-in in the real module's place."""
     made = Runtime()
     monkeypatch.setitem(sys.modules, "snapshot_restore_py", made)
     return made
@@ -74,19 +69,18 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Runtime:
 
 @pytest.fixture
 def function(repository: Path, runtime: Runtime) -> Iterator[Function]:
-    """One that has been initialised, and of which a snapshot is about to be taken."""
+    """A function that has been initialised, and whose snapshot is about to be taken."""
     made = Function()
     yield made
     made.close()
 
 
 def publish(repository: Path, version: str) -> None:
-    """A newer version."""
     shutil.copytree(repository / MODEL / "123", repository / MODEL / version)
 
 
 def served(function: Function) -> str:
-    """The version that answers."""
+    """Returns the version that answers."""
     answer = function(infer(), None)
     assert answer["statusCode"] == 200
     version: str = json.loads(answer["body"])["model_version"]
@@ -131,11 +125,9 @@ def test_a_model_that_zeros_do_not_suit_is_left_as_it_is(
 def test_an_inference_of_zeros_has_the_least_size_that_a_model_takes() -> None:
     """A variable dimension is 1, any rank is one element, and strings are empty."""
     inputs = (
-        TensorSpec("a", DATATYPES["FP32"], (-1, 3)),
-        TensorSpec("b", BYTES, None),
-        TensorSpec("c", BF16, ()),
+        TensorSpec("a", DATATYPES["FP32"], (-1, 3)), TensorSpec("b", BYTES, None), TensorSpec("c", BF16, ()),
         TensorSpec("d", BYTES, (2,)),
-    )
+    )  # fmt: skip
     headers, body = snapshots.request(ModelSpec("m", "1", "p", inputs, None))
     length = int(headers[b"inference-header-content-length"])
     told = [(each["name"], each["shape"], each["parameters"]) for each in json.loads(body[:length])["inputs"]]

@@ -1,25 +1,21 @@
-"""handler.edge.jobs: the header Server-Timing, of every protocol's answers."""
-
-from __future__ import annotations
+"""handler.edge.timing: the header Server-Timing in every protocol's answers."""
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
 from handler.edge.app import App
-from handler.edge.jobs import COLD, WARM, Clock, Timing
+from handler.edge.timing import COLD, WARM, Clock, Timing
 from handler.settings import Settings
 from tests.handler.edge.client import BODY, INFER, ask
 from tests.support.remote import Remote, question, raw
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 ENTRY = re.compile(r"([a-z]+);(?:dur=(\d+\.\d{3})|desc=([a-z]+))")
@@ -29,7 +25,7 @@ SECONDS = 30.0
 
 
 def read(header: str) -> dict[str, str]:
-    """Names in their order, with durations or descriptions; the whole header must be so."""
+    """Returns names in their order, with durations or descriptions; the whole header must have that form."""
     entries = header.split(", ")
     found = [ENTRY.fullmatch(entry) for entry in entries]
     assert all(found), header
@@ -38,14 +34,14 @@ def read(header: str) -> dict[str, str]:
 
 @pytest.fixture(params=[True, False], ids=["inline", "threads"])
 def app(request: pytest.FixtureRequest) -> Iterator[App]:
-    """As on Lambda, and as on a server."""
+    """An application as on Lambda, and one as on a server."""
     made = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models")}), inline=request.param)
     yield made
     made.close()
 
 
 def timing(app: App, method: str, path: str, body: bytes = b"") -> dict[str, str]:
-    """The header of an answer."""
+    """Returns the header of an answer."""
     return read(ask(app, method, path, body)[1]["server-timing"])
 
 
@@ -74,22 +70,19 @@ def test_the_load_is_part_of_no_step_of_the_models_statistics() -> None:
     assert statistics.compute_input.ns / 1e6 == pytest.approx(float(found["decode"]), abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "/v2", b"", 200),
-        ("GET", "/v2/nothing/here/at/all", b"", 404),
-        ("POST", "/v2/models/none/infer", BODY, 404),
-        ("POST", INFER, b"{", 400),
-        ("POST", "/v1/models/iris:explain", b'{"instances": [[5.9, 3.0, 5.1, 1.8]]}', 200),
-        ("POST", "/inference.GRPCInferenceService/ServerLive", b"", 415),
-        ("GET", "/", b"", 200),
-        ("HEAD", "/docs", b"", 200),
-        ("GET", "/openapi.json", b"", 200),
-        ("GET", "/nope", b"", 404),
-        ("POST", "/docs", b"", 405),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "body", "status"), [
+    ("GET", "/v2", b"", 200),
+    ("GET", "/v2/nothing/here/at/all", b"", 404),
+    ("POST", "/v2/models/none/infer", BODY, 404),
+    ("POST", INFER, b"{", 400),
+    ("POST", "/v1/models/iris:explain", b'{"instances": [[5.9, 3.0, 5.1, 1.8]]}', 200),
+    ("POST", "/inference.GRPCInferenceService/ServerLive", b"", 415),
+    ("GET", "/", b"", 200),
+    ("HEAD", "/docs", b"", 200),
+    ("GET", "/openapi.json", b"", 200),
+    ("GET", "/nope", b"", 404),
+    ("POST", "/docs", b"", 405),
+])  # fmt: skip
 def test_every_answer_says_how_long_it_took(app: App, method: str, path: str, body: bytes, status: int) -> None:
     """Refusals, answers over Connect and the site's pages have the header."""
     found, headers, _ = ask(app, method, path, body)
@@ -126,7 +119,7 @@ def test_durations_are_milliseconds_and_waiting_is_taken_off_the_queue() -> None
 
 
 def test_a_process_is_cold_once() -> None:
-    """Later answers are cold if they waited for a load, and warm if they waited for a look alone."""
+    """Later answers are cold if they waited for a load, and warm if they only waited for a look."""
     clock, quick, looked, fetched, loaded = Clock(on=True), Timing(), Timing(), Timing(), Timing()
     look: Any = SimpleNamespace(load_ns=0, version=None)
     looked.waited(1, look)
@@ -142,7 +135,7 @@ def test_a_process_is_cold_once() -> None:
 
 
 def test_a_look_that_finds_nothing_new_is_no_cold_start(tmp_path: Path) -> None:
-    """A look that finds a new version is waited for as a load."""
+    """Waiting for a look that finds a new version counts as a load."""
     shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
     app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), inline=True)
 

@@ -1,23 +1,17 @@
 """handler.edge.app: requests under /v1."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from handler.edge.app import App
 from tests.handler.edge.client import ask, make, watched
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from handler.edge.app import App
 
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[App]:
-    """The one that tests may share."""
+    """An application that tests share."""
     made = make()
     yield made
     made.close()
@@ -40,23 +34,20 @@ def test_every_way_to_name_a_version_leads_to_the_same_answer(app: App) -> None:
     assert labels == ["setosa", "versicolor", "virginica"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status", "text"),
-    [
-        ("POST", "/v1/models/q:predict", 404, "Servable not found for request: Latest(q)"),
-        ("POST", "/v1/models/iris/versions/9:predict", 404, "Servable not found for request: Specific(iris, 9)"),
-        ("POST", "/v1/models/iris/labels/q:predict", 400, "Unrecognized servable version label: q"),
-        ("GET", "/v1/models/iris/labels/q", 400, "Unrecognized servable version label: q"),
-        ("GET", "/v1/models/q", 404, "Could not find any versions of model q"),
-        ("PUT", "/v1/models/iris", 400, "Malformed request: PUT /v1/models/iris"),
-        ("GET", "/V1/nothing", 400, "Malformed request: GET /V1/nothing"),
-        ("POST", "/v1/models/half_plus_three:explain", 501, None),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "status", "text"), [
+    ("POST", "/v1/models/q:predict", 404, "Servable not found for request: Latest(q)"),
+    ("POST", "/v1/models/iris/versions/9:predict", 404, "Servable not found for request: Specific(iris, 9)"),
+    ("POST", "/v1/models/iris/labels/q:predict", 400, "Unrecognized servable version label: q"),
+    ("GET", "/v1/models/iris/labels/q", 400, "Unrecognized servable version label: q"),
+    ("GET", "/v1/models/q", 404, "Could not find any versions of model q"),
+    ("PUT", "/v1/models/iris", 400, "Malformed request: PUT /v1/models/iris"),
+    ("GET", "/V1/nothing", 400, "Malformed request: GET /V1/nothing"),
+    ("POST", "/v1/models/half_plus_three:explain", 501, None),
+])  # fmt: skip
 def test_what_cannot_be_answered_under_v1_is_refused_in_its_words(
     app: App, method: str, path: str, status: int, text: str | None
 ) -> None:
-    """The refusal is an object with an error and nothing else."""
+    """The refusal is an object that has only an error."""
     found, headers, body = ask(app, method, path, b'{"instances": [1.0]}')
     assert (found, headers["content-type"]) == (status, "application/json")
     (error,) = json.loads(body).values()

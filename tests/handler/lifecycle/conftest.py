@@ -1,23 +1,17 @@
 """Fixtures for tests of the lifecycle."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from handler import backends
-from handler.stores import Forbidden
+from handler.lifecycle.registry import Registry
+from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.samples import Clock, add, registry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from handler.lifecycle.registry import Registry
-    from handler.stores import File
 
 
 @pytest.fixture
@@ -50,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 
 
 class Unlisted(DirectoryStore):
-    """A stand-in for a bucket that may be read but not listed. The tests of the S3 store have a real one."""
+    """A stand-in for a bucket that permits reading but not listing. The tests of the S3 store have a real one."""
 
     def files(self, model: str, _: Any = None) -> list[File]:
         """Denies the listing."""

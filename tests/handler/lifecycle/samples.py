@@ -1,19 +1,15 @@
 """Repositories of small models, and a client that asks a registry for them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from core.operations import ModelRef
+from core.ports import Model
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-
-if TYPE_CHECKING:
-    from core.ports import Model
 
 ROOT: Final = Path(__file__).parents[3]
 ONNX: Final = ROOT / "models" / "half_plus_three" / "123" / "model.onnx"
@@ -21,13 +17,13 @@ M: Final = ModelRef("m")
 STABLE: Final = ModelRef("m", None, "stable")
 EVERY: Final = {"version_policy": {"all": {}}}
 POLL: Final = 60.0
-"""Seconds between two looks at a model's files, by default."""
+"""The seconds between two looks at a model's files, by default."""
 PATIENT: Final = Background()
-"""The context of a client that waits for as long as it takes."""
+"""The context of a client that waits as long as necessary."""
 
 
 class Clock:
-    """time.monotonic, moved by hand."""
+    """A stand-in for time.monotonic that is moved by hand."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,26 +1,21 @@
 """handler.lifecycle.attempts: loads that a process did not survive."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.deadline import NEVER, Deadline, within
 from core.errors import ModelNotLoadable, ModelUnavailable, StillLoading
 from handler.lifecycle.attempts import FOLDER, MOST, attempt
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.handler.lifecycle.samples import Clock
+from tests.handler.lifecycle.samples import Clock
 
 NEVER_LEFT: list[Any] = []
 
 
 def cut_off(cache: Path, deadline: Deadline) -> None:
-    """A load in whose middle the process ends: nothing after it is run."""
+    """Makes a load in whose middle the process ends: the rest is not run."""
     NEVER_LEFT.append(attempt(cache, "m", 1, 0, deadline))
     NEVER_LEFT[-1].__enter__()
 
@@ -52,7 +47,7 @@ def test_a_load_that_fails_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_a_load_that_would_hardly_end_is_left_to_a_request_with_more_time(tmp_path: Path, clock: Clock) -> None:
-    """Its size, or the time of an earlier attempt, decides that once; the next request begins with what time it has."""
+    """Its size, or the time of an earlier attempt, decides that once; the next request begins with the time it has."""
     short = within(2)
     for _ in range(2):
         with pytest.raises(StillLoading, match="fetched, and not loaded"), attempt(tmp_path, "m", 1, 10**9, short):
@@ -99,7 +94,7 @@ def test_processes_that_load_at_the_same_time_were_not_cut_off(tmp_path: Path) -
 
 
 def test_without_a_deadline_or_a_folder_no_trace_is_left(tmp_path: Path) -> None:
-    """The load is tried all the same where nothing cuts it off, or where nothing can be written."""
+    """The load is still tried if nothing can cut it off, or if no file can be written."""
     with attempt(tmp_path, "m", 1, 0, NEVER):
         assert list(tmp_path.iterdir()) == []
     file = tmp_path / "file"

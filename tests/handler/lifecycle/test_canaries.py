@@ -1,32 +1,24 @@
 """handler.lifecycle.rollout and models: versions that get a share of the requests."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    ServerBusy,
-    StillLoading,
-)
+from core.errors import ServerBusy, StillLoading
 from core.operations import ModelRef
 from handler.lifecycle import models as listed_models
 from handler.lifecycle.backoff import FIRST_PAUSE
+from handler.lifecycle.usage import Loaded
+from handler.lifecycle.versions import ServedVersion
+from handler.stores.progress import Progress
 from tests.handler.lifecycle.samples import ONNX, PATIENT, POLL, Clock, M, add, get, registry, say, served, states
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from handler.lifecycle.usage import Loaded
-    from handler.lifecycle.versions import ServedVersion
-    from handler.stores.progress import Progress
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What is drawn next; 0.5 if nothing is left."""
+    """The numbers that are drawn next; 0.5 if none is left."""
     given: list[float] = []
     monkeypatch.setattr(listed_models, "draw", lambda: given.pop(0) if given else 0.5)
     return given
@@ -87,7 +79,7 @@ def test_a_canary_that_does_not_load_is_no_request_s_business(root: Path, drawn:
 def test_a_canary_that_is_still_being_fetched_says_so_to_its_share(
     root: Path, drawn: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next request goes on with it, without a pause: it has not failed."""
+    """The next request continues the fetch without a pause, because it has not failed."""
     add(root, "m", "2")
     say(root, canary={"2": 0.5})
     models = registry(root)

@@ -1,6 +1,4 @@
-"""handler.lifecycle.catalog: which version of which model a client's words mean."""
-
-from __future__ import annotations
+"""handler.lifecycle.catalog: the version and the model that a client's reference means."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +9,9 @@ from core.deadline import NEVER
 from core.errors import InvalidInput, ModelNotFound, ServingError, VersionNotFound
 from core.operations import ModelRef
 from handler.lifecycle.catalog import Catalog
-from handler.lifecycle.registry import Pending, Registry
+from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository
+from handler.lifecycle.single_flight import Pending
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.samples import PATIENT, add, served
@@ -22,14 +21,14 @@ VERSIONS = (("a", "1"), ("a", "2"), ("a-2", "7"), ("a-b", "3"), ("a-b-9", "1"))
 
 
 def settings(folder: Path, **more: str) -> Settings:
-    """Of a repository in this folder."""
+    """Returns the settings of a repository in this folder."""
     named = {f"DRAGOMAN_{name}": value for name, value in more.items()}
     return Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **named})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Models whose names could be taken for others' versions."""
+    """Models whose names could be mistaken for others' versions."""
     for model, version in VERSIONS:
         add(tmp_path, model, version)
     (tmp_path / "a" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
@@ -37,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
-    """Name and version that a GRPS client means."""
+    """Returns name and version that a GRPS client means."""
     catalog = Catalog(Repository(DirectoryStore(settings(folder))), default)
     slot = catalog.version(ModelRef(selector, dashed=True), NEVER)
     return slot.name, slot.version.number
@@ -53,7 +52,7 @@ def selected(folder: Path, selector: str, default: str = "") -> tuple[str, int]:
         ("a-2-7", "a-2", 7),
         ("a-b-3", "a-b", 3),
         ("a-b", "a-b", 3),
-        ("a-b-9", "a-b-9", 1),  # no version 9 of a-b
+        ("a-b-9", "a-b-9", 1),  # a-b does not have a version 9
     ],
 )
 def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str, name: str, version: int) -> None:
@@ -61,16 +60,13 @@ def test_a_selector_is_name_and_version_else_a_name(folder: Path, selector: str,
     assert selected(folder, selector) == (name, version)
 
 
-@pytest.mark.parametrize(
-    ("selector", "error", "words"),
-    [
-        ("a-3", VersionNotFound, "model 'a' has no version 3; it serves 1, 2"),
-        ("q-1", ModelNotFound, "there is no model 'q-1'"),
-        ("-1", ModelNotFound, "there is no model '-1'"),
-        ("a-", ModelNotFound, "there is no model 'a-'"),
-        ("../a-1", ModelNotFound, "not a model's name"),
-    ],
-)
+@pytest.mark.parametrize(("selector", "error", "words"), [
+    ("a-3", VersionNotFound, "model 'a' has no version 3; it serves 1, 2"),
+    ("q-1", ModelNotFound, "there is no model 'q-1'"),
+    ("-1", ModelNotFound, "there is no model '-1'"),
+    ("a-", ModelNotFound, "there is no model 'a-'"),
+    ("../a-1", ModelNotFound, "not a model's name"),
+])  # fmt: skip
 def test_what_a_selector_does_not_find_is_said_in_its_own_words(
     folder: Path, selector: str, error: type[ServingError], words: str
 ) -> None:
@@ -82,7 +78,7 @@ def test_what_a_selector_does_not_find_is_said_in_its_own_words(
 def test_no_selector_is_the_default_model_or_the_only_one(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Where there are several, nothing is guessed."""
+    """If there are several, the server does not guess."""
     assert selected(folder, "", "a-1") == ("a", 1)
     with pytest.raises(InvalidInput, match=r"known are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
         selected(folder, "")

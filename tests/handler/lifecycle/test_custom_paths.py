@@ -1,9 +1,9 @@
 """handler.lifecycle.custom_paths: the paths that models' settings name."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,7 @@ from handler.lifecycle.custom_paths import CUSTOM_SECONDS, CustomPaths
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.handler.lifecycle.samples import Clock
+from tests.handler.lifecycle.samples import Clock
 
 
 def add(folder: Path, name: str, **http: Any) -> None:
@@ -43,14 +38,14 @@ def paths(repository: Repository, clock: Clock) -> CustomPaths:
 
 
 def test_models_are_found_by_their_path_with_their_methods(paths: CustomPaths, tmp_path: Path) -> None:
-    """Several models may share a path; another path has none."""
+    """Several models may share a path; an unknown path has none."""
     add(tmp_path, "other", path="/chat", methods=["GET", "POST"])
     assert paths.models("/chat", NEVER) == {"chat": ("POST",), "other": ("GET", "POST")}
     assert paths.models("/cha", NEVER) == {}
 
 
 def test_paths_are_looked_up_again_after_a_while(paths: CustomPaths, tmp_path: Path, clock: Clock) -> None:
-    """A model whose settings are wrong has none, and hides no other's."""
+    """A model with wrong settings has none, and does not hide another model's path."""
     assert paths.models("/late", NEVER) == {}
     add(tmp_path, "late", path="/late")
     add(tmp_path, "wrong", path="")
@@ -61,7 +56,7 @@ def test_paths_are_looked_up_again_after_a_while(paths: CustomPaths, tmp_path: P
 
 
 def test_paths_that_are_forgotten_are_looked_up_at_once(paths: CustomPaths, tmp_path: Path) -> None:
-    """The clock may be another one now."""
+    """The clock may be a different one now."""
     assert paths.models("/late", NEVER) == {}
     add(tmp_path, "late", path="/late")
     paths.forget()
@@ -71,7 +66,7 @@ def test_paths_that_are_forgotten_are_looked_up_at_once(paths: CustomPaths, tmp_
 def test_while_the_store_does_not_answer_paths_are_as_they_were(
     paths: CustomPaths, repository: Repository, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is asked once in a while, and its last answer counts until the next one."""
+    """The store is asked at intervals, and its last answer counts until the next one."""
     asked: list[None] = []
 
     def down(_: Any) -> Any:

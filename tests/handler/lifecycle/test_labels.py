@@ -1,22 +1,14 @@
 """handler.lifecycle.catalog: labels of versions, and the version zero."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from core.errors import (
-    UnknownLabel,
-    VersionNotFound,
-)
+from core.errors import UnknownLabel, VersionNotFound
 from core.operations import ModelRef, State
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.lifecycle.samples import EVERY, PATIENT, STABLE, add, get, record, registry, say, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_label_stands_for_a_version(root: Path, loads: list[str]) -> None:
@@ -98,7 +90,7 @@ def test_a_label_moves_when_the_settings_are_looked_at_again(root: Path) -> None
 
 
 def test_version_zero_is_the_newest_for_who_means_that(root: Path) -> None:
-    """A real version 0 comes first; in other protocols 0 is a number like any other."""
+    """A real version 0 takes precedence; in other protocols 0 is a number like any other."""
     meant = ModelRef("m", "0", zero_is_newest=True)
     add(root, "m", "2")
     say(root, **EVERY)

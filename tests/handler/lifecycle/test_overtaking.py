@@ -1,28 +1,20 @@
 """handler.lifecycle.rollout: looks and loads of one model that overtake each other."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.deadline import NEVER, Deadline
-from core.errors import (
-    ModelUnavailable,
-    VersionNotFound,
-)
+from core.errors import ModelUnavailable, VersionNotFound
 from core.operations import ModelRef, State
 from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import REASONS, ServedVersion, Status
+from handler.stores.progress import Progress
 from tests.handler.lifecycle.samples import PATIENT, POLL, Clock, M, add, registry, say, served, states
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from handler.lifecycle.usage import Loaded
-    from handler.stores.progress import Progress
 
 
 def test_an_unload_waits_for_a_load_that_is_on_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +54,7 @@ def test_a_load_that_was_overtaken_by_an_unload_does_not_bring_the_model_back(
     serving = models._catalog.models["m"].versions
     models.load("m", PATIENT)
     assert models._catalog.models["m"].versions == serving
-    assert served(models) == "2"  # which looks again
+    assert served(models) == "2"  # this looks again
 
 
 def test_a_probe_does_not_keep_a_load_from_taking_over(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

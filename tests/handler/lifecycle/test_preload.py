@@ -1,22 +1,28 @@
 """handler.lifecycle.preload and readiness: the models that the settings name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    ModelUnavailable,
-    NotSupported,
-)
+from core.errors import ModelUnavailable, NotSupported
 from core.operations import ModelRef, State
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
-from tests.handler.lifecycle.samples import PATIENT, M, add, get, listed, registry, say, served, states
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.handler.lifecycle.samples import (
+    EVERY,
+    PATIENT,
+    POLL,
+    Clock,
+    M,
+    add,
+    get,
+    listed,
+    registry,
+    say,
+    served,
+    states,
+)
 
 
 def test_the_server_is_ready_when_the_repository_answers_and_what_is_preloaded_is_loaded(tmp_path: Path) -> None:
@@ -47,7 +53,7 @@ def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path,
     models = registry(root, PRELOAD="m,later")
     models.preload(PATIENT)
     models.unload("m", PATIENT)
-    assert not models.ready(PATIENT).ready  # the other is not there
+    assert not models.ready(PATIENT).ready  # the other one is missing
     add(root, "m", "2")
     assert ("m", "2", "UNAVAILABLE", "not loaded yet") in listed(models)
     add(root, "later", "1")
@@ -62,7 +68,7 @@ def test_a_model_unloaded_by_call_is_not_loaded_for_readiness_s_sake(root: Path,
 
 
 def test_preloading_survives_a_repository_that_does_not_answer(tmp_path: Path) -> None:
-    """The next question for readiness tries again, because no request comes before the server is ready."""
+    """The next readiness request tries again, because no inference arrives before the server is ready."""
     models = registry(tmp_path / "later", PRELOAD="*")
     models.preload(PATIENT)
     assert not models.ready(PATIENT).ready
@@ -80,8 +86,51 @@ def test_canaries_are_preloaded(root: Path) -> None:
     assert models.ready(PATIENT).ready
 
 
+def test_every_version_that_the_policy_serves_is_preloaded(root: Path) -> None:
+    """Readiness waits for all of them, names those that fail, and does not wait for a canary that fails."""
+    add(root, "m", "2", b"")
+    add(root, "m", "3")
+    add(root, "m", "4", b"")
+    say(root, **EVERY, canary={"4": 0.1})
+    models = registry(root, PRELOAD="m")
+    models.preload(PATIENT)
+    assert {number: state for number, (state, _) in states(models).items()} == {
+        "1": "READY", "2": "UNAVAILABLE", "3": "READY", "4": "UNAVAILABLE"
+    }  # fmt: skip
+    told = models.ready(PATIENT).reason
+    assert told.startswith("models not loaded: m version 2: model 'm' version 2 cannot be loaded")
+    assert "version 4" not in told
+    add(root, "m", "2")
+    models.load("m", PATIENT)
+    assert models.ready(PATIENT).ready
+
+
+def test_a_preloaded_model_whose_settings_are_wrong_is_missing(root: Path) -> None:
+    """Readiness says why, and the others are loaded."""
+    say(root, version_policy=[])
+    add(root, "other", "1")
+    models = registry(root, PRELOAD="m,other")
+    models.preload(PATIENT)
+    reason = "models not loaded: m: model-settings.json of model 'm': version_policy is []; expected an object"
+    assert models.ready(PATIENT) == (False, State.LOADING, reason)
+    assert models.readiness(ModelRef("other"), PATIENT).ready
+
+
+def test_a_preloaded_model_moves_on_with_all_its_versions(root: Path, clock: Clock) -> None:
+    """An older number that is published later is in memory before it is served: the server stays ready."""
+    add(root, "m", "3")
+    say(root, **EVERY)
+    models = registry(root, PRELOAD="m")
+    models.preload(PATIENT)
+    add(root, "m", "2")
+    clock.now += POLL + 1
+    assert served(models) == "3"
+    assert {state for state, _ in states(models).values()} == {"READY"}
+    assert set(states(models)) == {"1", "2", "3"}
+
+
 def test_a_process_that_was_set_offline_is_not_ready(root: Path) -> None:
-    """Its models serve on, and only readiness shows the state."""
+    """Its models continue to serve, and only readiness shows the state."""
     models = registry(root)
     assert models.ready(PATIENT).ready
     models.set_online(online=False)

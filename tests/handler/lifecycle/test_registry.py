@@ -1,4 +1,4 @@
-"""handler.lifecycle.registry on a directory: when a model is loaded, how often, and what clients hear of it."""
+"""handler.lifecycle.registry on a directory: when a model is loaded, how often, and what clients learn about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.errors import (
     ModelNotLoadable,
     ModelUnavailable,
 )
-from core.operations import ModelRef
+from core.operations import ModelRef, ServerInfo
 from handler import backends
 from handler.lifecycle.backoff import FIRST_PAUSE
 from handler.lifecycle.single_flight import Pending
@@ -59,7 +59,7 @@ def test_many_first_requests_load_once(root: Path, loads: list[str]) -> None:
 
 
 def test_with_an_executor_getting_a_model_never_blocks(root: Path, loads: list[str]) -> None:
-    """Every request that comes meanwhile gets the same future."""
+    """Every request that arrives meanwhile gets the same future."""
     with ThreadPoolExecutor(1) as executor:
         gate = threading.Event()
         executor.submit(gate.wait)
@@ -99,7 +99,7 @@ def test_one_model_that_loads_slowly_keeps_no_other_waiting(root: Path, monkeypa
         waiting = [asked(models.use, M), asked(models.use, ModelRef("m", dashed=True))]
         assert begun.wait(10)
         for selector in ("m-1", "m-01"):
-            asked(models.use, ModelRef(selector, dashed=True)).result(10)  # which model that is
+            asked(models.use, ModelRef(selector, dashed=True)).result(10)  # the selector has to be resolved first
             waiting.append(asked(models.use, ModelRef(selector, dashed=True)))
         waiting += [asked(models.use, ModelRef("m", "1")), asked(models.load, "m"), asked(models.unload, "m")]
         asked(models.use, ModelRef("q")).result(10)
@@ -146,7 +146,7 @@ def test_a_version_published_since_is_found_when_it_is_asked_for(root: Path) -> 
 
 
 def test_a_failure_is_remembered_for_a_while_and_then_tried_again(root: Path, loads: list[str], clock: Clock) -> None:
-    """Readiness and index show it, and a mended model is loaded after the pause."""
+    """Readiness and the index show it, and a repaired model is loaded after the pause."""
     file = root / "m" / "1" / "model.onnx"
     file.write_bytes(b"")
     models = registry(root)
@@ -245,13 +245,14 @@ def test_a_version_that_goes_while_it_is_being_loaded_is_an_error(root: Path) ->
 def test_the_server_tells_its_name_and_its_packages_version(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The version is 0 in a tree that was never installed."""
     models = registry(root, NAME="mine")
-    assert models.server() == ("mine", importlib.metadata.version("dragoman"))
+    assert models.server() == ServerInfo("mine", importlib.metadata.version("dragoman"))
 
     def missing(_: str) -> str:
         raise importlib.metadata.PackageNotFoundError
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert models.server() == ("mine", "0")
+    assert models.server() == ServerInfo("mine", "0")
+    assert registry(root, DEFAULT_MODEL="m-1").server().default_model == "m-1"
 
 
 def test_after_a_snapshot_what_is_loaded_is_looked_at_again(root: Path, clock: Clock, loads: list[str]) -> None:

@@ -1,30 +1,19 @@
 """handler.lifecycle.repository: which models and versions a directory holds."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from core.errors import (
-    ModelNotFound,
-    ModelNotLoadable,
-    ModelUnavailable,
-    VersionNotFound,
-)
+from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
 from core.operations import ModelRef
+from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
 from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.samples import EVERY, ONNX, PATIENT, M, add, get, listed, registry, say, served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from handler.lifecycle.registry import Registry
 
 
 def test_versions_compare_as_numbers_and_may_have_leading_zeros(root: Path) -> None:
@@ -92,19 +81,14 @@ def test_an_unknown_or_hostile_name_is_not_found(root: Path, name: str) -> None:
         models.load(name, PATIENT)
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
-        ({"1/weights.bin": b""}, "has no version: m/1 has no model.onnx or model.py; its files: weights.bin"),
-        ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
-        ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
-        (
-            {"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'},
-            "none of which",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("files", "message"), [
+    ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
+    ({"1/weights.bin": b""}, "no version: m/1 has no model.onnx, model.py or pipeline.json; its files: weights.bin"),
+    ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
+    ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),
+    ({"1/model.onnx": b"", "model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}'},
+     "none of which"),
+])  # fmt: skip
 def test_a_model_that_makes_no_sense_is_there_and_says_why(
     tmp_path: Path, files: dict[str, bytes], message: str
 ) -> None:

@@ -1,32 +1,22 @@
 """handler.lifecycle.rollout: a model moves to what the repository has now, without an executor."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    ModelNotFound,
-    ModelNotLoadable,
-    ModelUnavailable,
-    VersionNotFound,
-)
+from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
 from core.operations import ModelRef, State
 from handler.lifecycle.backoff import FIRST_PAUSE
+from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.versions import REASONS, Status
 from tests.handler.lifecycle.samples import ONNX, PATIENT, POLL, Clock, M, add, get, registry, say, served, states
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from handler.lifecycle.registry import Registry
 
 
 def test_a_request_after_the_poll_is_answered_by_the_version_that_has_come(root: Path, clock: Clock) -> None:
@@ -77,11 +67,11 @@ def test_on_a_server_the_look_is_taken_beside_the_requests(root: Path, clock: Cl
         executor.submit(int).result(10)
         assert served(models) == "2"
     clock.now += POLL + 1
-    assert served(models) == "2"  # and who comes while the server ends is answered
+    assert served(models) == "2"  # a request while the server ends is answered
 
 
 def test_a_version_that_does_not_load_changes_nothing(root: Path, clock: Clock) -> None:
-    """It is tried again after the usual pauses, and takes over when it is mended."""
+    """It is tried again after the usual pauses, and takes over when it is repaired."""
     models = registry(root)
     model = get(models)
     file = add(root, "m", "2", b"nonsense")
@@ -120,7 +110,7 @@ def test_what_fails_under_the_version_that_serves_is_told_beside_it(root: Path, 
 
 
 def test_a_store_that_does_not_answer_leaves_what_serves(root: Path, clock: Clock, caplog: Any) -> None:
-    """The log has the reason, and the next look is due as always."""
+    """The log has the reason, and the next look is due as usual."""
     models = registry(root)
     model = get(models)
     (root / "m").rename(root / "n")

@@ -1,7 +1,5 @@
 """handler.lifecycle.single_flight: work on one model at a time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -152,14 +150,13 @@ def test_a_server_answers_with_the_load_that_the_request_waits_for() -> None:
 
 
 class Waiting(Background):
-    """Notes the waits that it is to count."""
+    """Notes the waits that it counts."""
 
     def __init__(self, deadline: Deadline = NEVER) -> None:
         super().__init__(deadline)
         self.waits: list[tuple[int, Load]] = []
 
     def waited(self, ns: int, load: Load) -> None:
-        """Notes one."""
         self.waits.append((ns, load))
 
 

@@ -1,11 +1,10 @@
 """handler.lifecycle.registry on Lambda: a new version is loaded in slices of requests that the old one answers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,20 +21,17 @@ from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import ONNX, PATIENT, ROOT, served
 from tests.support import s3_stand_in
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """300 MB of files, of which each invocation gets 120."""
+    """A model with 300 MB of files, of which each invocation gets 120."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
     return slow_store.install(monkeypatch, 300, 120)
 
 
 def overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:
-    """One whose model is loaded, of which there is a newer version."""
+    """A function whose model is loaded, while a newer version exists."""
     old = tmp_path / "half_plus_three" / "123"
     shutil.copytree(ROOT / "models" / "half_plus_three" / "123", old)
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path))
@@ -69,7 +65,7 @@ def test_a_new_load_that_runs_out_of_time_leaves_the_old_model_serving(
 
 
 def renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:
-    """As `overtaken`, and due to be looked at again."""
+    """The same function as `overtaken`, due for another look."""
     function = overtaken(tmp_path, monkeypatch)
     assert function.app is not None
     function.app.registry._catalog.put_off("half_plus_three", float("-inf"))
@@ -152,7 +148,7 @@ def test_a_new_version_is_not_loaded_where_that_would_fail_the_request(
     assert told["124"][0] == State.UNAVAILABLE
     assert "takes more time than the request has left" in told["124"][1]
     named = infer("/v2/models/half_plus_three/versions/124/infer")
-    assert function(named, context(5))["headers"]["model-version"] == "124"  # and no failure that others would be told
+    assert function(named, context(5))["headers"]["model-version"] == "124"  # the failure is not reported to others
     models.unload("half_plus_three", PATIENT)
     models.load("half_plus_three", PATIENT)
     assert function(infer(), context(5))["headers"]["model-version"] == "124"

@@ -1,26 +1,19 @@
 """handler.lifecycle.catalog: the states of a model's versions."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    Fault,
-    ModelNotLoadable,
-)
+from core.errors import Fault, ModelNotLoadable
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from handler.lifecycle.versions import REASONS, Status
-from tests.handler.lifecycle.samples import EVERY, ONNX, PATIENT, STABLE, M, add, get, registry, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.handler.lifecycle.samples import EVERY, ONNX, PATIENT, STABLE, M, add, get, registry, say, states
 
 
 def entry(version: str, state: State, reason: str = "", **said: Any) -> IndexEntry:
-    """A version of model `m`."""
+    """Returns a version of model `m`."""
     return IndexEntry("m", version, state, reason, **said)
 
 
@@ -82,3 +75,19 @@ def test_status_tells_of_a_model_that_cannot_be_looked_at(root: Path) -> None:
         assert not models.status(ref, PATIENT).ready
     gone = registry(root / "nowhere").status(M, PATIENT)
     assert [e.fault for e in gone.versions] == [Fault.UNAVAILABLE]
+
+
+def test_the_index_names_unknown_keys_of_settings(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Before and after the load, which logs them. A version's own file is known once it is loaded."""
+    say(root, canry={"1": 0.1})
+    (root / "m" / "1" / "model-settings.json").write_text('{"timout": 3}')
+    models = registry(root)
+    note = "model-settings.json has the unknown key 'canry' (did you mean 'canary'?)"
+    assert states(models) == {"1": ("UNAVAILABLE", f"not loaded yet; {note}")}
+    get(models)
+    note = (
+        "model-settings.json has the unknown keys 'canry' (did you mean 'canary'?), 'timout' (did you mean 'timeout'?)"
+    )
+    assert states(models) == {"1": ("READY", note)}
+    assert f"model m version 1: {note}" in caplog.messages
+    assert models.status(M, PATIENT).versions == (entry("1", State.READY, note),)

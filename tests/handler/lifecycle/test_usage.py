@@ -1,7 +1,5 @@
 """handler.lifecycle.usage: statistics, and which models are quick."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +7,20 @@ from typing import Any
 
 import pytest
 
-from core.operations import Count, ModelRef, ModelSpec, Statistics
-from handler.lifecycle.usage import MOST_QUICK_RUNS, QUICK_NS, QUICK_RUNS, SLOW_NS, Gate, Loaded, Pace, Traffic
+from core.operations import ModelRef, ModelSpec
+from core.statistics import BatchCount, Count, Statistics
+from handler.lifecycle.usage import (
+    MOST_PROBATION,
+    MOST_QUICK_RUNS,
+    PROBATION,
+    QUICK_NS,
+    QUICK_RUNS,
+    SLOW_NS,
+    Gate,
+    Loaded,
+    Pace,
+    Traffic,
+)
 from handler.stores import Folder
 from tests.handler.lifecycle.samples import PATIENT, M, add, get, record, registry, say
 
@@ -27,7 +37,7 @@ def test_numbers_are_kept_by_version(root: Path) -> None:
 
 
 def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(root: Path) -> None:
-    """Refusals and longer bodies prove nothing, longer requests end the run, and a very long one ends it for good."""
+    """Refusals and longer bodies prove nothing, longer requests end the run, and a very long one begins a probation."""
     models, ref = registry(root), M
     assert not models.is_quick(ref, 0)
     get(models, ref)
@@ -44,12 +54,13 @@ def test_a_model_is_quick_after_a_run_of_short_requests_of_that_size(root: Path)
     assert run(1)
     assert not models.is_quick(ref, 101)
     assert not run(1, ns=QUICK_NS)
-    assert run(MOST_QUICK_RUNS * 2)
+    assert run(MOST_QUICK_RUNS * QUICK_RUNS * 2)
     assert run(1, ns=QUICK_NS)
     assert not run(2, ns=QUICK_NS)
     assert run(QUICK_RUNS)
     assert not run(1, ns=SLOW_NS + 1)
-    assert not run(QUICK_RUNS)
+    assert not run(PROBATION * QUICK_RUNS - 1)
+    assert run(1)
 
 
 def test_a_python_model_is_never_quick(root: Path) -> None:
@@ -91,7 +102,22 @@ def test_successes_and_failures_add_up_apart(monkeypatch: pytest.MonkeyPatch) ->
         traffic.record(durations, success=True)
     traffic.record((5, 6), success=False)
     steps = [Count(2, ns) for ns in (11, 22, 33, 44)]
-    assert traffic.statistics("m", "3") == Statistics("m", "3", 2, 7, Count(2, 110), Count(1, 11), *steps)
+    assert traffic.statistics("m", "3") == Statistics("m", "3", 2, 7, Count(2, 110), Count(1, 11), *steps, 2)
+
+
+def test_a_batch_is_one_execution() -> None:
+    """Its inferences count one by one, and its rows have an entry; a run without a number of rows has none."""
+    traffic = Traffic()
+    for shared in (False, True, True, True):
+        traffic.record((0, 0, 0, 0), success=True)
+        if shared:
+            traffic.share()
+    for rows in (8, 0, 8, 3):
+        traffic.executed(rows, 1, 20, 300)
+    found = traffic.statistics("m", "1")
+    assert (found.inference_count, found.execution_count) == (4, 1 + 4)
+    ones, twos = (Count(1, ns) for ns in (1, 20, 300)), (Count(2, ns) for ns in (2, 40, 600))
+    assert found.batches == (BatchCount(3, *ones), BatchCount(8, *twos))
 
 
 def test_no_count_is_lost_between_threads() -> None:
@@ -113,26 +139,30 @@ def timed(*runs: tuple[int, int], steady: bool = True, success: bool = True) -> 
     return pace
 
 
-@pytest.mark.parametrize(
-    ("runs", "is_quick"),
-    [
-        ([], False),
-        ([(QUICK_RUNS - 1, 1)], False),
-        ([(QUICK_RUNS, 1)], True),
-        ([(QUICK_RUNS, QUICK_NS - 1)], True),
-        ([(QUICK_RUNS, QUICK_NS)], False),
-        ([(QUICK_RUNS, 1), (1, QUICK_NS)], False),
-        ([(2 * QUICK_RUNS, 1), (1, SLOW_NS)], True),
-        ([(2 * QUICK_RUNS, 1), (2, SLOW_NS)], False),
-        ([(1000, 1), (2, QUICK_NS)], True),
-        ([(1000, 1), (3, QUICK_NS)], False),
-        ([(1000, 1), (3, QUICK_NS), (QUICK_RUNS, 1)], True),
-        ([(1000, 1), (1, SLOW_NS + 1)], False),
-        ([(1000, 1), (1, SLOW_NS + 1), (1000, 1)], False),
-    ],
-)
+@pytest.mark.parametrize(("runs", "is_quick"), [
+    ([], False),
+    ([(QUICK_RUNS - 1, 1)], False),
+    ([(QUICK_RUNS, 1)], True),
+    ([(QUICK_RUNS, QUICK_NS - 1)], True),
+    ([(QUICK_RUNS, QUICK_NS)], False),
+    ([(QUICK_RUNS, 1), (1, QUICK_NS)], False),
+    ([(2 * QUICK_RUNS, 1), (1, SLOW_NS)], True),
+    ([(2 * QUICK_RUNS, 1), (2, SLOW_NS)], False),
+    ([(1000, 1), (2, QUICK_NS)], True),
+    ([(1000, 1), (3, QUICK_NS)], False),
+    ([(1000, 1), (3, QUICK_NS), (QUICK_RUNS, 1)], True),
+    ([(1000, 1), (1, SLOW_NS + 1)], False),
+    ([(1000, 1), (1, SLOW_NS + 1), (PROBATION * QUICK_RUNS - 1, 1)], False),
+    ([(1000, 1), (1, SLOW_NS + 1), (PROBATION * QUICK_RUNS, 1)], True),
+    ([(2, SLOW_NS + 1), (PROBATION**2 * QUICK_RUNS - 1, 1)], False),
+    ([(2, SLOW_NS + 1), (PROBATION**2 * QUICK_RUNS, 1)], True),
+    ([(1, SLOW_NS + 1), (10_000, 1), (3, QUICK_NS)], False),
+    ([(1, SLOW_NS + 1), (10_000, 1), (2, QUICK_NS)], True),
+    ([(9, SLOW_NS + 1), (MOST_PROBATION - 1, 1)], False),
+    ([(9, SLOW_NS + 1), (MOST_PROBATION, 1)], True),
+])  # fmt: skip
 def test_a_pace_is_quick_after_a_run_of_short_requests(runs: list[tuple[int, int]], *, is_quick: bool) -> None:
-    """A longer request halves the run, whose length is bounded; a very long one ends it for good."""
+    """A longer request halves the run, whose length is bounded; a very long one makes the next run longer."""
     assert timed(*runs).is_quick(10) is is_quick
 
 
@@ -142,6 +172,9 @@ def test_a_pace_is_proven_for_bodies_up_to_the_largest_that_was_short() -> None:
     assert [pace.is_quick(size) for size in (0, 10, 11)] == [True, True, False]
     pace.time(1, 20, success=True, steady=True)
     assert pace.is_quick(20)
+    for ns in (SLOW_NS + 1, *(1,) * PROBATION * QUICK_RUNS):
+        pace.time(ns, 10, success=True, steady=True)
+    assert [pace.is_quick(size) for size in (10, 11)] == [True, False]
 
 
 def test_a_model_that_is_not_steady_is_never_quick() -> None:

@@ -1,8 +1,6 @@
 """handler.lifecycle.versions: the states of one version."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,27 +8,23 @@ from core.deadline import within
 from core.errors import Fault, ModelFailed, ModelNotLoadable, ModelUnavailable, ServerBusy, ServingError, StillLoading
 from core.operations import IndexEntry, State
 from handler.lifecycle.backoff import FIRST_PAUSE
+from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import Event, Postponed, ServedVersion, Status, _Standing
+from handler.stores.progress import Progress
+from tests.handler.lifecycle.samples import Clock
 from tests.handler.lifecycle.versions import one_version
 from tests.handler.lifecycle.versions.one_version import loads, new, raises
-
-if TYPE_CHECKING:
-    from handler.lifecycle.usage import Loaded
-    from handler.stores.progress import Progress
-    from tests.handler.lifecycle.samples import Clock
 
 LOADS = {Status.LOADING, Status.REPLACED}
 """The statuses in which a load ends: another thread may replace the version while it is loaded."""
 MOVES = {
     Event.BEGIN: (set(Status) - {Status.READY}, Status.LOADING, "loading"),
-    Event.PAUSE: (LOADS, Status.LOADING, "loading"),
-    Event.POSTPONE: (LOADS, Status.POSTPONED, "why"),
-    Event.FAIL: (LOADS, Status.FAILED, "why"),
-    Event.LOAD: (LOADS, Status.READY, ""),
+    Event.PAUSE: (LOADS, Status.LOADING, "loading"), Event.POSTPONE: (LOADS, Status.POSTPONED, "why"),
+    Event.FAIL: (LOADS, Status.FAILED, "why"), Event.LOAD: (LOADS, Status.READY, ""),
     Event.EVICT: ({Status.READY}, Status.EVICTED, "unloaded to make room for other models"),
     Event.UNLOAD: (set(Status), Status.UNLOADED, "unloaded"),
     Event.REPLACE: (set(Status), Status.REPLACED, "replaced by a newer version"),
-}
+}  # fmt: skip
 
 
 def standing(status: Status) -> ServedVersion:
@@ -113,13 +107,10 @@ def test_a_version_that_is_loaded_shows_what_it_waits_for() -> None:
     assert version.reason == ""
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "state"),
-    [
-        (StillLoading("1 of 2 MB"), Status.LOADING, State.LOADING),
-        (Postponed("no time"), Status.POSTPONED, State.UNAVAILABLE),
-    ],
-)
+@pytest.mark.parametrize(("error", "status", "state"), [
+    (StillLoading("1 of 2 MB"), Status.LOADING, State.LOADING),
+    (Postponed("no time"), Status.POSTPONED, State.UNAVAILABLE),
+])  # fmt: skip
 def test_a_load_that_goes_on_later_did_not_fail(error: ServingError, status: Status, state: State) -> None:
     """The next request tries at once, and the index has the reason and no fault."""
     version = new()
@@ -220,7 +211,7 @@ def test_a_load_that_is_under_way_ends_although_the_version_is_replaced() -> Non
 
 
 def test_what_is_forgiven_is_tried_at_once_and_looked_at_again() -> None:
-    """The clock may be another one now, such as after a snapshot."""
+    """The clock may be a different one now, as after a snapshot."""
     version = new()
     with pytest.raises(ModelNotLoadable):
         version.obtain(raises(ModelNotLoadable("broken")))

@@ -1,9 +1,9 @@
-"""handler.lifecycle.warming and warmup_settings: what a model is asked before it is ready."""
-
-from __future__ import annotations
+"""handler.lifecycle.warming and warmup_settings: the requests that a model gets before it is ready."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,21 +11,15 @@ import pytest
 from core.dtype import DATATYPES
 from core.errors import ModelFailed, ModelNotLoadable
 from core.operations import ModelSpec
-from core.tensor import TensorSpec
+from core.tensor import Tensor, TensorSpec
 from handler.lifecycle.warming import warm
 from handler.settings import warmup as warmup_settings
 from handler.settings.checked import Wrong
 from handler.settings.warmup import MOST, WarmUp
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from core.tensor import Tensor
-
 
 class Model:
-    """Remembers what it was asked."""
+    """A model that remembers its requests."""
 
     steady = True
     explain = http = None
@@ -37,7 +31,6 @@ class Model:
         self.stream = self._stream if streams else None
 
     def predict(self, inputs: Mapping[str, Tensor], _: Sequence[str], __: Mapping[str, Any]) -> list[Tensor]:
-        """Nothing."""
         self.asked.append({name: tensor.array for name, tensor in inputs.items()})
         if any((array.shape == (0,)) for array in self.asked[-1].values()):
             raise ModelFailed("empty")
@@ -50,7 +43,6 @@ class Model:
 
 
 def spec(name: str, datatype: str, *shape: int) -> TensorSpec:
-    """An input."""
     return TensorSpec(name, DATATYPES[datatype], shape)
 
 
@@ -98,18 +90,15 @@ def test_a_model_that_streams_is_asked_for_its_stream_to_the_end(tmp_path: Path)
     assert (len(model.asked), model.ended) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "request_", "reason"),
-    [
-        (None, WarmUp(), 'it does not say its inputs: name them in its settings, or use a "file"'),
-        ((TensorSpec("x", DATATYPES["FP32"], None),), WarmUp(), "input 'x' may have any rank: say its shape"),
-        ((spec("x", "FP32", 1),), WarmUp(shapes={"y": (1,)}), "warmup.shapes names the input 'y', which it does not"),
-        ((spec("x", "FP32", 1),), WarmUp(shapes={"x": (2,)}), r"input 'x' has shape \[2\]; the model expects \[1\]"),
-        ((spec("x", "FP32", 1),), WarmUp("gone.json"), "'gone.json' cannot be read: No such file or directory"),
-        ((spec("x", "FP32", 1),), WarmUp("bad.json"), "the body is 1; expected an object with 'inputs'"),
-        ((spec("x", "FP32", -1),), WarmUp(shapes={"x": (0,)}), "empty"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "request_", "reason"), [
+    (None, WarmUp(), 'it does not say its inputs: name them in its settings, or use a "file"'),
+    ((TensorSpec("x", DATATYPES["FP32"], None),), WarmUp(), "input 'x' may have any rank: say its shape"),
+    ((spec("x", "FP32", 1),), WarmUp(shapes={"y": (1,)}), "warmup.shapes names the input 'y', which it does not"),
+    ((spec("x", "FP32", 1),), WarmUp(shapes={"x": (2,)}), r"input 'x' has shape \[2\]; the model expects \[1\]"),
+    ((spec("x", "FP32", 1),), WarmUp("gone.json"), "'gone.json' cannot be read: No such file or directory"),
+    ((spec("x", "FP32", 1),), WarmUp("bad.json"), "the body is 1; expected an object with 'inputs'"),
+    ((spec("x", "FP32", -1),), WarmUp(shapes={"x": (0,)}), "empty"),
+])  # fmt: skip
 def test_a_warm_up_that_fails_is_why_the_model_is_not_loaded(
     tmp_path: Path, inputs: Any, request_: WarmUp, reason: str
 ) -> None:
@@ -125,26 +114,23 @@ def test_requests_are_read_from_the_settings() -> None:
     assert warmup_settings.parse(said) == (WarmUp(), WarmUp(None, 2, {"x": (3, 0)}), WarmUp("a/b.json", 5))
 
 
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({}, "warmup is {}; expected an array of requests"),
-        ([1], r"warmup\[0\] is 1; expected an object"),
-        ([{}], r'warmup\[0\] is {}; expected either "random": true or a "file"'),
-        ([{"random": False}], r"warmup\[0\] is .*; expected either"),
-        ([{"random": True, "file": "x"}], r"warmup\[0\] is .*; expected either"),
-        ([{"file": 1}], r"warmup\[0\].file is 1; expected a path in the version's folder"),
-        ([{"file": ""}], r"warmup\[0\].file is ''; expected"),
-        ([{"file": "../x"}], r"warmup\[0\].file is '../x'; expected"),
-        ([{"file": "x\0"}], r"warmup\[0\].file is 'x.x00'; expected"),
-        ([{"file": "/x"}], r"warmup\[0\].file is '/x'; expected"),
-        ([{"random": True}, {"random": True, "count": 0}], r"warmup\[1\].count is 0; expected a whole number from 1"),
-        ([{"random": True, "count": MOST + 1}], r"warmup\[0\].count is 1001; expected at most 1000"),
-        ([{"random": True, "shapes": {"x": [-1]}}], r"warmup\[0\].shapes.x is \[-1\]; expected an array of whole"),
-        ([{"random": True, "shapes": [1]}], r"warmup\[0\].shapes is \[1\]; expected an object"),
-        ([{"random": True, "rows": 1}], r"warmup\[0\].rows is 1; expected no such key"),
-    ],
-)
+@pytest.mark.parametrize(("said", "message"), [
+    ({}, "warmup is {}; expected an array of requests"),
+    ([1], r"warmup\[0\] is 1; expected an object"),
+    ([{}], r'warmup\[0\] is {}; expected either "random": true or a "file"'),
+    ([{"random": False}], r"warmup\[0\] is .*; expected either"),
+    ([{"random": True, "file": "x"}], r"warmup\[0\] is .*; expected either"),
+    ([{"file": 1}], r"warmup\[0\].file is 1; expected a path in the version's folder"),
+    ([{"file": ""}], r"warmup\[0\].file is ''; expected"),
+    ([{"file": "../x"}], r"warmup\[0\].file is '../x'; expected"),
+    ([{"file": "x\0"}], r"warmup\[0\].file is 'x.x00'; expected"),
+    ([{"file": "/x"}], r"warmup\[0\].file is '/x'; expected"),
+    ([{"random": True}, {"random": True, "count": 0}], r"warmup\[1\].count is 0; expected a whole number from 1"),
+    ([{"random": True, "count": MOST + 1}], r"warmup\[0\].count is 1001; expected at most 1000"),
+    ([{"random": True, "shapes": {"x": [-1]}}], r"warmup\[0\].shapes.x is \[-1\]; expected an array of whole"),
+    ([{"random": True, "shapes": [1]}], r"warmup\[0\].shapes is \[1\]; expected an object"),
+    ([{"random": True, "rows": 1}], r"warmup\[0\].rows is 1; expected no such key"),
+])  # fmt: skip
 def test_what_is_wrong_in_the_settings_is_named_by_its_place(said: Any, message: str) -> None:
     """The refusal quotes the value."""
     with pytest.raises(Wrong, match=message):

@@ -1,6 +1,4 @@
-"""The status page, the documentation and the OpenAPI description, asked for through the whole application."""
-
-from __future__ import annotations
+"""The tests ask for the status page, the documentation and the OpenAPI description through the whole application."""
 
 import argparse
 import asyncio
@@ -15,10 +13,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -29,16 +28,13 @@ from handler.edge.app import App
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert(1)<b>"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The received answer."""
 
     status: int
     headers: dict[str, str]
@@ -46,32 +42,27 @@ class Answer:
 
     @property
     def value(self) -> Any:
-        """The body as JSON."""
+        """Returns the body as JSON."""
         return json.loads(self.text)
 
 
 def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: str) -> Answer:
-    """One request, as a server would hand it over.
+    """Sends one request, as a server would hand it over.
 
-    `where`: the host, the root path in front of the application, the query, and the media type of the body.
+    `where`: the host, the root path in front of the application, the query, the media type of the body, and
+    the scheme ("": the server names none).
     """
     root, host = where.get("root", ""), where.get("host", "127.0.0.1:8080")
     media = [(b"content-type", where["media"].encode())] if "media" in where else []
+    scheme = {"scheme": where.get("scheme", "http")} if where.get("scheme") != "" else {}
     sent: list[Any] = []
     scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": root + path,
-        "raw_path": (root + path).encode(),
-        "root_path": root,
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, **scheme,
+        "path": root + path, "raw_path": (root + path).encode(), "root_path": root,
         "query_string": where.get("query", "").encode(),
-        "headers": [(b"host", host.encode()), (b"accept", b"text/html"), *media],
-        "server": ("127.0.0.1", 8080),
+        "headers": [(b"host", host.encode()), (b"accept", b"text/html"), *media], "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
-    }
+    }  # fmt: skip
 
     async def receive() -> Any:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -85,7 +76,7 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
 
 
 def serving(repository: Path | str) -> App:
-    """The application over a repository, without threads."""
+    """Makes the application over a repository, without threads."""
     return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}), inline=True)
 
 
@@ -106,11 +97,11 @@ def hostile(tmp_path: Path) -> Iterator[App]:
 
 
 def test_the_status_page_shows_server_models_versions_and_states(app: App) -> None:
-    """Name, version, uptime, platform, and one row for each version in the repository."""
+    """They are name, version, uptime, platform, and one row for each version in the repository."""
     answer = ask(app, "/")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    for text in ("dragoman", app.registry.server().version, "0 of 3", platform.machine(), "not loaded yet"):
+    for text in ("dragoman", app.registry.server().version, "0 of 7", platform.machine(), "not loaded yet"):
         assert text in answer.text
     assert re.search(r"<dt>Up</dt><dd>\d+ (s|min|h|d)", answer.text)
     for model, version in (("half_plus_three", "123"), ("iris", "1"), ("strings", "1")):
@@ -118,7 +109,7 @@ def test_the_status_page_shows_server_models_versions_and_states(app: App) -> No
 
 
 def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
-    """From /proc where there is one, whatever the command is called; else since the module's import."""
+    """It is read from /proc if that exists, whatever the command is called; else it counts from the module's import."""
     site = importlib.import_module("handler.site.pages")  # not above: this file is imported to see what imports it
     (tmp_path / "self").mkdir()
     began = 100 * os.sysconf("SC_CLK_TCK")
@@ -129,7 +120,7 @@ def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
 
 
 def test_the_status_page_loads_no_model(app: App) -> None:
-    """Looking does not change what is looked at."""
+    """A look does not change the state."""
     ask(app, "/")
     assert {entry.reason for entry in app.registry.index(Background())} == {"not loaded yet"}
 
@@ -139,7 +130,7 @@ def test_the_status_page_shows_how_long_a_model_took_to_load(app: App) -> None:
     body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
     assert ask(app, "/v2/models/half_plus_three/infer", "POST", body).status == 200
     text = ask(app, "/").text
-    assert "1 of 3" in text
+    assert "1 of 7" in text
     assert re.search(
         r'half_plus_three.*?state ready">READY</span></td><td data-label="Loaded in" class="number">[\d,]+ ms<', text
     )
@@ -157,20 +148,20 @@ def test_the_status_page_escapes_what_it_did_not_write(hostile: App) -> None:
 
 
 def test_the_status_page_says_when_the_repository_does_not_answer(tmp_path: Path) -> None:
-    """The page is there to see what is wrong, so it answers when something is."""
+    """It is there to show problems, so it answers when there is one."""
     answer = ask(serving(tmp_path / "missing"), "/")
     assert answer.status == 200
     assert '<p class="bad">' in answer.text
 
 
 def test_the_status_page_says_that_a_repository_is_empty(tmp_path: Path) -> None:
-    """No table without rows."""
+    """There is no table without rows."""
     assert "The repository has no models." in ask(serving(tmp_path), "/").text
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_pages_are_complete_in_themselves(app: App, path: str) -> None:
-    """No script, nothing fetched, and the policy allows exactly the one style that is there."""
+    """They have no script and fetch nothing, and the policy allows exactly the one style in them."""
     answer = ask(app, path)
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
     style = answer.text.partition("<style>")[2].partition("</style>")[0]
@@ -188,32 +179,32 @@ def test_pages_are_complete_in_themselves(app: App, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
 def test_links_stay_below_a_known_prefix(app: App, path: str) -> None:
-    """Behind an API Gateway stage, also for /Prod without a slash at its end."""
+    """The prefix is an API Gateway stage, also for /Prod without a slash at its end."""
     links = re.findall(r'<a href="([^"]*)"', ask(app, path, root="/Prod").text)
     assert links == ["/Prod/", "/Prod/docs", "/Prod/openapi.json", "/Prod/v2"]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json"])
 def test_head_is_answered_as_get(app: App, path: str) -> None:
-    """Status and headers of GET; servers leave the body out."""
+    """Status and headers are those of GET; servers leave the body out."""
     head, get = ask(app, path, "HEAD"), ask(app, path)
     assert (head.status, head.headers.keys()) == (200, get.headers.keys())
 
 
 def test_an_unknown_path_is_404_with_an_error_object(app: App) -> None:
-    """Not FastAPI's {"detail"}."""
+    """FastAPI's {"detail"} is not used."""
     answer = ask(app, "/favicon.ico")
     assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
     assert answer.value == {"error": "there is nothing at '/favicon.ico'"}
 
 
 def test_the_path_in_an_error_is_bounded(app: App) -> None:
-    """A long path does not come back whole."""
+    """A long path is shortened."""
     assert len(ask(app, "/" + "x" * 5000).text) < 400
 
 
 def test_a_wrong_method_is_405_with_allow(app: App) -> None:
-    """RFC 9110 15.5.6."""
+    """RFC 9110 15.5.6 requires that."""
     answer = ask(app, "/docs", "DELETE")
     assert answer.status == 405
     assert sorted(answer.headers["allow"].split(", ")) == ["GET", "HEAD"]
@@ -242,7 +233,7 @@ def test_the_description_has_the_version_of_the_distribution(app: App) -> None:
 
 
 def commands(page: str) -> list[tuple[str, str, str, str]]:
-    """The curl lines of a page as method, URL, media type and body."""
+    """Returns the curl lines of a page as method, URL, media type and body."""
     lines = [shlex.split(unescape(text)) for text in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.DOTALL)]
     parser = argparse.ArgumentParser()
     for option in ("-X", "-H", "-d"):
@@ -259,7 +250,7 @@ def commands(page: str) -> list[tuple[str, str, str, str]]:
 
 
 def test_every_command_of_the_documentation_works(app: App) -> None:
-    """Each curl line gets 200 from the sample models, just as it stands; inferences come first, because they load."""
+    """Each curl line, unchanged, gets 200 from the sample models; inferences come first, because they load."""
     found = commands(ask(app, "/docs").text)
     assert len(found) >= sum(len(dialect.routes) for dialect in DIALECTS)
     turns = {"offline": -2, "online": -1, "infer": 0, "predict": 0, "unload": 2}
@@ -271,14 +262,14 @@ def test_every_command_of_the_documentation_works(app: App) -> None:
 
 
 def test_the_commands_have_every_method_of_every_route(app: App) -> None:
-    """A line for a POST is one, with a body and without."""
+    """A command for POST counts with a body and without one."""
     asked = {(method, urlsplit(url).path) for method, url, _, _ in commands(ask(app, "/docs").text)}
     routes = {(route.method, route.pattern) for route in GRPS.routes}
     assert routes <= asked
 
 
 def test_answers_to_several_examples_stand_below_their_commands(app: App) -> None:
-    """JSON as JSON, everything else as it comes; none of them a second time among the statuses."""
+    """JSON is formatted and anything else is unchanged; none of them is repeated among the statuses."""
     page = ask(app, "/docs").text
     operation = page[page.index("/grps/v1/infer/predict") :]
     operation = operation[: operation.index("</details>")]
@@ -290,12 +281,12 @@ def test_answers_to_several_examples_stand_below_their_commands(app: App) -> Non
 
 
 def test_a_protocol_is_called_as_it_is_spelled(app: App) -> None:
-    """A tag's name is for programs."""
+    """The name of a tag is for programs."""
     assert "<h2>GRPS <small>" in ask(app, "/docs").text
 
 
 def test_the_answer_shown_for_an_inference_is_what_comes(app: App) -> None:
-    """The first example's answer, literally."""
+    """It is the first example's answer, literally."""
     operation = ask(app, "/openapi.json").value["paths"]["/v2/models/{model}/infer"]["post"]
     request = next(iter(operation["requestBody"]["content"]["application/json"]["examples"].values()))["value"]
     answer = ask(app, "/v2/models/half_plus_three/infer", "POST", json.dumps(request).encode())
@@ -304,13 +295,19 @@ def test_the_answer_shown_for_an_inference_is_what_comes(app: App) -> None:
 
 @pytest.mark.parametrize("host", ["a.example:8080", "[::1]:3000"])
 def test_commands_name_the_host_that_was_asked(app: App, host: str) -> None:
-    """So that a line can be pasted as it is."""
+    """A line can then be pasted unchanged."""
     assert f"http://{host}/v2/health/live" in ask(app, "/docs", host=host).text
+
+
+@pytest.mark.parametrize(("scheme", "expected"), [("https", "https"), ("http", "http"), ("", "http"), ("<b>", "http")])
+def test_commands_name_the_scheme_of_the_request(app: App, scheme: str, expected: str) -> None:
+    """The scheme is http if the server does not name one, as in ASGI, or names one other than https."""
+    assert f"curl {expected}://127.0.0.1:8080/v2/health/live" in ask(app, "/docs", scheme=scheme).text
 
 
 @pytest.mark.parametrize("host", ["evil.example/<script>", "a b", "x';rm -rf ~;'", "", "[zz]"])
 def test_commands_do_not_repeat_a_host_that_is_none(app: App, host: str) -> None:
-    """Whatever is in the header, the page stays a page and a line stays one command."""
+    """Whatever the header contains, the page stays a page and a line stays one command."""
     text = ask(app, "/docs", host=host).text
     assert "curl http://localhost/v2/health/live" in text
     assert "evil" not in text
@@ -340,7 +337,7 @@ print(before, after, "fastapi" in sys.modules)
 
 
 def test_no_protocol_request_imports_fastapi() -> None:
-    """Neither an answer nor a refusal; the first page does."""
+    """The rule holds for answers and refusals; the first page imports it."""
     code = IMPORTS.format(path=[str(ROOT), str(Path(__file__).parent)])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "(False, False) (False, False) True", done.stderr

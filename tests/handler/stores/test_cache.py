@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Usage(NamedTuple):
-    """Of a disk."""
+    """The usage of a disk."""
 
     total: int
     used: int
@@ -32,7 +32,7 @@ class Usage(NamedTuple):
 
 
 def kept(cache: Cache, name: str, size: int, used: float) -> Folder:
-    """A complete version of so many bytes, last used at a time."""
+    """Makes a complete version of so many bytes that was last used at a time."""
     place = cache.place(name)
     with place.locked(Progress(), name):
         parts = Parts(place.parts)
@@ -47,12 +47,12 @@ def kept(cache: Cache, name: str, size: int, used: float) -> Folder:
 
 
 def there(cache: Cache, *names: str) -> list[str]:
-    """Those of the names whose version is complete."""
+    """Returns the names whose version is complete."""
     return [name for name in names if cache.place(name).held("content") is not None]
 
 
 def test_the_least_recently_used_version_goes_first(tmp_path: Path) -> None:
-    """Until what is left and what comes are within the cap."""
+    """Versions are dropped until the rest and the new one are within the cap."""
     cache = Cache(tmp_path / "cache", 100_000)
     for number, name in enumerate("abc"):
         kept(cache, name, 30_000, time.time() - 100 + number)
@@ -61,7 +61,7 @@ def test_the_least_recently_used_version_goes_first(tmp_path: Path) -> None:
 
 
 def test_what_is_in_use_stays(tmp_path: Path) -> None:
-    """As long as its Folder lives, in whatever process: the lock is a file's."""
+    """It stays as long as its Folder lives, in any process, because the lock is a file's."""
     cache = Cache(tmp_path / "cache", 50_000)
     folder = kept(cache, "a", 30_000, 0)
     kept(cache, "b", 10_000, 1)
@@ -74,7 +74,7 @@ def test_what_is_in_use_stays(tmp_path: Path) -> None:
 
 
 def test_older_contents_of_a_version_are_dropped_for_a_newer_one(tmp_path: Path) -> None:
-    """While its place is locked; what has come of the newer one stays."""
+    """Their place is locked meanwhile; fetched parts of the newer one stay."""
     cache = Cache(tmp_path / "cache", 50_000)
     folder = kept(cache, "a", 30_000, 0).path
     place = cache.place("a")
@@ -86,7 +86,7 @@ def test_older_contents_of_a_version_are_dropped_for_a_newer_one(tmp_path: Path)
 
 
 def test_a_use_makes_a_version_the_last_to_go(tmp_path: Path) -> None:
-    """Use is being held, not being fetched."""
+    """Holding a version is a use, fetching it is not."""
     cache = Cache(tmp_path / "cache", 70_000)
     kept(cache, "a", 30_000, 0)
     kept(cache, "b", 30_000, 1)
@@ -96,7 +96,7 @@ def test_a_use_makes_a_version_the_last_to_go(tmp_path: Path) -> None:
 
 
 def test_a_model_above_the_cap_is_refused(tmp_path: Path) -> None:
-    """With both numbers, and nothing is dropped for it."""
+    """The refusal has both numbers, and no version is dropped for it."""
     cache = Cache(tmp_path / "cache", 50_000)
     kept(cache, "a", 30_000, 0)
     with pytest.raises(ModelNotLoadable, match="'b' has 50001 bytes, DRAGOMAN_CACHE_BYTES is 50000"):
@@ -105,7 +105,7 @@ def test_a_model_above_the_cap_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_disk_too_small_is_made_room_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any cap; parts of other models' unfinished fetches count as well."""
+    """The rule does not need a cap; parts of other models' unfinished fetches count as well."""
     cache = Cache(tmp_path / "cache", None)
     kept(cache, "a", 30_000, 0)
     place = cache.place("b")
@@ -120,7 +120,7 @@ def test_a_disk_too_small_is_made_room_on(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(ModelNotLoadable, match="'c' has 60000 bytes, 1000 are free"):
             cache.make_room("c", 60_000, 0)
         assert there(cache, "a") == []
-        assert place.parts.is_dir()  # somebody is at it
+        assert place.parts.is_dir()  # another fetch uses it
     with pytest.raises(ModelNotLoadable):
         cache.make_room("c", 60_000, 0)
     assert not place.parts.exists()
@@ -138,7 +138,7 @@ def test_what_a_killed_process_was_deleting_is_deleted(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_another_process_gives_up_at_the_deadline(tmp_path: Path) -> None:
-    """And says how far it is."""
+    """The refusal says how far the other process is."""
     place = Cache(tmp_path / "cache", None).place("a")
     progress = Progress(within(0.05))
     progress.total = 7_000_000
@@ -153,7 +153,7 @@ def test_who_waits_for_another_process_gives_up_at_the_deadline(tmp_path: Path) 
 def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock on a name that is gone excludes nobody."""
+    """A lock on a name that is gone does not exclude any process."""
     flock, path = caches.fcntl.flock, tmp_path / "lock"
     removed = []
 
@@ -170,14 +170,14 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(
 
 
 def test_a_cache_in_a_shared_folder_must_be_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else could have made it in /tmp, and models in it."""
+    """Another user could have made it in /tmp, and models in it."""
     shared = tmp_path / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)
     root = shared / "dragoman"
     assert isinstance(Cache(root, None).place("a"), Place)
     assert root.stat().st_mode & 0o777 == 0o700
-    if os.getuid() == 0:  # what is root's may be used by all
+    if os.getuid() == 0:  # everybody may use what belongs to root
         os.chown(root, 54321, -1)
     monkeypatch.setattr(caches.os, "geteuid", lambda: 12345)
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE belongs to another user"):
@@ -185,7 +185,7 @@ def test_a_cache_in_a_shared_folder_must_be_ones_own(tmp_path: Path, monkeypatch
 
 
 def test_another_boot_is_another_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing waits for the disk: after a crash of the machine, names may be there and contents not."""
+    """Writes are not synced to the disk: after a crash of the machine, names may be there and contents missing."""
     cache = Cache(tmp_path / "cache", None)
     kept(cache, "a", 10, 0)
     monkeypatch.setattr(caches, "BOOT", tmp_path / "none")
@@ -209,7 +209,7 @@ def begun(folder: Path) -> None:
 
 
 def test_parts_are_found_again(tmp_path: Path) -> None:
-    """By path, size and ETag; with the checksum."""
+    """They are found by path, size and ETag, with the checksum."""
     begun(tmp_path)
     parts = Parts(tmp_path)
     part = parts.part("a/file", 10, "etag")
@@ -224,7 +224,7 @@ def test_parts_are_found_again(tmp_path: Path) -> None:
 
 
 def test_a_checksum_that_came_later_is_found_again(tmp_path: Path) -> None:
-    """S3 does not tell it with every answer."""
+    """S3 does not send it with every answer."""
     parts = Parts(tmp_path)
     part = parts.part("file", 3, "etag")
     part.begin(Identity(3, "etag", None))
@@ -241,7 +241,7 @@ def test_a_checksum_that_came_later_is_found_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 90, 3))
 def test_a_journal_cut_anywhere_never_says_more_than_was_written(tmp_path: Path, cut: int) -> None:
-    """And takes further lines."""
+    """It accepts further lines."""
     begun(tmp_path)
     journal = tmp_path / journals.JOURNAL
     whole = journal.read_bytes()
@@ -258,7 +258,7 @@ def test_a_journal_cut_anywhere_never_says_more_than_was_written(tmp_path: Path,
 
 
 def test_parts_whose_file_is_gone_or_of_another_length_are_none(tmp_path: Path) -> None:
-    """Whatever the journal says."""
+    """The rule holds whatever the journal says."""
     begun(tmp_path)
     [partial] = tmp_path.glob("*.partial")
     os.truncate(partial, 9)
@@ -270,7 +270,7 @@ def test_parts_whose_file_is_gone_or_of_another_length_are_none(tmp_path: Path) 
 
 
 def complete(parts: Parts, path: str, etag: str = "etag") -> None:
-    """A file of three bytes."""
+    """Makes a complete file of three bytes."""
     part = parts.part(path, 3, etag)
     part.begin(Identity(3, etag, None))
     part.write(memoryview(b"new"), 0)
@@ -278,7 +278,7 @@ def complete(parts: Parts, path: str, etag: str = "etag") -> None:
 
 
 def test_nothing_of_an_earlier_content_is_kept(tmp_path: Path) -> None:
-    """Neither what was complete nor what was not; a folder may become a file, and a file a folder."""
+    """The test covers complete and incomplete files; a folder may become a file, and a file a folder."""
     begun(tmp_path)
     parts = Parts(tmp_path)
     for path in ("same", "gone", "other", "file", "folder/in/it", "folder/same"):
@@ -302,7 +302,7 @@ def test_nothing_of_an_earlier_content_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_has_come_of_a_file_is_kept(tmp_path: Path) -> None:
-    """As the journal tells of it."""
+    """The journal records it."""
     begun(tmp_path)
     parts = Parts(tmp_path)
     part = parts.part("a/file", 10, "etag")
@@ -313,7 +313,7 @@ def test_what_has_come_of_a_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_complete_stays_so(tmp_path: Path) -> None:
-    """And goes when another content is begun."""
+    """It is removed when another content is begun."""
     begun(tmp_path)
     parts = Parts(tmp_path)
     part = parts.part("a/file", 10, "etag")
@@ -329,7 +329,7 @@ def test_a_file_that_was_complete_stays_so(tmp_path: Path) -> None:
 
 
 def test_ranges_are_merged_and_their_gaps_are_what_is_missing() -> None:
-    """In any order; nonsense and what lies outside of the file does not count."""
+    """They come in any order; nonsense and ranges outside of the file do not count."""
     assert journals.merged([(4, 6), (0, 2), (1, 4), (8, 99), (7, 7), (-1, 3)], 10) == [(0, 6)]
     assert journals.gaps([(0, 2), (4, 6)], 9) == [(2, 4), (6, 9)]
     assert journals.gaps([], 3) == [(0, 3)]
@@ -337,7 +337,7 @@ def test_ranges_are_merged_and_their_gaps_are_what_is_missing() -> None:
 
 
 def test_a_journal_on_a_full_disk_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is cut short would say nothing, and nobody would know."""
+    """A truncated line would be useless, and nobody would notice."""
     parts = Parts(tmp_path)
     monkeypatch.setattr(journals.os, "write", lambda *_: 1)
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE is full"):

@@ -1,6 +1,4 @@
-"""handler.stores.checksums: which of a store's words about content can be checked."""
-
-from __future__ import annotations
+"""handler.stores.checksums: which statements of a store about content can be checked."""
 
 import base64
 import hashlib
@@ -18,7 +16,6 @@ MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
 
 
 def headers(**named: str) -> Message:
-    """Underscores are hyphens."""
     made = Message()
     for name, value in named.items():
         made[name.replace("_", "-")] = value
@@ -26,7 +23,7 @@ def headers(**named: str) -> Message:
 
 
 def coded(digest: bytes) -> str:
-    """As S3 writes it."""
+    """Returns the checksum as S3 writes it."""
     return base64.b64encode(digest).decode()
 
 
@@ -40,13 +37,14 @@ CRC = coded(zlib.crc32(CONTENT).to_bytes(4))
         (headers(x_amz_checksum_sha256=coded(hashlib.sha256(CONTENT).digest()), ETag=f'"{MD5}"'), "sha256"),
         (headers(x_amz_checksum_sha1=coded(hashlib.sha1(CONTENT, usedforsecurity=False).digest())), "sha1"),
         (headers(x_amz_checksum_crc32=CRC, x_amz_checksum_type="FULL_OBJECT"), "crc32"),
+        (headers(x_amz_checksum_crc32=CRC, x_amz_checksum_type="FULL_OBJECT", ETag=f'"{MD5}-3"'), "crc32"),
         (headers(ETag=f'"{MD5}"'), "md5"),
         (headers(ETag=f'"{MD5}"', x_amz_server_side_encryption="AES256"), "md5"),
         (headers(x_amz_checksum_crc32="===", ETag=f'"{MD5}"'), "md5"),
     ],
 )
 def test_what_a_store_says_of_the_whole_content_is_checked(found: Message, algorithm: str) -> None:
-    """And is right for this one alone."""
+    """Only the right content passes."""
     checksum = checksums.of_answer(found)
     assert checksum is not None
     assert checksum.algorithm == algorithm
@@ -69,17 +67,18 @@ def test_what_a_store_says_of_the_whole_content_is_checked(found: Message, algor
         headers(ETag=f'"{MD5}"', x_amz_server_side_encryption_customer_algorithm="AES256"),
         headers(x_amz_checksum_crc32=CRC, x_amz_checksum_type="COMPOSITE"),
         headers(x_amz_checksum_sha256=f"{CRC}-3"),
+        headers(x_amz_checksum_crc32=CRC, ETag=f'"{MD5}-3"'),
         headers(x_amz_checksum_crc64nvme=coded(bytes(8))),
     ],
 )
 def test_what_says_nothing_of_the_whole_content_is_not_checked(found: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts' checksums, other things than MD5 in an ETag, and what this machine cannot compute."""
+    """The cases are checksums of parts, ETags that are not MD5, and algorithms that this machine does not have."""
     monkeypatch.setitem(__import__("sys").modules, "awscrt", None)
     assert checksums.of_answer(found) is None
 
 
 def test_awss_library_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for it: most machines do without. The name of a function that it does not have is none."""
+    """A stand-in takes its place, because most machines do not have it. Functions that it lacks are not used."""
     crc64 = SimpleNamespace(checksums=SimpleNamespace(crc64nvme=lambda data, before: before + len(data)))
     monkeypatch.setitem(__import__("sys").modules, "awscrt", crc64)
     checksum = checksums.of_answer(headers(x_amz_checksum_crc64nvme=coded((7).to_bytes(8))))

@@ -1,11 +1,9 @@
 """handler.stores and handler.stores.directory: files as the disk has them."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterator
 from errno import EIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +11,6 @@ from core.errors import ModelUnavailable
 from handler.settings import InvalidSettings, Settings
 from handler.stores import open_store
 from handler.stores.directory import DirectoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_a_file_that_goes_while_its_folder_is_read_is_not_there(

@@ -1,7 +1,5 @@
 """handler.stores.progress: how far a load is, and until when it may go on."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -34,14 +32,11 @@ def test_a_load_that_fails_in_the_runtime_has_taken_its_time(monkeypatch: pytest
     assert progress.load_ns == 20
 
 
-@pytest.mark.parametrize(
-    ("total", "done", "text"),
-    [
-        (0, 0, "model 'm' is being looked up: try again"),
-        (300 * 10**6, 120 * 10**6, "model 'm' is 120 of 300 MB loaded: try again"),
-        (1, 0, "model 'm' is 0 of 1 MB loaded: try again"),
-    ],
-)
+@pytest.mark.parametrize(("total", "done", "text"), [
+    (0, 0, "model 'm' is being looked up: try again"),
+    (300 * 10**6, 120 * 10**6, "model 'm' is 120 of 300 MB loaded: try again"),
+    (1, 0, "model 'm' is 0 of 1 MB loaded: try again"),
+])  # fmt: skip
 def test_a_request_that_waits_no_longer_reads_how_far_the_load_is(total: int, done: int, text: str) -> None:
     """The refusal has the bytes in MB, the total rounded up, and a pause."""
     progress = Progress()

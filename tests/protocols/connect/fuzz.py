@@ -1,6 +1,4 @@
-"""The attacks on Connect and gRPC-Web: anything as any request to any method."""
-
-from __future__ import annotations
+"""The attacks on Connect and gRPC-Web send anything as any request to any method."""
 
 import base64
 import gzip
@@ -62,7 +60,7 @@ codings = st.dictionaries(
 
 
 def judged(connection: Caller, outcome: Outcome) -> None:
-    """An answer, or a fault of the client's in words of this protocol, and a server that calculates."""
+    """Asserts an answer or a client's fault in the protocol's form, and that the server calculates."""
     if outcome.code is not None:
         assert outcome.code in CLIENTS_FAULTS, outcome
         assert outcome.text.strip()
@@ -102,7 +100,7 @@ def exchange(caller: Caller, bodies: list[bytes], kind: str) -> None:
 
 
 def text(caller: Caller, body: bytes) -> None:
-    """Asserts that text comes back, whatever came."""
+    """Asserts that text comes back, whatever was sent."""
     answer = caller.client.post(f"/{OIP}/ModelInfer", content=body, headers={"content-type": TEXT})
     assert (answer.status_code, answer.headers["content-type"]) == (200, TEXT)
     pieces = [piece + b"=" * (-len(piece) % 4) for piece in answer.content.split(b"=") if piece]
@@ -113,13 +111,13 @@ def text(caller: Caller, body: bytes) -> None:
 
 
 def get(caller: Caller, method: RpcMethod, query: list[tuple[str, str]]) -> None:
-    """Gets a method that may be one, or another."""
+    """Sends a GET to a method that permits it, or to another one."""
     target = f"{method.path}?" + "&".join(f"{name}={value}" for name, value in query)
     judged(caller, caller.ask("GET", target, b"", {}))
 
 
 def path(caller: Caller, service: str, method: str, kind: str) -> None:
-    """Asserts that a path with a dot is answered, though nothing is there."""
+    """Asserts that a path with a dot is answered, though no route exists."""
     answer: Any = caller.client.post(f"/{service}.S/{method}", content=b"", headers={"content-type": kind})
     assert answer.status_code in (200, 404)
     alive(caller)

@@ -1,8 +1,7 @@
 """connectrpc, the official client for Python, unmodified, with this project's messages in place of generated ones."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +17,11 @@ from core.schema import grps, health
 from core.schema import open_inference as oip
 from tests.protocols.v2.test_values import extremes
 from tests.support.remote import question, raw, tensors, typed
+from tests.support.server import Server
 from tests.support.wire import same
 from tests.support.zoo.models import DATATYPES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.server import Server
-
-    Connect = Callable[..., ConnectClientSync]
+Connect = Callable[..., ConnectClientSync]
 
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 FORMS = {
@@ -39,28 +34,23 @@ TYPED = [name for name in DATATYPES if name not in ("FP16", "BF16")]
 
 @pytest.fixture(params=FORMS)
 def client(request: pytest.FixtureRequest, server: Server) -> Iterator[ConnectClientSync]:
-    """One per protocol, which compresses its requests and accepts gzip, as it does by itself."""
+    """A client for each protocol, which by default compresses its requests and accepts gzip."""
     protocol, codec = FORMS[request.param]
     with ConnectClientSync(f"http://{server.netloc}", codec=codec(), protocol=protocol) as made:
         yield made
 
 
 def info(name: str) -> MethodInfo[Any, Any]:
-    """What generated code would say of a method."""
+    """Returns what generated code would contain for a method."""
     method = METHODS[name]
     level = IdempotencyLevel.NO_SIDE_EFFECTS if method.safe else IdempotencyLevel.UNKNOWN
     return MethodInfo(
-        name=name,
-        service_name=method.service,
-        input=method.request,
-        output=method.response,
-        idempotency_level=level,
+        name=name, service_name=method.service, input=method.request, output=method.response, idempotency_level=level,
         stream_type=StreamType.UNARY if name in ("ModelInfer", "ModelMetadata") else StreamType.SERVER_STREAM,
-    )
+    )  # fmt: skip
 
 
 def ask(client: ConnectClientSync, name: str, message: Any, **more: Any) -> Any:
-    """One answer."""
     return client.execute_unary(request=message, method=info(name), **more)
 
 
@@ -97,7 +87,7 @@ def test_a_large_answer_comes_compressed(client: ConnectClientSync) -> None:
 
 @pytest.mark.parametrize("form", ["connect", "connect-json"])
 def test_a_get_is_answered(server: Server, form: str) -> None:
-    """Compressed, and with base64."""
+    """The message is compressed, and in base64."""
     protocol, codec = FORMS[form]
     with ConnectClientSync(f"http://{server.netloc}", codec=codec(), protocol=protocol) as client:
         message = oip.ModelMetadataRequest(name="versions")
@@ -105,7 +95,7 @@ def test_a_get_is_answered(server: Server, form: str) -> None:
 
 
 def test_a_stream_is_read_to_its_end(client: ConnectClientSync) -> None:
-    """Every answer of the model, whatever their number."""
+    """It has every answer of the model, whatever their number."""
     tensor = grps.GenericTensor(name="n", dtype="DT_INT64", shape=[1], flat_int64=[1000])
     message = grps.GrpsMessage(model="yields", gtensors=grps.GenericTensorData(tensors=[tensor]))
     answers = client.execute_server_stream(request=message, method=info("PredictStreaming"))

@@ -1,21 +1,16 @@
-"""What connectrpc's conformance suite asks of servers with requests that its clients would not send, and more of it."""
-
-from __future__ import annotations
+"""The tests ask what connectrpc's conformance suite asks of servers with unexpected requests, and more of it."""
 
 import base64
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from core.schema import open_inference as oip
-from tests.support.connect_client import GRPS, JSON, OIP, PROTO, STREAM, STREAM_JSON, TEXT, WEB, envelope, split
+from tests.support.connect_client import GRPS, JSON, OIP, PROTO, STREAM, STREAM_JSON, TEXT, WEB, Caller, envelope, split
 from tests.support.remote import question, raw, tensors
-
-if TYPE_CHECKING:
-    from tests.support.connect_client import Caller
 
 X = np.array([0])
 BODY = question("versions", raw("x", "INT64", X)).SerializeToString()
@@ -31,7 +26,7 @@ def test_an_unexpected_content_type_is_415(caller: Caller, kind: str) -> None:
 
 
 def test_grpc_web_has_no_json(caller: Caller) -> None:
-    """Its clients do not send any."""
+    """Its clients do not send JSON."""
     assert caller.post("ModelInfer", "application/grpc-web+json", envelope(b"{}")).status == 415
 
 
@@ -52,14 +47,11 @@ def test_an_unexpected_path_is_unimplemented(caller: Caller, service: str, kind:
     assert outcome.status == (404 if kind in (PROTO, JSON) else 200)
 
 
-@pytest.mark.parametrize(
-    ("method", "service", "kind", "coding"),
-    [
-        ("ModelInfer", OIP, PROTO, "content-encoding"),
-        ("ModelInfer", OIP, WEB, "grpc-encoding"),
-        ("PredictStreaming", GRPS, STREAM, "connect-content-encoding"),
-    ],
-)
+@pytest.mark.parametrize(("method", "service", "kind", "coding"), [
+    ("ModelInfer", OIP, PROTO, "content-encoding"),
+    ("ModelInfer", OIP, WEB, "grpc-encoding"),
+    ("PredictStreaming", GRPS, STREAM, "connect-content-encoding"),
+])  # fmt: skip
 def test_an_unexpected_compression_is_unimplemented(
     caller: Caller, method: str, service: str, kind: str, coding: str
 ) -> None:
@@ -87,7 +79,7 @@ def test_one_message_is_neither_none_nor_two(caller: Caller, method: str, servic
 
 
 def test_an_exchange_may_be_of_nothing(caller: Caller) -> None:
-    """No question, no answer, no error."""
+    """Without a question there is no answer and no error."""
     for kind in (STREAM, STREAM_JSON, WEB):
         outcome = caller.post("ModelStreamInfer", kind)
         assert (outcome.code, outcome.messages) == (None, [])
@@ -98,7 +90,7 @@ def test_an_exchange_may_be_of_nothing(caller: Caller) -> None:
     "body", [b"\0\0", envelope(BODY)[:-1], envelope(BODY, flags=2), envelope(BODY, flags=128), b"\0\xff\xff\xff\xff"]
 )
 def test_an_envelope_that_is_none_ends_the_exchange(caller: Caller, kind: str, body: bytes) -> None:
-    """After the answers to those before it."""
+    """The answers to those before it are sent first."""
     outcome = caller.post("ModelStreamInfer", kind, envelope(BODY) + body)
     assert len(outcome.messages) == 1
     assert outcome.code in ("invalid_argument", "resource_exhausted")
@@ -138,23 +130,20 @@ def test_text_comes_back_as_text(caller: Caller) -> None:
 
 
 def test_native_grpc_is_told_where_to_go(caller: Caller) -> None:
-    """The headers alone say it, as gRPC has it where nothing else follows."""
+    """Only the headers say it, as in gRPC when no body follows."""
     headers = {"content-type": "application/grpc", "te": "trailers"}
     answer = caller.client.post(PATH, content=envelope(BODY), headers=headers)
     assert (answer.status_code, answer.headers["grpc-status"], answer.content) == (200, "12", b"")
 
 
-@pytest.mark.parametrize(
-    ("kind", "headers"),
-    [
-        (PROTO, {"connect-timeout-ms": "1s"}),
-        (PROTO, {"connect-timeout-ms": "12345678901"}),
-        (WEB, {"grpc-timeout": "1"}),
-        (PROTO, {"connect-protocol-version": "2"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "headers"), [
+    (PROTO, {"connect-timeout-ms": "1s"}),
+    (PROTO, {"connect-timeout-ms": "12345678901"}),
+    (WEB, {"grpc-timeout": "1"}),
+    (PROTO, {"connect-protocol-version": "2"}),
+])  # fmt: skip
 def test_headers_that_say_nothing_are_refused(caller: Caller, kind: str, headers: dict[str, Any]) -> None:
-    """Rather than passed over."""
+    """They are not ignored."""
     assert caller.post("ModelInfer", kind, envelope(BODY), **headers).code == "invalid_argument"
 
 
@@ -162,6 +151,6 @@ def test_headers_that_say_nothing_are_refused(caller: Caller, kind: str, headers
     ("kind", "header", "value"), [(PROTO, "connect-timeout-ms", "9999999999"), (WEB, "grpc-timeout", "99999999H")]
 )
 def test_the_longest_deadlines_are_deadlines(caller: Caller, kind: str, header: str, value: str) -> None:
-    """Days, or centuries."""
+    """The cases are days and centuries."""
     body = envelope(BODY) if kind == WEB else BODY
     assert caller.post("ModelInfer", kind, body, **{header: value}).code is None

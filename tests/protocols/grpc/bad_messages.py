@@ -1,9 +1,7 @@
 """Messages that the protocol forbids, one per line: what is wrong, the message, and what its refusal must name.
 
-Each starts from a right request to `add_sub` (INPUT0, INPUT1 INT32 [16]) or to an identity, and one thing is changed.
+Each starts from a correct request to `add_sub` (INPUT0, INPUT1 INT32 [16]) or to an identity, and one thing is changed.
 """
-
-from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
@@ -27,17 +25,17 @@ class Bad(NamedTuple):
 
 
 def both(**members: Any) -> oip.ModelInferRequest:
-    """A right request, raw."""
+    """Returns a correct request, raw."""
     return question("add_sub", raw("INPUT0", "INT32", RAMP), raw("INPUT1", "INT32", RAMP), **members)
 
 
 def both_typed(**members: Any) -> oip.ModelInferRequest:
-    """A right request, typed."""
+    """Returns a correct request, typed."""
     return question("add_sub", typed("INPUT0", "INT32", RAMP), typed("INPUT1", "INT32", RAMP), **members)
 
 
 def changed(message: oip.ModelInferRequest, **members: Any) -> oip.ModelInferRequest:
-    """The request with other members of its first input; lists are replaced."""
+    """Returns the request with other members of its first input; lists are replaced."""
     for name, value in members.items():
         if isinstance(value, list):
             del getattr(message.inputs[0], name)[:]
@@ -51,7 +49,7 @@ def changed(message: oip.ModelInferRequest, **members: Any) -> oip.ModelInferReq
 
 
 def with_raw(*contents: bytes, message: oip.ModelInferRequest | None = None) -> oip.ModelInferRequest:
-    """The request with other raw contents."""
+    """Returns the request with other raw contents."""
     message = message or both()
     del message.raw_input_contents[:]
     message.raw_input_contents.extend(contents)
@@ -59,20 +57,20 @@ def with_raw(*contents: bytes, message: oip.ModelInferRequest | None = None) -> 
 
 
 def parameter(message: oip.ModelInferRequest, owner: Any, name: str, **value: Any) -> oip.ModelInferRequest:
-    """The request with a parameter of one of its parts."""
+    """Returns the request with a parameter of one of its parts."""
     owner.parameters[name].CopyFrom(oip.InferParameter(**value))
     return message
 
 
 def identity(kind: str, **contents: Any) -> oip.ModelInferRequest:
-    """Two elements of an identity in contents that need not fit."""
+    """Returns two elements of an identity in contents that need not fit."""
     tensor = oip.ModelInferRequest.InferInputTensor(name="INPUT0", datatype=kind, shape=[2])
     tensor.contents.CopyFrom(oip.InferTensorContents(**contents))
     return question(f"identity_{kind.lower()}", tensor)
 
 
 def strings(content: bytes, shape: int = 2) -> oip.ModelInferRequest:
-    """Raw BYTES whose lengths need not fit."""
+    """Returns raw BYTES whose lengths need not fit."""
     tensor = oip.ModelInferRequest.InferInputTensor(name="INPUT0", datatype="BYTES", shape=[shape])
     return question("identity_bytes", (tensor, content))
 

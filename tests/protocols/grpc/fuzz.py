@@ -1,6 +1,4 @@
-"""The attacks on gRPC: anything as any message of any method."""
-
-from __future__ import annotations
+"""The attacks on gRPC send anything as any message of any method."""
 
 from typing import Any, Final
 
@@ -19,11 +17,7 @@ from tests.support.remote import FIELD, SECONDS, Remote, alive, wanted
 from tests.support.strategies import BROKEN, MODELS, Attack, byte_mutants
 
 UNARY = [method for method in (*V2_RPC, *health([])) if method.form is Form.UNARY]
-CLIENTS_FAULTS = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.FAILED_PRECONDITION,
-}
+CLIENTS_FAULTS = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION}
 DATATYPES = [*FIELD, "FP16", "BF16", "", "FP8"]
 
 texts = st.one_of(
@@ -75,20 +69,17 @@ requests = st.builds(
     parameter_maps,
 )
 VALID = [
-    both(),
-    both_typed(),
-    both(outputs=wanted("OUTPUT1"), id="1"),
-    identity("FP32", fp32_contents=[1, 2]),
+    both(), both_typed(), both(outputs=wanted("OUTPUT1"), id="1"), identity("FP32", fp32_contents=[1, 2]),
     identity("BYTES", bytes_contents=[b"a", b""]),
     *(bad.message for bad in BAD_MESSAGES if isinstance(bad.message, oip.ModelInferRequest)),
-]
+]  # fmt: skip
 
 
 BYTES = [message.SerializeToString() for message in VALID]
 
 
 def judged(remote: Remote, method: RpcMethod, body: bytes) -> None:
-    """An answer that is of the method's message, or a fault of the client's, and a server that calculates."""
+    """Asserts an answer with the method's message or a client's fault, and that the server calculates."""
     descriptor = POOL.FindServiceByName(method.service).methods_by_name[method.rpc.name]
     try:
         answer = remote.call(method.rpc.name, method.service)(body, timeout=SECONDS)
@@ -111,7 +102,7 @@ def call(remote: Remote, method: RpcMethod, body: bytes) -> None:
 
 
 def exchange(remote: Remote, messages: list[Any], read: int) -> None:
-    """Reads one answer for each message as long as the client listens; then it leaves, and the server lives."""
+    """Reads one answer for each message while the client listens. The client then leaves, and the server lives."""
     answers = remote.stream(iter(messages))
     found = [answer for answer, _ in zip(answers, range(read), strict=False)]
     assert len(found) == min(read, len(messages))

@@ -1,6 +1,4 @@
-"""Messages of the Open Inference Protocol that are refused: rows of the catalogue, message, code, and its words."""
-
-from __future__ import annotations
+"""Refused messages of the Open Inference Protocol: rows of the catalogue, message, code, and its text."""
 
 from typing import Any, Final
 
@@ -42,7 +40,7 @@ REFUSED: Final = [
     row("G-206 G-207", body(question("fails", raw("index", "INT64", np.array([99])))), "internal", "fails"),
     *(row("G-206 G-210", body(raised(kind)), "internal", "py_raises|internal error", name=kind)
       for kind in KINDS),
-    # Never unavailable, for which a client would try again and again.
+    # The code is never UNAVAILABLE, after which a client would retry again and again.
     *(row("", body(question(model, X)), "failed_precondition", model, name=model) for model in STAY_BROKEN),
     row("G-209", body(fp16_in_the_field_of_fp32()), "invalid_argument", "raw"),
 ]  # fmt: skip

@@ -1,10 +1,9 @@
-"""Health checking, reflection, model repository, configuration, statistics, classification, stream."""
-
-from __future__ import annotations
+"""gRPC's extensions: health checking, reflection, repository, configuration, statistics, classification, stream."""
 
 import queue
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import grpc
 import numpy as np
@@ -14,14 +13,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from core.schema import health, reflection
 from core.schema import open_inference as oip
-from tests.support.remote import SERVICE, raw, tensors, typed, wanted
+from tests.support.catalogue import row
+from tests.support.remote import SERVICE, Remote, raw, tensors, typed, wanted
 from tests.support.remote import question as asked
 from tests.support.zoo.models import LABELS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.remote import Remote
 
 HEALTH = "grpc.health.v1.Health"
 X = raw("x", "INT64", np.array([0]))
@@ -29,7 +24,7 @@ SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 
 
 def checked(remote: Remote, name: str) -> int:
-    """The status of a service."""
+    """Returns the status of a service."""
     status: int = remote.ask("Check", health.HealthCheckRequest(service=name), HEALTH).status
     return status
 
@@ -70,7 +65,7 @@ def test_who_watches_is_told_at_once(remote: Remote, name: str, status: int) -> 
 
 @pytest.mark.row("G-301")
 def test_a_client_of_reflection_learns_the_services_and_their_messages(remote: Remote) -> None:
-    """grpcio-reflection's client, as it is; it speaks v1alpha."""
+    """It is grpcio-reflection's unmodified client, which speaks v1alpha."""
     database = ProtoReflectionDescriptorDatabase(remote.channel)
     others = {"grps.protos.v1.GrpsService", "grpc.reflection.v1.ServerReflection"}
     assert set(database.get_services()) == {SERVICE, HEALTH} | others
@@ -126,33 +121,27 @@ def test_a_model_is_loaded_and_unloaded(remote: Remote) -> None:
     assert tensors(remote.infer("spare_rpc_load", X))["y"].tolist() == [5]
 
 
-@pytest.mark.row("G-304")
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [("unheard_of", grpc.StatusCode.NOT_FOUND), ("broken_onnx", grpc.StatusCode.FAILED_PRECONDITION)],
-)
-def test_what_cannot_be_loaded_is_an_error(remote: Remote, name: str, code: grpc.StatusCode) -> None:
-    """That names it."""
-    with pytest.raises(grpc.RpcError, match=name) as refused:
-        remote.ask("RepositoryModelLoad", oip.RepositoryModelLoadRequest(model_name=name))
+OWN = {name: oip.ModelRepositoryParameter(bytes_param=b"{}") for name in ("config", "file:1/model.onnx")}
+
+
+@pytest.mark.parametrize(("name", "parameters", "culprit", "code"), [
+    row("G-304", "unheard_of", {}, "unheard_of", grpc.StatusCode.NOT_FOUND),
+    row("G-304", "broken_onnx", {}, "broken_onnx", grpc.StatusCode.FAILED_PRECONDITION),
+    *(row("G-304", "spare_rpc_load", {name: value}, name, grpc.StatusCode.INVALID_ARGUMENT)
+      for name, value in OWN.items()),
+])  # fmt: skip
+def test_what_cannot_be_loaded_is_an_error(
+    remote: Remote, name: str, parameters: Any, culprit: str, code: grpc.StatusCode
+) -> None:
+    """The text names it; the repository is the only source of models."""
+    with pytest.raises(grpc.RpcError, match=culprit) as refused:
+        remote.ask("RepositoryModelLoad", oip.RepositoryModelLoadRequest(model_name=name, parameters=parameters))
     assert refused.value.code() is code
-
-
-@pytest.mark.row("G-304")
-@pytest.mark.parametrize("name", ["config", "file:1/model.onnx"])
-def test_a_model_of_the_clients_own_is_not_loaded(remote: Remote, name: str) -> None:
-    """The repository is the only source."""
-    parameters = {name: oip.ModelRepositoryParameter(bytes_param=b"{}")}
-    with pytest.raises(grpc.RpcError, match=name) as refused:
-        remote.ask(
-            "RepositoryModelLoad", oip.RepositoryModelLoadRequest(model_name="spare_rpc_load", parameters=parameters)
-        )
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.row("G-305")
 def test_the_configuration_of_a_model(remote: Remote) -> None:
-    """The words are Triton's."""
+    """It uses Triton's names."""
     config = remote.ask("ModelConfig", oip.ModelConfigRequest(name="fixed")).config
     assert (config.name, config.platform, config.backend) == ("fixed", "onnx_onnxv1", "onnx")
     assert [(tensor.data_type, list(tensor.dims)) for tensor in config.input] == [(11, [2, 3])]
@@ -160,7 +149,7 @@ def test_the_configuration_of_a_model(remote: Remote) -> None:
 
 @pytest.mark.row("G-306")
 def test_statistics_count_what_was_asked_over_grpc(remote: Remote) -> None:
-    """Successes, failures, and how long."""
+    """They have successes, failures, and durations."""
     model = oip.ModelStatisticsRequest(name="spare_rpc_statistics", version="1")
     for _ in range(3):
         remote.infer("spare_rpc_statistics", X)
@@ -178,7 +167,7 @@ def test_statistics_count_what_was_asked_over_grpc(remote: Remote) -> None:
 @pytest.mark.row("G-307")
 @pytest.mark.parametrize("form", [raw, typed], ids=["raw", "typed"])
 def test_the_best_classes_come_as_text(remote: Remote, form: Any) -> None:
-    """BYTES of value, index and label."""
+    """They are BYTES of value, index and label."""
     scores = np.array([0.1, 0.5, -1.25, 0.25], np.float32)
     outputs = wanted("scores", classification={"int64_param": 2})
     response = remote.infer("classifier", form("features", "FP32", scores), outputs=outputs)
@@ -187,11 +176,13 @@ def test_the_best_classes_come_as_text(remote: Remote, form: Any) -> None:
 
 
 @pytest.mark.row("G-308")
-def test_a_stream_has_one_answer_per_request_in_their_order(remote: Remote) -> None:
-    """Each the last one of its request."""
-    messages = [asked("versions", raw("x", "INT64", np.array([n])), id=str(n)) for n in range(50)]
+@pytest.mark.parametrize("ids", [range(50), [7] * 50], ids=["own", "same"])
+def test_a_stream_has_one_answer_per_request(remote: Remote, ids: Sequence[int]) -> None:
+    """Each is the last one of its request. Requests of the same id are answered in their order."""
+    messages = [asked("versions", raw("x", "INT64", np.array([n])), id=str(own)) for n, own in enumerate(ids)]
     answers = [answer.infer_response for answer in remote.stream(iter(messages))]
-    assert [(answer.id, tensors(answer)["y"].tolist()) for answer in answers] == [(str(n), [n + 10]) for n in range(50)]
+    found = [(int(answer.id), tensors(answer)["y"].tolist()) for answer in answers]
+    assert (found if ids[0] else sorted(found)) == [(own, [n + 10]) for n, own in enumerate(ids)]
     assert all(answer.parameters["triton_final_response"].bool_param for answer in answers)
 
 
@@ -199,22 +190,19 @@ def test_a_stream_has_one_answer_per_request_in_their_order(remote: Remote) -> N
 def test_what_goes_wrong_in_a_stream_is_told_in_an_answer_and_the_stream_goes_on(remote: Remote) -> None:
     """The answer has the id of the request, if it could be read."""
     messages = [
-        asked("unheard_of", X, id="1"),
-        b"\x0a",
-        asked("fails", raw("index", "INT64", np.array([99])), id="3"),
+        asked("unheard_of", X, id="1"), b"\x0a", asked("fails", raw("index", "INT64", np.array([99])), id="3"),
         asked("versions", X, id="4"),
-    ]
-    unknown, unread, failed, right = remote.stream(iter(messages))
-    assert "unheard_of" in unknown.error_message
-    assert unknown.infer_response.id == "1"
-    assert "ModelInferRequest" in unread.error_message
-    assert "fails" in failed.error_message
-    assert (right.error_message, right.infer_response.id) == ("", "4")
+    ]  # fmt: skip
+    answers = {answer.infer_response.id: answer for answer in remote.stream(iter(messages))}
+    assert "unheard_of" in answers["1"].error_message
+    assert "ModelInferRequest" in answers[""].error_message
+    assert "fails" in answers["3"].error_message
+    assert answers["4"].error_message == ""
 
 
 @pytest.mark.row("G-310")
 def test_a_model_that_yields_answers_many_times(remote: Remote) -> None:
-    """Each as it comes; what it fails with afterwards is told in an answer, too, and the stream goes on."""
+    """Each is sent as it is made. A later failure is also an answer, and the stream goes on."""
     told = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=True)}
     messages = [
         asked("yields", raw("n", "INT64", np.array([1000])), id="1", parameters=told),
@@ -223,14 +211,17 @@ def test_a_model_that_yields_answers_many_times(remote: Remote) -> None:
         ),
         asked("versions", X, id="3"),
     ]
-    answers = list(remote.stream(iter(messages)))
-    numbers = [tensors(answer.infer_response)["y"].tolist() for answer in answers[:1000]]
-    assert numbers == [[number] for number in range(1000)]
-    end, one, failed, right = answers[1000:]
+    found: dict[str, list[Any]] = {"1": [], "2": [], "3": []}
+    for answer in remote.stream(iter(messages)):
+        found[answer.infer_response.id].append(answer)
+    *answers, end = found["1"]
+    assert [tensors(answer.infer_response)["y"].tolist() for answer in answers] == [[n] for n in range(1000)]
+    one, failed = found["2"]
+    (right,) = found["3"]
     assert end.infer_response.parameters["triton_final_response"].bool_param
     assert (end.infer_response.id, len(end.infer_response.outputs)) == ("1", 0)
     assert tensors(one.infer_response)["y"].tolist() == [0]
-    assert "RuntimeError: no more" in failed.error_message
+    assert "raised RuntimeError" in failed.error_message
     assert right.infer_response.id == "3"
 
 
@@ -262,17 +253,15 @@ def test_a_stream_answers_while_its_client_still_thinks(remote: Remote) -> None:
 
 
 @pytest.mark.row("G-309")
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/{SERVICE}/SystemSharedMemoryStatus",
-        f"/{SERVICE}/TraceSetting",
-        f"/{SERVICE}/LogSettings",
-        "/unheard.Of/Call",
-    ],
-)
-def test_a_method_that_is_not_there_is_unimplemented(remote: Remote, path: str) -> None:
-    """Which clients take for: this server has none."""
+@pytest.mark.parametrize(("path", "text"), [
+    (f"/{SERVICE}/SystemSharedMemoryStatus", "shared memory is not offered"),
+    (f"/{SERVICE}/TraceSetting", "trace settings are not offered"),
+    (f"/{SERVICE}/LogSettings", "log settings are not offered"),
+    ("/unheard.Of/Call", ""),
+])  # fmt: skip
+def test_a_method_that_is_not_there_is_unimplemented(remote: Remote, path: str, text: str) -> None:
+    """The text says what is not offered."""
     with pytest.raises(grpc.RpcError) as refused:
-        remote.channel.unary_unary(path)(b"")
+        remote.channel.unary_unary(path)(bytes(100))
     assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert text in str(refused.value.details())

@@ -1,8 +1,7 @@
-"""ServerLive, ServerReady, ModelReady and metadata over gRPC."""
+"""ServerLive, ServerReady, ModelReady and metadata are asked over gRPC."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -10,20 +9,15 @@ import pytest
 
 from core.schema import open_inference as oip
 from tests.support.remote import Remote, raw
+from tests.support.server import Server
 from tests.support.zoo.models import VERSIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
 
 X = raw("x", "INT64", np.array([0]))
 
 
 @pytest.mark.row("G-001", "G-002")
 def test_the_server_is_live_and_ready(remote: Remote) -> None:
-    """Two flags."""
+    """Both flags are true."""
     assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
     assert remote.ask("ServerReady", oip.ServerReadyRequest()).ready
 
@@ -38,7 +32,7 @@ def test_a_server_whose_model_is_broken_is_live_and_not_ready(launch: Callable[.
 
 @pytest.mark.row("G-003")
 def test_a_model_is_ready_once_it_is_loaded(remote: Remote) -> None:
-    """Asking loads nothing."""
+    """A readiness request does not load it."""
     asked = oip.ModelReadyRequest(name="spare_rpc_ready")
     assert not remote.ask("ModelReady", asked).ready
     remote.infer("spare_rpc_ready", X)
@@ -48,7 +42,7 @@ def test_a_model_is_ready_once_it_is_loaded(remote: Remote) -> None:
 @pytest.mark.row("G-004")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_version_is_ready_once_it_is_loaded(remote: Remote, version: int) -> None:
-    """Each for itself."""
+    """Each version is ready by itself."""
     remote.infer("versions", X, model_version=str(version))
     assert remote.ask("ModelReady", oip.ModelReadyRequest(name="versions", version=str(version))).ready
 
@@ -72,21 +66,18 @@ def test_the_server_names_itself_and_its_extensions(remote: Remote) -> None:
 
 
 @pytest.mark.row("G-011", "G-012")
-@pytest.mark.parametrize(
-    ("model", "inputs", "outputs"),
-    [
-        ("add_sub", {"INPUT0": [16], "INPUT1": [16]}, {"OUTPUT0": [16], "OUTPUT1": [16]}),
-        ("matrix", {"INPUT0": [-1, -1]}, {"OUTPUT0": [-1, -1]}),
-        ("fixed", {"INPUT0": [2, 3]}, {"OUTPUT0": [2, 3]}),
-        ("scalar", {"INPUT0": []}, {"OUTPUT0": []}),
-        ("named_dims", {"INPUT0": [-1, 3]}, {"OUTPUT0": [-1, 3]}),
-        ("zero_dims", {"matrix": [-1, -1]}, {"same": [-1, -1], "sums": [-1]}),
-    ],
-)
+@pytest.mark.parametrize(("model", "inputs", "outputs"), [
+    ("add_sub", {"INPUT0": [16], "INPUT1": [16]}, {"OUTPUT0": [16], "OUTPUT1": [16]}),
+    ("matrix", {"INPUT0": [-1, -1]}, {"OUTPUT0": [-1, -1]}),
+    ("fixed", {"INPUT0": [2, 3]}, {"OUTPUT0": [2, 3]}),
+    ("scalar", {"INPUT0": []}, {"OUTPUT0": []}),
+    ("named_dims", {"INPUT0": [-1, 3]}, {"OUTPUT0": [-1, 3]}),
+    ("zero_dims", {"matrix": [-1, -1]}, {"same": [-1, -1], "sums": [-1]}),
+])  # fmt: skip
 def test_a_model_is_described(
     remote: Remote, model: str, inputs: dict[str, list[int]], outputs: dict[str, list[int]]
 ) -> None:
-    """Name, platform, and each tensor."""
+    """It has name, platform, and each tensor."""
     told = remote.ask("ModelMetadata", oip.ModelMetadataRequest(name=model))
     assert (told.name, told.platform) == (model, "onnx_onnxv1")
     assert {tensor.name: list(tensor.shape) for tensor in told.inputs} == inputs

@@ -1,21 +1,17 @@
-"""GRPS's attacks: anything to every route and method."""
-
-from __future__ import annotations
+"""GRPS's attacks send anything to every route and method."""
 
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
 from core.dialects.grps.rpc import GRPS_RPC
+from tests.support.asgi import Local
 from tests.support.checks import INTERNALS
 from tests.support.connect_client import PROTO, STREAM, split
 from tests.support.grps_client import JSON, OCTETS, Message, Reply
 from tests.support.strategies import METHODS, Attack, blanks, codings, quoted, texts, values
-
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
 
 PREDICT: Final = "/grps/v1/infer/predict"
 MODELS = ["text", "any_add_sub", "identity_fp32", "identity_bytes", "singles", "octets", "untold", "my-model-2", "raw"]
@@ -26,14 +22,11 @@ ALLOWED = {400, 404, 405, 413, 415, 500, 501, 503}
 names = st.one_of(st.sampled_from([*MODELS, *ODD_MODELS]), texts)
 queries = st.one_of(
     st.just(""),
-    st.builds(
-        lambda model, streaming, ndarray: f"?model={model}&streaming={streaming}&return-ndarray={ndarray}",
-        st.one_of(st.sampled_from([*MODELS, *ODD_MODELS]), quoted),
-        st.sampled_from(["true", "false", "1"]),
-        st.sampled_from(["true", "false"]),
-    ),
+    st.builds(lambda model, streaming, ndarray: f"?model={model}&streaming={streaming}&return-ndarray={ndarray}",
+              st.one_of(st.sampled_from([*MODELS, *ODD_MODELS]), quoted), st.sampled_from(["true", "false", "1"]),
+              st.sampled_from(["true", "false"])),
     quoted.map(lambda text: f"?{text}"),
-)
+)  # fmt: skip
 paths = st.one_of(
     st.sampled_from(["infer/predict"] * 5),
     st.sampled_from(["metadata/model", "metadata/server", "health/live", "health/ready", "health/x", "", "infer"]),
@@ -71,7 +64,7 @@ near = st.one_of(
 
 
 def judge(answer: Any, method: str) -> None:
-    """A success, or a failure whose code is the status of HTTP."""
+    """Asserts a success, or a failure whose code is the status of HTTP."""
     if method == "HEAD":
         assert answer.body == b""
         return
@@ -86,7 +79,7 @@ def judge(answer: Any, method: str) -> None:
 
 
 def ask(local: Local, method: str, target: str, body: bytes, kind: str) -> Any:
-    """Returns the answer, which is judged; afterwards the application answers right."""
+    """Returns the answer, which is judged; afterwards the application answers correctly."""
     answer = local.call(method, target, body, {"Content-Type": kind}, stays=True)
     judge(answer, method)
     right = local.call("POST", PREDICT, CANARY, {"Content-Type": JSON})

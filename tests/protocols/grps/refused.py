@@ -1,22 +1,16 @@
-"""Messages of GRPS that are refused: rows of the catalogue, the content, the code, and words of the text."""
+"""Refused messages of GRPS: rows of the catalogue, the content, the code, and words of the text."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from tests.support.catalogue import row
-from tests.support.grps_client import FLAT, JSON, refusal, to_json, to_message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.grps_client import Http, Rpc
+from tests.support.grps_client import FLAT, JSON, Http, Rpc, refusal, to_json, to_message
 
 
 class Refused(NamedTuple):
-    """A document, bytes or tensors for a model; what JSON alone or messages alone can say has no other form."""
+    """A document, bytes or tensors for a model. Content that only JSON or only messages can express has one form."""
 
     model: str
     content: Any
@@ -51,7 +45,7 @@ def refused(rows: str, model: str, *contents: Any, code: int = 400, text: str = 
 
 
 def tensor(**members: Any) -> dict[str, Any]:
-    """Returns gtensors of a right tensor with something wrong; `...` leaves a member out."""
+    """Returns gtensors of a correct tensor with a mistake; `...` leaves a member out."""
     right = {"name": "x", "dtype": "DT_INT32", "shape": [2], "flat_int32": [1, 2], **members}
     return {"gtensors": {"tensors": [{name: value for name, value in right.items() if value is not ...}]}}
 

@@ -1,24 +1,20 @@
-"""The service over plain HTTP/1.1: Connect with proto3's JSON, on the port of REST."""
-
-from __future__ import annotations
+"""The service runs over plain HTTP/1.1: Connect with proto3's JSON, on the port of REST."""
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.support.asgi import Local
 from tests.support.grps_client import JSON, SERVICE, SUCCESS
 
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
-
 END = 2
-"""The flag of a stream's last frame, which is no message."""
+"""The flag of a stream's last frame, which is not a message."""
 
 
 def asked(local: Local, method: str, document: Any) -> Any:
-    """A call of one answer."""
+    """Makes a call with one answer."""
     answer = local.call("POST", f"/{SERVICE}/{method}", json.dumps(document).encode(), {"Content-Type": JSON})
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
@@ -26,7 +22,7 @@ def asked(local: Local, method: str, document: Any) -> Any:
 
 @pytest.mark.row("GRPS-120")
 def test_tensors_go_through_in_lower_camel_case(local: Local) -> None:
-    """Bytes as base64, integers of 64 bits as strings."""
+    """Bytes travel as base64, integers of 64 bits as strings."""
     tensor = {"name": "x", "dtype": "DT_INT64", "shape": [1], "flatInt64": ["5"]}
     document = {"model": "untold", "gtensors": {"tensors": [tensor]}}
     assert asked(local, "Predict", document) == {"status": SUCCESS, "gtensors": {"tensors": [tensor]}}

@@ -1,19 +1,12 @@
-"""Online, offline, live, ready: one flag for both ways to ask, which readiness alone looks at."""
+"""Online, offline, live and ready share one flag for both ways to ask; only readiness depends on it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.grps_client import SUCCESS, Http, Rpc, ok, refusal
-from tests.support.server import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.server import Server
+from tests.support.server import HOST, Server
 
 CHECKS = {"live": "CheckLiveness", "ready": "CheckReadiness"}
 OFFLINE = "Service Unavailable: set offline"
@@ -57,7 +50,7 @@ def test_head_answers_as_get_without_a_body(http: Http, check: str) -> None:
 
 @pytest.mark.row("GRPS-004")
 def test_a_server_is_ready_without_being_called_online(own: tuple[Http, Rpc]) -> None:
-    """Nobody can call an instance online that a gateway made."""
+    """A client cannot call an instance online that a gateway made."""
     http, rpc = own
     assert http.call("GET", "health/ready").status == 200
     ok(rpc.ask("CheckReadiness"))
@@ -94,7 +87,7 @@ def test_offline_and_online_are_one_flag_for_both(own: tuple[Http, Rpc], over: s
 
 @pytest.mark.row("GRPS-008")
 def test_where_instances_come_and_go_nobody_sets_them_offline(launch: Callable[..., Server], zoo: Path) -> None:
-    """501 says why; live and ready are told all the same."""
+    """501 says why; live and ready are still answered."""
     server = launch(rpc=True, REPOSITORY=str(zoo), GRPS_HEALTH_CONTROL="off")
     with Http(HOST, server.port) as http, Rpc(server.rpc_netloc) as rpc:
         for word in ("online", "offline"):

@@ -1,30 +1,21 @@
-"""Paths, methods, content types, bodies."""
-
-from __future__ import annotations
+"""The tests cover paths, methods, content types and bodies."""
 
 import gzip
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support.grps_client import JSON, OCTETS, Http
-from tests.support.server import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
+from tests.support.server import HOST, Server
 
 BODY = json.dumps({"model": "text", "str_data": "a"}).encode()
 ANY, ONE = ["GET", "HEAD", "POST"], ["POST"]
 PATHS = {
-    **{f"health/{word}": ANY for word in ("online", "offline", "live", "ready")},
-    "infer/predict": ONE,
-    "metadata/server": ANY,
-    "metadata/model": ONE,
-}
+    **{f"health/{word}": ANY for word in ("online", "offline", "live", "ready")}, "infer/predict": ONE,
+    "metadata/server": ANY, "metadata/model": ONE,
+}  # fmt: skip
 REFUSED = [
     (method, path)
     for path, allowed in PATHS.items()
@@ -45,15 +36,12 @@ def test_any_other_method_is_405_with_what_is_allowed(http: Http, method: str, p
 
 
 @pytest.mark.row("GRPS-021")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "", "health", "health/", "health/x", "health/live/", "health/live/x", "infer/predict/", "Infer/Predict",
-        "metadata/server/", "monitor/series?name=*qps", "monitor/metrics", "js/jquery_min", "v2", "%2e%2e/health/live",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", [
+    "", "health", "health/", "health/x", "health/live/", "health/live/x", "infer/predict/", "Infer/Predict",
+    "metadata/server/", "monitor/series/?name=*qps", "monitor/metrics/", "js/jquery_min", "v2", "%2e%2e/health/live",
+])  # fmt: skip
 def test_any_other_path_is_404(http: Http, path: str) -> None:
-    """The refusal is JSON, and GRPS's monitor is not there."""
+    """The refusal is JSON, and GRPS's scripts are not there."""
     http.call("POST" if path.startswith("infer") else "GET", path, b"").refusal(404)
 
 
@@ -62,7 +50,7 @@ def test_any_other_path_is_404(http: Http, path: str) -> None:
     "kind", [JSON, "Application/JSON", "application/json; charset=utf-8", "application/json;charset=UTF-8"]
 )
 def test_json_is_json_whatever_its_case_and_parameters(http: Http, kind: str) -> None:
-    """Which GRPS's servers refuse."""
+    """GRPS's servers refuse them."""
     assert http.predict(json.loads(BODY), {"Content-Type": kind}).content() == {"str_data": "a"}
 
 
@@ -84,12 +72,11 @@ def test_an_empty_body_is_400(http: Http, kind: str) -> None:
 
 
 @pytest.mark.row("GRPS-025")
-@pytest.mark.parametrize(
-    "body",
-    [b"{", b"x", b"\xff\xfe", b"[]", b"5", b'"a"', b"null", b"{}", b'{"model": "text"}', BODY + b"x", b"[" * 9999],
-)
+@pytest.mark.parametrize("body", [
+    b"{", b"x", b"\xff\xfe", b"[]", b"5", b'"a"', b"null", b"{}", b'{"model": "text"}', BODY + b"x", b"[" * 9999,
+])  # fmt: skip
 def test_what_is_no_message_is_400(http: Http, body: bytes) -> None:
-    """Never 500, never a traceback."""
+    """The status is never 500, and there is no traceback."""
     http.call("POST", "infer/predict", body, {"Content-Type": JSON}).refusal(400)
 
 
@@ -119,7 +106,7 @@ def test_a_body_beyond_the_limit_is_413(launch: Callable[..., Server], zoo: Path
 
 @pytest.mark.row("GRPS-028")
 def test_a_connection_is_kept(http: Http) -> None:
-    """Through successes and refusals."""
+    """It survives successes and refusals."""
     http.call("GET", "health/live")
     socket = http.connection.sock
     http.call("GET", "nowhere").refusal(404)

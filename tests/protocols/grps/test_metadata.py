@@ -1,17 +1,13 @@
-"""What a server and a model tell of themselves: one YAML document each."""
+"""A server and a model each describe themselves in one YAML document."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.support.checks import INTERNALS
 from tests.support.grps_client import FLAT, Http, Rpc, ok, refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CARRIERS = {
     "BOOL": "DT_UINT8", "UINT8": "DT_UINT8", "UINT16": "DT_INT32", "UINT32": "DT_INT64", "UINT64": "DT_INT64",
@@ -21,7 +17,7 @@ CARRIERS = {
 
 
 def asked(http: Http, rpc: Rpc, name: str) -> list[Any]:
-    """A model's document over both."""
+    """Returns a model's document over HTTP and gRPC."""
     texts = [
         http.model_metadata({"str_data": name}).content()["str_data"],
         ok(rpc.ask("ModelMetadata", str_data=name)).str_data,
@@ -44,10 +40,9 @@ def test_the_server_tells_its_models_in_one_document(http: Http, rpc: Rpc, metho
 
 
 @pytest.mark.row("GRPS-011")
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [("my-model", "10"), ("my-model-2", "2"), ("my-model-10", "10"), ("text", "1"), ("text-1", "1")],
-)
+@pytest.mark.parametrize(("name", "version"), [
+    ("my-model", "10"), ("my-model-2", "2"), ("my-model-10", "10"), ("text", "1"), ("text-1", "1"),
+])  # fmt: skip
 def test_a_model_is_named_with_its_version_or_without(http: Http, rpc: Rpc, name: str, version: str) -> None:
     """A name without a version means the version that would answer."""
     for found in asked(http, rpc, name):
@@ -59,7 +54,7 @@ def test_a_model_is_named_with_its_version_or_without(http: Http, rpc: Rpc, name
 @pytest.mark.row("GRPS-012")
 @pytest.mark.parametrize("datatype", list(CARRIERS))
 def test_a_model_tells_its_tensors_in_the_protocols_types_and_its_own(http: Http, rpc: Rpc, datatype: str) -> None:
-    """The type that carries it, where the protocol lacks it."""
+    """If the protocol lacks the type, the document has the type that carries it."""
     for found in asked(http, rpc, f"identity_{datatype.lower()}"):
         tensors = [
             {"name": n, "dtype": CARRIERS[datatype], "datatype": datatype, "shape": None} for n in ("INPUT0", "OUTPUT0")
@@ -97,18 +92,15 @@ def test_a_request_without_a_name_is_400(http: Http, rpc: Rpc) -> None:
 
 
 @pytest.mark.row("GRPS-016")
-@pytest.mark.parametrize(
-    ("body", "headers"),
-    [
-        (b"{", {"Content-Type": "application/json"}),
-        (b"", {"Content-Type": "application/json"}),
-        (b"[]", {"Content-Type": "application/json"}),
-        (b'{"str_data": "text"}', {"Content-Type": "text/plain"}),
-        (b'{"str_data": "text"}', {}),
-    ],
-)
+@pytest.mark.parametrize(("body", "headers"), [
+    (b"{", {"Content-Type": "application/json"}),
+    (b"", {"Content-Type": "application/json"}),
+    (b"[]", {"Content-Type": "application/json"}),
+    (b'{"str_data": "text"}', {"Content-Type": "text/plain"}),
+    (b'{"str_data": "text"}', {}),
+])  # fmt: skip
 def test_what_is_no_request_for_metadata_is_400_in_json(http: Http, body: bytes, headers: dict[str, str]) -> None:
-    """Never HTML."""
+    """The answer is never HTML."""
     http.call("POST", "metadata/model", body, headers).refusal(400)
 
 

@@ -1,21 +1,15 @@
-"""Which model answers."""
+"""The tests check which model answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.grps_client import Http, Rpc, refusal, to_json, to_message
-from tests.support.server import HOST
+from tests.support.server import HOST, Server
 from tests.support.zoo import grps as models
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.support.server import Server
 
 ZERO = np.zeros(1, np.int64)
 X = to_json("x", "DT_INT64", ZERO)
@@ -26,28 +20,25 @@ SELECTORS = {
 
 
 def asked(selector: Any) -> dict[str, Any]:
-    """A question that every model of numbers answers with its own."""
+    """Returns the answer to a question that every model of numbers answers with its own number."""
     return {"model": selector, "gtensors": {"tensors": [X]}}
 
 
 @pytest.mark.row("GRPS-030", "GRPS-031")
 @pytest.mark.parametrize(("selector", "number"), SELECTORS.items())
 def test_a_selector_is_name_and_version_or_a_name(http: Http, rpc: Rpc, selector: str, number: int) -> None:
-    """Names may have dashes; of two meanings the version is first."""
+    """Names may have dashes; of two meanings, the version takes precedence."""
     assert http.predict(asked(selector)).tensors()["y"].tolist() == [number]
     assert rpc.infer(selector, to_message("x", "DT_INT64", ZERO))["y"].tolist() == [number]
 
 
 @pytest.mark.row("GRPS-032")
-@pytest.mark.parametrize(
-    ("payload", "query", "number"),
-    [
-        ("my-model-1", "my-model-2", 1), ("my-model-1", "nope", 1), ("", "my-model-2", 2), (None, "my-model-2", 2),
-        (None, "my%2Dmodel-1", None),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("payload", "query", "number"), [
+    ("my-model-1", "my-model-2", 1), ("my-model-1", "nope", 1), ("", "my-model-2", 2), (None, "my-model-2", 2),
+    (None, "my%2Dmodel-1", None),
+])  # fmt: skip
 def test_the_message_goes_before_the_query(http: Http, payload: Any, query: str, number: int | None) -> None:
-    """Whether or not the query names anything that is there."""
+    """The rule holds whether or not the query's model exists."""
     answer = http.predict(asked(payload), model=query)
     if number is None:  # encoded twice
         answer.refusal(404)
@@ -56,7 +47,7 @@ def test_the_message_goes_before_the_query(http: Http, payload: Any, query: str,
 
 
 def default(http: Http, rpc: Rpc) -> Iterator[Any]:
-    """What a text that names no model becomes, asked for in every way."""
+    """Returns the answers to a text that names no model, over every transport."""
     yield http.predict({"str_data": "a"})
     yield http.predict({"str_data": "a", "model": ""}, model="")
     yield rpc.ask("Predict", str_data="a")
@@ -76,7 +67,7 @@ def test_the_only_model_is_the_default(launch: Callable[..., Server], tmp_path: 
 @pytest.mark.row("GRPS-037")
 @pytest.mark.parametrize("setting", ["my-model-2", "my-model"])
 def test_the_default_is_a_setting(launch: Callable[..., Server], zoo: Path, setting: str) -> None:
-    """A selector like any other."""
+    """It is a selector like any other."""
     server = launch(rpc=True, REPOSITORY=str(zoo), DEFAULT_MODEL=setting)
     number = SELECTORS[setting]
     with Http(HOST, server.port) as http, Rpc(server.rpc_netloc) as rpc:
@@ -87,7 +78,7 @@ def test_the_default_is_a_setting(launch: Callable[..., Server], zoo: Path, sett
 
 @pytest.mark.row("GRPS-038")
 def test_without_a_default_the_models_are_named(http: Http, rpc: Rpc) -> None:
-    """The text names the setting that would choose one, too."""
+    """The text also names the setting that would choose one."""
     one, two, three = default(http, rpc)
     for text in (one.refusal(400), two.refusal(400), refusal(three, 400)):
         assert "any_add_sub" in text

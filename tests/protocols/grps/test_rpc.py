@@ -1,6 +1,4 @@
-"""What gRPC adds: every refusal is an answer, and what is no message is one, too."""
-
-from __future__ import annotations
+"""gRPC adds refusals that are answers, even for bytes that are not a message."""
 
 from typing import Any
 
@@ -45,7 +43,7 @@ def test_the_last_content_of_a_message_counts(rpc: Rpc) -> None:
 
 @pytest.mark.row("GRPS-113")
 def test_large_messages_go_both_ways(rpc: Rpc) -> None:
-    """32 MiB."""
+    """They have 32 MiB."""
     data = bytes(range(256)) * (128 * 1024)
     assert ok(rpc.ask("Predict", model="octets", bin_data=data)).bin_data == data
 
@@ -60,7 +58,7 @@ def test_unknown_fields_are_ignored(rpc: Rpc) -> None:
 
 @pytest.mark.row("GRPS-115")
 def test_reflection_and_health_know_the_service(rpc: Rpc) -> None:
-    """Which GRPS's own servers do not have."""
+    """GRPS's own servers do not have these."""
     listed = rpc.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(
         iter([b"\x3a\0"]), timeout=30
     )

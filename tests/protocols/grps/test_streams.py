@@ -1,36 +1,30 @@
-"""Answers one by one: all of them, in their order, as soon as they are there."""
-
-from __future__ import annotations
+"""All answers of a stream arrive in their order, as soon as they are made."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.grps_client import JSON, Http, Rpc, ok, refusal, split
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-MANY, TIMES = 1000, 100
+MANY, TIMES = 1000, 10
 SUCCESS = {"code": 200, "msg": "OK", "status": "SUCCESS"}
 TEXTS = [str(number) for number in range(MANY)]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.row("GRPS-090")
 def test_streams_of_a_thousand_messages_arrive_whole_over_http(http: Http) -> None:
-    """A hundred times in a row, on one connection."""
+    """Ten of them run in a row, on one connection."""
     for _ in range(TIMES):
         documents = http.documents({"model": "stream", "str_data": str(MANY)})
         assert [document["str_data"] for document in documents] == TEXTS
         assert all(document["status"] == SUCCESS for document in documents)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.row("GRPS-091")
 def test_streams_of_a_thousand_messages_arrive_whole_over_grpc(rpc: Rpc) -> None:
-    """A hundred times in a row, on one connection."""
+    """Ten of them run in a row, on one connection."""
     for _ in range(TIMES):
         messages = list(rpc.stream(model="stream", str_data=str(MANY)))
         assert [message.str_data for message in messages] == TEXTS
@@ -39,7 +33,7 @@ def test_streams_of_a_thousand_messages_arrive_whole_over_grpc(rpc: Rpc) -> None
 
 @pytest.mark.row("GRPS-092")
 def test_a_model_that_does_not_stream_gives_one_message(http: Http, rpc: Rpc) -> None:
-    """Where GRPS gives none."""
+    """GRPS's servers send none."""
     assert http.documents({"model": "text", "str_data": "a"}) == [{"status": SUCCESS, "str_data": "a"}]
     assert b"".join(http.stream(b"\xff", model="octets")) == b"\xff"
     (message,) = rpc.stream(model="text", str_data="a")
@@ -70,34 +64,31 @@ def test_a_message_comes_before_the_next_is_made(http: Http, rpc: Rpc, tmp_path:
 
 @pytest.mark.row("GRPS-095", "GRPS-096")
 def test_a_failure_on_the_way_is_the_last_message(http: Http, rpc: Rpc, tmp_path: Path) -> None:
-    """After all that had been made; the call itself ends well."""
+    """It follows all answers that had been made; the call itself ends well."""
     gate = tmp_path / "gate"
     gate.write_text("x")
     *made, failed = http.documents({"model": "gated", "str_data": str(gate)})
     assert [document["str_data"] for document in made] == ["first", "second"]
     assert list(failed) == ["status"]
     assert (failed["status"]["code"], failed["status"]["status"]) == (500, "FAILURE")
-    assert "the bird has flown" in failed["status"]["msg"]
+    assert failed["status"]["msg"] == "model 'gated' raised RuntimeError"
     *messages, last = rpc.stream(model="gated", str_data=str(gate))
     assert [message.str_data for message in messages] == ["first", "second"]
-    assert "the bird has flown" in refusal(last, 500)
+    assert refusal(last, 500) == "model 'gated' raised RuntimeError"
 
 
 @pytest.mark.row("GRPS-097")
-@pytest.mark.parametrize(
-    ("document", "code"),
-    [
-        ({"model": "nope", "str_data": "a"}, 404),
-        ({"model": "broken", "str_data": "a"}, 503),
-        ({"model": "stream"}, 400),
-        ({"model": "pairs", "str_data": "a"}, 400),
-        ({"model": "stream", "str_data": "x"}, 500),
-    ],
-)
+@pytest.mark.parametrize(("document", "code"), [
+    ({"model": "nope", "str_data": "a"}, 404),
+    ({"model": "broken", "str_data": "a"}, 503),
+    ({"model": "stream"}, 400),
+    ({"model": "pairs", "str_data": "a"}, 400),
+    ({"model": "stream", "str_data": "x"}, 500),
+])  # fmt: skip
 def test_a_failure_before_the_first_message_is_told_by_the_status_line(
     http: Http, rpc: Rpc, document: Any, code: int
 ) -> None:
-    """Over gRPC by the only message."""
+    """Over gRPC, the only message has it."""
     body = json.dumps(document).encode()
     http.call("POST", "infer/predict?streaming=true", body, {"Content-Type": JSON}).refusal(code)
     (message,) = rpc.stream(**document)
@@ -107,14 +98,14 @@ def test_a_failure_before_the_first_message_is_told_by_the_status_line(
 @pytest.mark.row("GRPS-098")
 @pytest.mark.parametrize("said", ["true", "TRUE", "True"])
 def test_a_stream_is_asked_for_in_any_case(http: Http, said: str) -> None:
-    """Which the answer's transfer coding shows."""
+    """The answer's transfer coding shows the stream."""
     assert len(http.documents({"model": "stream", "str_data": "3"}, streaming=said)) == 3
 
 
 @pytest.mark.row("GRPS-099")
 @pytest.mark.parametrize("said", ["1", "false", "", "yes"])
 def test_nothing_else_asks_for_a_stream(http: Http, said: str) -> None:
-    """One document with a length; a model of several answers refuses."""
+    """The answer is one document with a length; a model of several answers refuses."""
     answer = http.predict({"model": "text", "str_data": "a"}, streaming=said)
     assert answer.content() == {"str_data": "a"}
     assert "content-length" in answer.headers
@@ -124,7 +115,7 @@ def test_nothing_else_asks_for_a_stream(http: Http, said: str) -> None:
 
 @pytest.mark.row("GRPS-101")
 def test_every_message_has_the_form_that_its_outputs_fit(http: Http, rpc: Rpc) -> None:
-    """Bytes between documents, as they are."""
+    """Bytes stand unchanged between documents."""
     chunks = b"".join(http.stream({"model": "changes", "str_data": "a"}))
     head, _, tail = chunks.partition(b"\xff\xfe")
     assert split(head)[0]["str_data"] == "a"
@@ -135,7 +126,7 @@ def test_every_message_has_the_form_that_its_outputs_fit(http: Http, rpc: Rpc) -
 
 @pytest.mark.row("GRPS-102")
 def test_who_leaves_a_stream_harms_nobody(http: Http, rpc: Rpc) -> None:
-    """Over and over, with answers on the way."""
+    """Clients do so over and over, with answers in flight."""
     for _ in range(5):
         messages = rpc.channel.unary_stream("/grps.protos.v1.GrpsService/PredictStreaming")(
             b"\x12\x06stream\x22\x06100000", timeout=30

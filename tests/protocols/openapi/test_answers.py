@@ -1,42 +1,36 @@
-"""The published OpenAPI description against the application: schemathesis sends what it allows and what it forbids."""
-
-from __future__ import annotations
+"""schemathesis sends the application what the published OpenAPI description allows and what it forbids."""
 
 import json
 import math
 import shutil
 import tempfile
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
+from hypothesis.strategies import DrawFn
+from schemathesis import Case, GenerationMode
 from schemathesis.config import SchemathesisConfig
 
 from tests.support.asgi import application
 from tests.support.openapi import ROOT, nested, plain, resolved, validate
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hypothesis.strategies import DrawFn
-    from schemathesis import Case
-
 INFER = "/v2/models/{model}/infer"
 EXPECTED = ["2xx", "4xx", "503"]
 CONFIG = {
     "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
-    # 503 is an answer of readiness, and of whatever is busy or not there now; any other 5xx is a bug.
+    # Readiness answers 503, and so does anything that is busy or missing now; any other 5xx is a bug.
     "checks": {"not_a_server_error": {"expected-statuses": EXPECTED}},
     # Some inferences that JSON Schema allows are 400: it cannot say how many elements a shape needs, or what this very
-    # model's inputs are. Those that must be accepted have a test of their own.
+    # model's inputs are. Those that must be accepted have their own test.
     "operations": [
         {
-            "include-path-regex": "/infer$|^/v1/.*:|^/grps/.*/predict$",
+            "include-path-regex": "/(infer|generate|generate_stream)$|^/v1/.*:|^/grps/.*/predict$",
             "checks": {"positive_data_acceptance": {"enabled": False}},
         },
         # A label that the model does not have is 400, as in TF Serving, and so is a method that a path does not have.
@@ -52,15 +46,15 @@ VERSIONS = {"half_plus_three": 123, "iris": 1, "strings": 1}
 LABEL = "stable"
 
 repository = tempfile.TemporaryDirectory(prefix="dragoman-openapi-")
-# Without threads, as on Lambda: schemathesis ends the application's lifespan with every test and starts it again.
+# There are no threads, as on Lambda: schemathesis ends the application's lifespan with every test and restarts it.
 app = application(Path(repository.name), inline=True)
 api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
-bounded = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+bounded = settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _samples() -> Iterator[None]:
-    """The sample models, each with a label."""
+    """Holds the sample models, each with a label."""
     for name, version in VERSIONS.items():
         folder = Path(shutil.copytree(ROOT / "models" / name, Path(repository.name) / name))
         file = folder / "model-settings.json"
@@ -73,12 +67,12 @@ def _samples() -> Iterator[None]:
 
 @api.parametrize()
 def test_every_answer_is_as_described(case: Case) -> None:
-    """Statuses, headers, media types and bodies, for valid and invalid requests, wrong methods included."""
+    """The test covers statuses, headers, media types and bodies, for valid and invalid requests and wrong methods."""
     case.call_and_validate()
 
 
 def at(path: str, values: dict[str, str]) -> dict[str, str]:
-    """Those of the values that the path has a place for."""
+    """Returns the values that the path has a place for."""
     return {name: value for name, value in values.items() if f"{{{name}}}" in path}
 
 
@@ -86,7 +80,7 @@ def at(path: str, values: dict[str, str]) -> dict[str, str]:
 @given(data=st.data())
 @bounded
 def test_answers_about_a_model_that_is_there_are_as_described(mode: GenerationMode, data: st.DataObject) -> None:
-    """The same requests where they get past the name: to models of the repository."""
+    """The same requests get past the name here, to models of the repository."""
     path = data.draw(st.sampled_from([path for path in api.raw_schema["paths"] if "{model}" in path]))
     operation = next(iter(api[path].values()))
     if mode is GenerationMode.NEGATIVE and operation.method == "get":
@@ -98,21 +92,17 @@ def test_answers_about_a_model_that_is_there_are_as_described(mode: GenerationMo
 
 @st.composite
 def acceptable(draw: DrawFn) -> tuple[str, dict[str, Any]]:
-    """A model's name and an inference that it has to accept."""
+    """Returns a model's name and an inference that it has to accept."""
     numbers = (
         st.floats(width=32) | st.integers(-(2**24), 2**24) | st.sampled_from(["NaN", "Infinity", "-Infinity", None])
     )
     numbers = numbers.map(lambda x: x if not isinstance(x, float) or math.isfinite(x) else None)
     sizes = st.integers(0, 3)
     name, model_input, output, datatype, shapes, elements = draw(
-        st.sampled_from(
-            [
-                ("half_plus_three", "x", "y", "FP32", st.lists(sizes, max_size=3), numbers),
-                ("iris", "x", "label", "FP32", st.tuples(st.integers(1, 3), st.just(4)).map(list), numbers),
-                ("strings", "text", "text", "BYTES", st.tuples(sizes).map(list), st.text(max_size=5)),
-            ]
-        )
-    )
+        st.sampled_from([("half_plus_three", "x", "y", "FP32", st.lists(sizes, max_size=3), numbers),
+                         ("iris", "x", "label", "FP32", st.tuples(st.integers(1, 3), st.just(4)).map(list), numbers),
+                         ("strings", "text", "text", "BYTES", st.tuples(sizes).map(list), st.text(max_size=5))]),
+    )  # fmt: skip
     shape = draw(shapes)
     flat = draw(st.lists(elements, min_size=math.prod(shape), max_size=math.prod(shape)))
     spread = nested(flat, shape) if draw(st.booleans()) else flat
@@ -128,7 +118,7 @@ def acceptable(draw: DrawFn) -> tuple[str, dict[str, Any]]:
 @given(wanted=acceptable())
 @bounded
 def test_every_proper_inference_is_accepted(wanted: tuple[str, dict[str, Any]]) -> None:
-    """Shape, data and names that fit the model: 200, as described, with the id that came."""
+    """Shape, data and names fit the model: the answer is 200, as described, with the request's id."""
     model, body = wanted
     case = api[INFER]["POST"].Case(path_parameters={"model": model}, body=body, media_type="application/json")
     answer = case.call_and_validate()
@@ -137,7 +127,7 @@ def test_every_proper_inference_is_accepted(wanted: tuple[str, dict[str, Any]]) 
 
 
 def examples(node: dict[str, Any]) -> list[Any]:
-    """All examples of a media type."""
+    """Returns all examples of a media type."""
     return [
         *(example["value"] for example in node.get("examples", {}).values()),
         *([node["example"]] if "example" in node else []),
@@ -145,7 +135,7 @@ def examples(node: dict[str, Any]) -> list[Any]:
 
 
 def described() -> list[Any]:
-    """Every example of a body in the description beside its schema."""
+    """Returns every example of a body in the description beside its schema."""
     found = []
     for path, methods in api.raw_schema["paths"].items():
         for method, operation in methods.items():
@@ -169,19 +159,14 @@ V1_ASKED = [path for path in V1_PATHS if ":" in path]
 
 @st.composite
 def acceptable_rows(draw: DrawFn) -> tuple[str, dict[str, Any], int]:
-    """A model's name, a prediction under /v1 that it has to accept, and the number of its rows."""
+    """Returns a model's name, a prediction under /v1 that it has to accept, and the number of its rows."""
     count = draw(st.integers(1, 3))
     numbers = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.integers(-(2**24), 2**24)
     binary = st.binary(max_size=5).map(lambda content: {"b64": b64encode(content.hex().encode()).decode()})
     name, model_input, shape, elements = draw(
-        st.sampled_from(
-            [
-                ("half_plus_three", "x", draw(st.lists(st.integers(1, 3), max_size=2)), numbers),
-                ("iris", "x", [4], numbers),
-                ("strings", "text", [], st.text(max_size=5) | binary),
-            ]
-        )
-    )
+        st.sampled_from([("half_plus_three", "x", draw(st.lists(st.integers(1, 3), max_size=2)), numbers),
+                         ("iris", "x", [4], numbers), ("strings", "text", [], st.text(max_size=5) | binary)]),
+    )  # fmt: skip
     flat = draw(st.lists(elements, min_size=count * math.prod(shape), max_size=count * math.prod(shape)))
     tensor = nested(flat, [count, *shape])
     rows = draw(st.sampled_from([tensor, [{model_input: row} for row in tensor]]))
@@ -193,7 +178,7 @@ def acceptable_rows(draw: DrawFn) -> tuple[str, dict[str, Any], int]:
 @given(wanted=acceptable_rows(), path=st.sampled_from([path for path in V1_ASKED if path.endswith(":predict")]))
 @bounded
 def test_every_proper_prediction_is_accepted(wanted: tuple[str, dict[str, Any], int], path: str) -> None:
-    """Rows and columns, with names and without, of every version and label: 200, as described, as many as came."""
+    """Rows and columns, named or not, of every version and label get 200, as described, with as many results."""
     model, body, count = wanted
     if model == "iris":
         body = {**body, "signature_name": "serving_default"}
@@ -205,7 +190,7 @@ def test_every_proper_prediction_is_accepted(wanted: tuple[str, dict[str, Any], 
 
 
 def shown(path: str) -> list[Any]:
-    """The requests that the description gives as examples for a path: where to, and the body."""
+    """Returns the requests that the description gives as examples for a path, with target and body."""
     method, operation = next(iter(api.raw_schema["paths"][path].items()))
     values = {p["name"]: p["example"] for p in map(resolved, operation["parameters"])}
     media = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
@@ -220,7 +205,7 @@ def shown(path: str) -> list[Any]:
 
 @pytest.mark.parametrize(("path", "method", "parameters", "body"), [case for path in V1_ASKED for case in shown(path)])
 def test_every_example_of_v1_is_answered(path: str, method: str, parameters: dict[str, str], body: Any) -> None:
-    """200 from the sample models; literally what is shown for the first of a path's examples."""
+    """The sample models answer 200, literally with the shown answer for the first of a path's examples."""
     case = api[path][method.upper()].Case(path_parameters=parameters, body=body, media_type="application/json")
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
@@ -231,7 +216,7 @@ def test_every_example_of_v1_is_answered(path: str, method: str, parameters: dic
 
 @pytest.mark.parametrize("path", [path for path in V1_PATHS if path not in V1_ASKED])
 def test_what_is_told_of_a_loaded_model_is_what_is_shown(path: str) -> None:
-    """Status and metadata of the sample model, once it has predicted."""
+    """They are status and metadata of the sample model, once it has predicted."""
     values = {"model": "half_plus_three", "version": "123", "label": LABEL}
     loading = api["/v1/models/{model}:predict"]["POST"]
     loading.Case(
@@ -246,7 +231,7 @@ def test_what_is_told_of_a_loaded_model_is_what_is_shown(path: str) -> None:
 
 @pytest.mark.parametrize("path", V1_PATHS)
 def test_a_wrong_method_under_v1_is_a_malformed_request(path: str) -> None:
-    """TF Serving's 400 in place of 405, as the description says."""
+    """It is TF Serving's 400 in place of 405, as the description says."""
     values = at(path, {"model": "half_plus_three", "version": "123", "label": LABEL})
     method, operation = next(iter(api.raw_schema["paths"][path].items()))
     answer = api[path][method.upper()].Case(method="PUT", path_parameters=values).call()

@@ -1,37 +1,23 @@
-"""What the published OpenAPI description says of GRPS's routes, against the application over the sample models."""
+"""The published OpenAPI description of GRPS's routes is held against the application over the sample models."""
 
-from __future__ import annotations
-
+import hashlib
 import shutil
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import httpx
 import numpy as np
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
-from tests.support.openapi import (
-    DOCUMENT,
-    JSON,
-    OCTETS,
-    ROOT,
-    ask,
-    nested,
-    plain,
-    resolved,
-    serving,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import httpx
-    from hypothesis.strategies import DrawFn
+from tests.support.openapi import DOCUMENT, JSON, OCTETS, ROOT, ask, nested, plain, resolved, serving
 
 PREFIX: Final = "/grps/v1"
 PREDICT: Final = f"{PREFIX}/infer/predict"
@@ -40,8 +26,8 @@ OK: Final = {"code": 200, "msg": "OK", "status": "SUCCESS"}
 HALF: Final = ["half_plus_three", "half_plus_three-123"]
 CONFIG: Final = {
     # JSON Schema cannot say how many elements a shape needs, or what this very model's inputs are. Messages that must
-    # be accepted have tests of their own.
-    "checks": {"positive_data_acceptance": {"enabled": False}},
+    # be accepted have their own tests.
+    "checks": {"positive_data_acceptance": {"enabled": False}}
 }
 REFUSALS: Final = {name: node for name, node in DOCUMENT["components"]["responses"].items() if name.startswith("Grps")}
 OPERATIONS: Final = [
@@ -54,11 +40,11 @@ OPERATIONS: Final = [
 
 app = serving()
 api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
-bounded = settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+bounded = settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def predicted(body: Any, query: dict[str, str] | None = None, media: str = JSON) -> Any:
-    """The answer to an inference, which must be as described."""
+    """Returns the answer to an inference, which must be as described."""
     case = api[PREDICT]["POST"].Case(query=query or {}, body=body, media_type=media)
     answer = case.call_and_validate()
     assert answer.status_code == 200, answer.text
@@ -69,7 +55,7 @@ def predicted(body: Any, query: dict[str, str] | None = None, media: str = JSON)
 @given(data=st.data())
 @bounded
 def test_answers_of_a_model_that_is_there_are_as_described(mode: GenerationMode, data: st.DataObject) -> None:
-    """Messages that the schema allows and that it forbids, past the name: to the sample models."""
+    """The schema allows some of the messages and forbids others; all get past the name, to the sample models."""
     query = {"model": data.draw(st.sampled_from([*HALF, "iris-1", "strings"]))}
     case = data.draw(api[PREDICT]["POST"].as_strategy(generation_mode=mode, query=query))
     case.call_and_validate()
@@ -77,7 +63,7 @@ def test_answers_of_a_model_that_is_there_are_as_described(mode: GenerationMode,
 
 @st.composite
 def numbers(draw: DrawFn) -> tuple[list[int], list[Any]]:
-    """A shape and as many values of FP32, as numbers and as strings."""
+    """Returns a shape and as many values of FP32, as numbers and as strings."""
     shape = draw(st.lists(st.integers(1, 3), max_size=3))
     tokens = st.sampled_from(["NaN", "Infinity", "-Infinity"])
     values = st.floats(width=32, allow_nan=False, allow_infinity=False) | st.integers(-(2**24), 2**24) | tokens
@@ -86,17 +72,17 @@ def numbers(draw: DrawFn) -> tuple[list[int], list[Any]]:
 
 
 def tensor(name: str, dtype: Any, shape: list[int], **elements: list[Any]) -> dict[str, Any]:
-    """A tensor of gtensors; a name or shape that is empty is left out."""
+    """Returns a tensor of gtensors; a name or shape that is empty is left out."""
     return {"dtype": dtype, **({"name": name} if name else {}), **({"shape": shape} if shape else {}), **elements}
 
 
 def calculated(shape: list[int], flat: list[Any]) -> Any:
-    """What half_plus_three makes of FP32."""
+    """Returns what half_plus_three makes of FP32."""
     return (np.array([float(value) for value in flat], np.float32) / 2 + 3).reshape(shape)
 
 
 def of_strings(elements: Any) -> Any:
-    """FP32 of JSON, whose NaN and infinities are strings."""
+    """Returns FP32 from JSON, whose NaN and infinities are strings."""
     return np.vectorize(float, otypes=[np.float32])(elements)
 
 
@@ -129,7 +115,7 @@ def test_every_proper_number_is_calculated_with(asked: tuple[list[int], list[Any
 @given(value=st.floats(width=32, allow_nan=False, allow_infinity=False) | st.integers(-(2**24), 2**24), data=st.data())
 @bounded
 def test_every_proper_map_is_answered_with_a_map(value: float, data: st.DataObject) -> None:
-    """A single number, under every name of a map that holds it."""
+    """It has a single number, under every name of a map that holds it."""
     fields = ["s_f", "s_d"] if isinstance(value, float) else ["s_i32", "s_i64", "s_f", "s_d"]
     given_as = data.draw(st.sampled_from([value, str(value)]))
     told = predicted({"model": HALF[0], "gmap": {data.draw(st.sampled_from(fields)): {"x": given_as}}}).json()
@@ -139,7 +125,7 @@ def test_every_proper_map_is_answered_with_a_map(value: float, data: st.DataObje
 @given(text=st.text(max_size=8))
 @bounded
 def test_every_text_comes_back_in_the_form_that_it_came_in(text: str) -> None:
-    """str_data, bin_data, s_s, s_b, and flat_string of any number."""
+    """The forms are str_data, bin_data, s_s, s_b, and flat_string of any number."""
     ask_strings = {"model": "strings-1"}
     assert predicted(ask_strings | {"str_data": text}).json() == {"status": OK, "str_data": text}
     for field, value in (("s_s", text), ("s_b", b64encode(text.encode()).decode())):
@@ -153,7 +139,7 @@ def test_every_text_comes_back_in_the_form_that_it_came_in(text: str) -> None:
 
 
 def examples(body: dict[str, Any]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The media type and the rest of every example, by its name."""
+    """Returns the media type and the rest of every example, by its name."""
     return {
         name: (media, example)
         for media, content in body["content"].items()
@@ -167,7 +153,7 @@ ANSWERED: Final = examples(DOCUMENT["paths"][PREDICT]["post"]["responses"]["200"
 
 @pytest.mark.parametrize("name", ASKED)
 def test_the_answer_shown_for_every_inference_is_what_comes(name: str) -> None:
-    """The media type is the one that is shown, of a stream's bytes as well."""
+    """The media type is the shown one, for a stream's bytes as well."""
     media, example = ASKED[name]
     body = example["value"] if media == JSON else example["value"].encode()
     answer = predicted(body, example.get("x-query"), media)
@@ -184,11 +170,13 @@ def test_no_answer_is_shown_without_its_question() -> None:
     assert ASKED.keys() == ANSWERED.keys()
 
 
-SINGLE: Final = [(path, method, operation) for path, method, operation in OPERATIONS if path not in (PREDICT, MODEL)]
+SHAPED: Final = (PREDICT, MODEL, f"{PREFIX}/monitor/series", f"{PREFIX}/monitor/metrics")
+"""Those that are asked for something, and a page."""
+SINGLE: Final = [(path, method, operation) for path, method, operation in OPERATIONS if path not in SHAPED]
 
 
 def example(response: dict[str, Any]) -> Any:
-    """The only example of an answer in JSON."""
+    """Returns the only example of an answer in JSON."""
     return response["content"][JSON]["example"]
 
 
@@ -233,14 +221,14 @@ def predict(inputs, parameters):
 
 
 def of_a_wide_integer(folder: Path) -> httpx.Response:
-    """An output that no type of the protocol holds."""
+    """Returns the refusal of an output that no type of the protocol holds."""
     (folder / "wide" / "1").mkdir(parents=True)
     (folder / "wide" / "1" / "model.py").write_text(WIDE)
     return ask(serving(folder, ALLOW_CODE="true"), PREDICT, {"ndarray": [1]})
 
 
 def of_a_broken_model(folder: Path) -> httpx.Response:
-    """A file that is cut short."""
+    """Returns the refusal for a model whose file is truncated."""
     file = Path(shutil.copytree(ROOT / "models" / "iris", folder / "iris")) / "1" / "model.onnx"
     file.write_bytes(file.read_bytes()[:100])
     return ask(serving(folder), PREDICT, {"ndarray": [1]})
@@ -253,6 +241,15 @@ def of_a_server_set_offline(_: Path) -> httpx.Response:
     return ask(app, f"{PREFIX}/health/ready")
 
 
+KEY: Final = "dgm_of_inference"
+
+
+def metadata_for(headers: dict[str, str]) -> httpx.Response:
+    """Returns the server's metadata for the bearer of a key for inference, or the refusal."""
+    keys = f"test sha256:{hashlib.sha256(KEY.encode()).hexdigest()} infer *"
+    return ask(serving(AUTH="keys", KEYS=keys), f"{PREFIX}/metadata/server", None, headers, "GET")
+
+
 CAUSES: Final[dict[str, Callable[[Path], httpx.Response]]] = {
     "GrpsBadRequest": lambda _: ask(serving(), PREDICT, {"model": "iris-1"}),
     "GrpsUnknownModel": lambda _: ask(serving(), PREDICT, {"model": "other", "ndarray": [1]}),
@@ -262,12 +259,14 @@ CAUSES: Final[dict[str, Callable[[Path], httpx.Response]]] = {
     "GrpsNotControlled": lambda _: ask(serving(GRPS_HEALTH_CONTROL="off"), f"{PREFIX}/health/online"),
     "GrpsUnavailable": of_a_broken_model,
     "GrpsNotReady": of_a_server_set_offline,
+    "GrpsUnauthenticated": lambda _: metadata_for({}),
+    "GrpsNotPermitted": lambda _: metadata_for({"x-api-key": KEY}),
 }
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_every_refusal_that_is_shown_is_what_comes(name: str, tmp_path: Path) -> None:
-    """Literally, with the status that it tells."""
+    """The text is literal, and the status is the one in it."""
     answer = CAUSES[name](tmp_path)
     assert answer.json() == example(REFUSALS[name])
     assert answer.status_code == answer.json()["status"]["code"]

@@ -1,12 +1,11 @@
-"""Which messages of GRPS are accepted, against the schema of them in the published OpenAPI description."""
-
-from __future__ import annotations
+"""The accepted messages of GRPS are held against their schema in the published OpenAPI description."""
 
 import copy
 import json
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -14,9 +13,6 @@ from core.dialects.grps.content import MAP_FIELDS
 from core.dtype import BY_GRPS
 from tests.support.asgi import Local
 from tests.support.openapi import JSON, serving, validator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ANY: Final = """
 import numpy as np
@@ -45,12 +41,12 @@ BEYOND: Final = re.compile(
     # JSON Schema takes 1.0 and 1e300 for integers.
     r"|has 1\.0 in its shape|has 1\.0 as dtype|has 1e\+300 where"
 )
-"""What the schema does not tell."""
+"""The refusals that the schema cannot express."""
 
 
 @pytest.fixture(scope="module")
 def anything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """The application over a model that takes whatever is a tensor."""
+    """The application over a model that accepts any tensor."""
     folder = tmp_path_factory.mktemp("any")
     (folder / "any" / "1").mkdir(parents=True)
     (folder / "any" / "1" / "model.py").write_text(ANY)
@@ -60,7 +56,7 @@ def anything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container in a document, with each of its keys."""
+    """Yields every container in a document, with each of its keys."""
     if isinstance(value, dict | list):
         for key, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield value, key
@@ -68,7 +64,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def changed(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The document; it with each place taken by each of the values; and with further members in its objects."""
+    """Yields the document, versions with a place replaced by each value, and some with further members in objects."""
     yield document
     for index, (owner, key) in enumerate(places(document)):
         further = [(name, value) for name in BESIDE if name not in owner for value in (None, True)]
@@ -83,7 +79,7 @@ def changed(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", [*GIVEN, *TENSORS])
 def test_what_is_accepted_is_what_the_schema_allows(anything: Local, name: str) -> None:
-    """Nothing that it forbids; and all that it allows but for what it does not tell."""
+    """Forbidden messages are refused. Allowed ones are accepted, except for rules that the schema cannot express."""
     if name in GIVEN:
         messages = changed(GIVEN[name])
     else:

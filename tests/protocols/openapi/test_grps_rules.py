@@ -1,20 +1,16 @@
-"""What the published OpenAPI description says of GRPS's routes in words, each word by an example."""
-
-from __future__ import annotations
+"""Every rule that the published OpenAPI description states in words about GRPS's routes has an example here."""
 
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from core.dialects.grps.content import CARRIERS, MAP_FIELDS, TYPES
 from core.dtype import BY_GRPS
 from tests.support.openapi import DOCUMENT, JSON, OCTETS, ROOT, SCHEMAS, ask, serving, validate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PREFIX: Final = "/grps/v1"
 PREDICT: Final = f"{PREFIX}/infer/predict"
@@ -24,19 +20,13 @@ BODILESS: Final = [
     (path, method)
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
-    if path.startswith(PREFIX) and "requestBody" not in operation
+    if path.startswith(PREFIX) and "requestBody" not in operation and "parameters" not in operation
 ]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", PREDICT, 405),
-        ("PUT", f"{PREFIX}/health/live", 405),
-        ("GET", f"{PREFIX}/other", 404),
-        ("GET", PREFIX, 404),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", PREDICT, 405), ("PUT", f"{PREFIX}/health/live", 405), ("GET", f"{PREFIX}/other", 404), ("GET", PREFIX, 404),
+])  # fmt: skip
 def test_a_path_or_method_that_there_is_not_is_refused_in_the_same_form(method: str, path: str, status: int) -> None:
     """The tag of the description says so."""
     answer = ask(serving(), path, method=method)
@@ -46,7 +36,7 @@ def test_a_path_or_method_that_there_is_not_is_refused_in_the_same_form(method: 
 
 @pytest.mark.parametrize(("path", "method"), BODILESS)
 def test_a_body_is_not_looked_at_where_none_is_described(path: str, method: str) -> None:
-    """Whatever it is, and whatever it is called."""
+    """Its content and its type do not matter."""
     answer = ask(serving(), path, b"{", {"content-type": "text/html", "content-encoding": "br"}, method.upper())
     assert answer.status_code == 200
 
@@ -54,7 +44,7 @@ def test_a_body_is_not_looked_at_where_none_is_described(path: str, method: str)
 @pytest.mark.parametrize("path", [PREDICT, MODEL])
 @pytest.mark.parametrize("media", [None, "text/plain"])
 def test_a_message_without_one_of_the_media_types_is_refused(path: str, media: str | None) -> None:
-    """None is guessed."""
+    """The server does not guess one."""
     headers = {} if media is None else {"content-type": media}
     assert ask(serving(), path, b'{"str_data": "strings"}', headers).status_code == 400
 
@@ -75,7 +65,7 @@ def test_members_may_be_written_in_lower_camel_case() -> None:
 
 
 def test_null_in_a_member_means_that_it_is_absent() -> None:
-    """At every level; what is not known is not looked at."""
+    """The rule holds at every level; unknown members are ignored."""
     given_tensor = {
         "name": None, "dtype": "DT_FLOAT32", "shape": None, "flat_float32": [1], "flat_int8": "?", "other": 1,
     }  # fmt: skip
@@ -84,7 +74,7 @@ def test_null_in_a_member_means_that_it_is_absent() -> None:
 
 
 def test_the_model_of_the_message_comes_before_that_of_the_query() -> None:
-    """An empty one is none."""
+    """An empty name counts as absent."""
     app = serving()
     assert ask(app, f"{PREDICT}?model=other", {"model": "strings", "str_data": "a"}).status_code == 200
     assert ask(app, f"{PREDICT}?model=strings", {"model": "", "str_data": "a"}).status_code == 200
@@ -92,7 +82,7 @@ def test_the_model_of_the_message_comes_before_that_of_the_query() -> None:
 
 
 def test_a_request_without_a_model_is_for_the_default(tmp_path: Path) -> None:
-    """The one that is set, else the repository's only one, else none."""
+    """The default is the one that is set, else the repository's only one, else there is none."""
     assert ask(serving(DEFAULT_MODEL="strings-1"), PREDICT, b"a").content == b"a"
     shutil.copytree(ROOT / "models" / "strings", tmp_path / "strings")
     assert ask(serving(tmp_path), PREDICT, b"a").content == b"a"
@@ -101,7 +91,7 @@ def test_a_request_without_a_model_is_for_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wish", ["streaming", "return-ndarray"])
 def test_anything_but_true_in_the_query_is_no(wish: str) -> None:
-    """GRPS's own servers take 1 for no, too."""
+    """In GRPS's own servers, 1 is not true either."""
     app = serving()
     body = {"model": HALF, "ndarray": [1]}
     usual = ask(app, PREDICT, body)
@@ -113,7 +103,7 @@ def test_anything_but_true_in_the_query_is_no(wish: str) -> None:
 
 
 def test_nested_numbers_need_a_single_output_of_fp32_and_no_stream() -> None:
-    """400 each."""
+    """Each of the others is 400."""
     app = serving()
     for query, body in (
         ("return-ndarray=true", {"model": "strings", "str_data": "a"}),
@@ -137,7 +127,7 @@ def predict(inputs, parameters):
 
 
 def test_a_stream_tells_in_its_last_message_what_failed(tmp_path: Path) -> None:
-    """Messages follow each other with nothing between, each as described."""
+    """Messages follow each other without anything between, each as described."""
     (tmp_path / "failing" / "1").mkdir(parents=True)
     (tmp_path / "failing" / "1" / "model.py").write_text(FAILING)
     answer = ask(serving(tmp_path, ALLOW_CODE="true"), f"{PREDICT}?streaming=true", {"ndarray": [1]})
@@ -156,7 +146,7 @@ def test_a_stream_tells_in_its_last_message_what_failed(tmp_path: Path) -> None:
 
 
 def test_a_server_set_offline_is_not_ready_for_anybody_and_answers_all_the_same() -> None:
-    """Until it is set online."""
+    """The rule holds until it is set online."""
     app = serving()
     for order, status in (("offline", 503), ("online", 200)):
         ask(app, f"{PREFIX}/health/{order}")
@@ -166,7 +156,7 @@ def test_a_server_set_offline_is_not_ready_for_anybody_and_answers_all_the_same(
 
 
 def test_the_element_types_are_those_of_the_protocol() -> None:
-    """Names, numbers and fields of the input's tensors; names and fields of the output's; the maps."""
+    """Names, numbers and fields of the input's tensors agree, names and fields of the output's, and the maps."""
     given_types = {
         tuple(kind["properties"]["dtype"]["enum"]): [name for name in kind["properties"] if name != "dtype"]
         for kind in SCHEMAS["GrpsInputTensor"]["anyOf"]
@@ -181,6 +171,6 @@ def test_the_element_types_are_those_of_the_protocol() -> None:
 
 
 def test_what_stands_for_the_other_types_is_told() -> None:
-    """Each with the type that it travels in."""
+    """Each is listed with the type that it travels in."""
     text = SCHEMAS["GrpsInputTensor"]["description"]
     assert dict(re.findall(r"(\w+) is (DT_\w+)", text)) == {name: wide.grps for name, wide in CARRIERS.items()}

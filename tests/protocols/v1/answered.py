@@ -1,9 +1,7 @@
 """Requests that V1 answers: rows of the catalogue, target, document and the whole answer.
 
-Every document is sent short and long. Numbers are compared by value; how they are written has tests of its own.
+Every document is sent short and long. Numbers are compared by value; other tests check how they are written.
 """
-
-from __future__ import annotations
 
 import json
 from base64 import b64encode
@@ -29,7 +27,7 @@ class Asked(NamedTuple):
 
 
 def answered(rows: str, target: str, *pairs: tuple[Any, Any], **headers: str) -> list[Any]:
-    """Returns a case for each pair of a document and its answer; bytes are sent as they are."""
+    """Returns a case for each pair of a document and its answer; bytes are sent unchanged."""
     path = target if target.startswith("/") else f"{MODELS}/{target}"
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     bodies = [(sent if isinstance(sent, bytes) else json.dumps(sent).encode(), answer) for sent, answer in pairs]
@@ -42,7 +40,7 @@ def rows(given: Any, found: Any = ..., **more: Any) -> tuple[Any, Any]:
 
 
 def columns(given: Any, found: Any = ..., **more: Any) -> tuple[Any, Any]:
-    """Returns columns and their outputs; those of a plain list without a signature are named in KServe's way, too."""
+    """Returns columns and their outputs; those of a plain list without a signature also have KServe's names."""
     outputs = {"outputs": given if found is ... else found}
     both = isinstance(given, list) and "signature_name" not in more
     return {"inputs": given, **more}, outputs | ({"predictions": outputs["outputs"]} if both else {})
@@ -69,6 +67,9 @@ PATHS: Final = [
                   results("classify_x_to_y", [{"x": 1.0}], [[["", 2.5]]])))),
     *(case for rows_, target, found in (
         ("V1-001", "labelled/labels/stable", 1), ("V1-001", "labelled/labels/pre%20release", 10),
+        ("V1-005", "labelled/labels/a%2Fb", 1), ("V1-005", "labelled/labels/%61%2fb", 1),
+        ("V1-005", "labelled/labels/b%3Apredict", 2), ("V1-005", "labelled/labels/c%2Fmetadata", 10),
+        ("V1-005", "labelled/labels/%4050%252F%3F%23%5B%5D", 2), ("V1-005", "labelled/labels/@50%252F%3F%23[]", 2),
         ("V1-006", "labelled/versions/01", 1), ("V1-006", "labelled/versions/0000000010", 10),
         ("V1-006", "labelled", 10), ("V1-006", "versions_padded/versions/7", 7),
         ("V1-006", "versions_padded/versions/0007", 7), ("V1-014", "version_zero/versions/0", 0),
@@ -102,7 +103,7 @@ SEED = [
     {"tag": "foo", "signal": [1.0, 2.0, 3.0, 4.0, 5.0], "sensor": [[1.0, 2.0], [3.0, 4.0]]},
     {"sensor": [[4.0, 5.0], [6.0, 8.0]], "tag": "bar", "signal": [3.0, 4.0, 1.0, 2.0, 5.0]},
 ]
-"""The specification's example, the keys of the second in another order."""
+"""The specification's example, with the keys of the second in another order."""
 SHAPES = "shapes:predict"
 SAME = [{"same": 1.0, "head": 1.0}, {"same": 2.0, "head": 2.0}]
 ROWS: Final = [

@@ -1,14 +1,13 @@
-"""V1's attacks: anything to every route, right requests with something changed, and numbers as text."""
-
-from __future__ import annotations
+"""V1's attacks send anything to every route, correct requests with a change, and numbers as text."""
 
 import gzip
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from tests.support.asgi import Local
 from tests.support.checks import INTERNALS, LONGEST_TEXT
 from tests.support.strategies import (
     METHODS,
@@ -25,11 +24,8 @@ from tests.support.strategies import (
     texts,
 )  # fmt: skip
 from tests.support.v1_client import alive
+from tests.support.wire import Answer
 from tests.support.zoo.v1 import SETTINGS
-
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
-    from tests.support.wire import Answer
 
 LIST: Final = "/v1/models"
 MODELS: Final = [
@@ -46,16 +42,12 @@ ASKING: Final = [":predict", ":classify", ":regress", ":explain"]
 names = st.one_of(st.sampled_from([*MODELS, *BROKEN]), quoted, odd_names)
 targets = st.one_of(
     st.sampled_from(["/v1", "/v1/", LIST, f"{LIST}/", f"{LIST}/:predict", f"{LIST}//versions/1", "/V1/MODELS"]),
-    st.builds(
-        lambda *parts: f"{LIST}/{''.join(parts)}",
-        names,
-        st.sampled_from(PLACES),
-        st.one_of(st.sampled_from(VERBS), quoted.map(lambda text: f":{text}")),
-    ),
+    st.builds(lambda *parts: f"{LIST}/{''.join(parts)}", names, st.sampled_from(PLACES),
+              st.one_of(st.sampled_from(VERBS), quoted.map(lambda text: f":{text}"))),
     st.builds(lambda name, version: f"{LIST}/{name}/versions/{version}:predict", names, quoted),
     st.builds(lambda name, label: f"{LIST}/{name}/labels/{label}:predict", names, quoted),
     quoted.map(lambda rest: f"/v1/{rest}"),
-)
+)  # fmt: skip
 signatures = st.sampled_from(
     ["serving_default", "regress", "classify", "regress_x_to_y", "head", "uneven", "total", ""]
 )
@@ -82,10 +74,8 @@ _SEED: Final = {"tag": "foo", "signal": [1.0, 2.0], "sensor": [[1.0, 2.0], [3.0,
 _PERSON: Final = {"weight": 1.5, "count": 2, "pair": [1, 2], "name": "a"}
 VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("half_plus_two:predict", {"instances": [1.0, 2.0, 5.0], "signature_name": "serving_default"}),
-    ("half_plus_two:predict", {"instances": [[1.0], [2.0]]}),
-    ("half_plus_two:predict", {"inputs": [1.0, 2.0]}),
-    ("half_plus_two:predict", {"inputs": {"x": 1.0}}),
-    ("seeds:predict", {"instances": [_SEED, _SEED]}),
+    ("half_plus_two:predict", {"instances": [[1.0], [2.0]]}), ("half_plus_two:predict", {"inputs": [1.0, 2.0]}),
+    ("half_plus_two:predict", {"inputs": {"x": 1.0}}), ("seeds:predict", {"instances": [_SEED, _SEED]}),
     ("seeds:predict", {"inputs": {name: [value] for name, value in _SEED.items()}}),
     ("shapes:predict", {"instances": [1.0, 2.0], "signature_name": "uneven"}),
     ("offset:predict", {"instances": [{"x": 1.0, "y": 2.0}, {"x": 2.0, "y": 3.0}]}),
@@ -95,9 +85,8 @@ VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("identity_int64:predict", {"inputs": {"INPUT0": [1, 2]}}),
     ("person:regress", {"signature_name": "regress", "examples": [_PERSON, _PERSON], "context": {"count": 1}}),
     ("person:classify", {"signature_name": "classify", "examples": [_PERSON]}),
-    ("linear:explain", {"instances": [[1.0, 2.0, 3.0]]}),
-    ("py_explains:explain", {"instances": [[1.0, 2.0]]}),
-]
+    ("linear:explain", {"instances": [[1.0, 2.0, 3.0]]}), ("py_explains:explain", {"instances": [[1.0, 2.0]]}),
+]  # fmt: skip
 
 
 mutated = mutants(VALID, values, keys)
@@ -108,7 +97,7 @@ FORMS: Final = [
     lambda value: {"inputs": [value]}, lambda value: {"inputs": [{"INPUT0": value}]},
     lambda value: {"inputs": {"INPUT0": value}}, lambda value: {"inputs": {"INPUT0": [value, value]}},
 ]  # fmt: skip
-"""Where a value may stand."""
+"""The places where a value may stand."""
 elements = st.one_of(numbers, words, st.booleans(), st.none(), words.map(lambda text: {"b64": text}))
 placed = st.builds(
     lambda kind, form, value: (f"identity_{kind}:predict", form(value)),
@@ -130,15 +119,12 @@ _example = st.fixed_dictionaries(
 )
 _examples = st.lists(st.one_of(_example, _example, st.builds(dict.__or__, _example, _wrong)), min_size=1, max_size=3)
 asked = st.builds(
-    lambda signature, examples, context: (
-        f"person:{'regress' if signature.startswith('regress') else 'classify'}",
-        {"signature_name": signature, "examples": examples, **context},
-    ),
-    st.sampled_from(list(SETTINGS["person"]["signatures"])),
-    _examples,
+    lambda signature, examples, context: (f"person:{'regress' if signature.startswith('regress') else 'classify'}",
+                                          {"signature_name": signature, "examples": examples, **context}),
+    st.sampled_from(list(SETTINGS["person"]["signatures"])), _examples,
     st.sampled_from([{}, {}, {"context": {"count": 5}}, {"context": {"weight": "x"}}]),
-)
-"""Examples that are mostly right, for the verb that the signature is for."""
+)  # fmt: skip
+"""Examples that are mostly correct, for the verb of the signature."""
 digits = st.text("0123456789", min_size=1, max_size=40)
 decimals = st.builds(
     lambda sign, whole, fraction, exponent: f"{sign}{whole.lstrip('0') or '0'}{fraction}{exponent}",
@@ -157,7 +143,7 @@ EVENT = {"specversion", "id", "source", "type", "time"}
 
 
 def judge(answer: Answer, method: str) -> None:
-    """Asserts 2xx or 4xx of the protocol, and 501 and 503 of what a model cannot do."""
+    """Asserts 2xx or 4xx of the protocol, and 501 and 503 where a model cannot answer."""
     allowed = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
     assert answer.status < HTTPStatus.INTERNAL_SERVER_ERROR or answer.status in allowed, answer.content[:500]
     assert not HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST
@@ -182,7 +168,7 @@ def judge(answer: Answer, method: str) -> None:
 
 
 def ask(local: Local, method: str, target: str, body: bytes, more: dict[str, str]) -> Answer:
-    """Returns the answer, which is judged; afterwards the application answers right."""
+    """Returns the answer, which is judged; afterwards the application answers correctly."""
     target = target if target.startswith("/") else f"{LIST}/{target}"
     answer = local.call(method, target, body, more)
     judge(answer, method)
@@ -191,7 +177,7 @@ def ask(local: Local, method: str, target: str, body: bytes, more: dict[str, str
 
 
 def in_both_lengths(local: Local, case: tuple[str, dict[str, Any]], blank: bytes) -> None:
-    """Asserts that blank space behind changes nothing, no text of a refusal either; results are as many as examples."""
+    """Asserts that trailing blank space changes nothing, not even a refusal's text; results are as many as examples."""
     target, document = case
     body = json.dumps(document).encode()
     answer, short = (ask(local, "POST", target, text, {}) for text in (body + blank, body))
@@ -201,7 +187,7 @@ def in_both_lengths(local: Local, case: tuple[str, dict[str, Any]], blank: bytes
 
 
 def event(local: Local, mutant: tuple[str, dict[str, Any]], members: dict[str, Any]) -> None:
-    """Sends a structured event some of whose attributes are missing or wrong."""
+    """Sends a structured event with some missing or wrong attributes."""
     right = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data": mutant[1]}
     headers = {"Content-Type": "application/cloudevents+json"}
     ask(local, "POST", mutant[0], json.dumps(right | members).encode(), headers)
@@ -209,7 +195,7 @@ def event(local: Local, mutant: tuple[str, dict[str, Any]], members: dict[str, A
 
 @st.composite
 def compressed(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
-    """Nearly right, compressed, and one byte of it flipped or the end cut off."""
+    """Makes a nearly correct compressed body with one flipped byte or a truncated end."""
     target, document = draw(mutated)
     packed = draw(damaged(st.just(gzip.compress(json.dumps(document).encode()))))
     return "POST", target, packed, {"Content-Encoding": "gzip"}

@@ -1,13 +1,12 @@
-"""Requests that V1 refuses: rows of the catalogue, target, documents, what the text is like, and the status.
+"""Requests that V1 refuses: rows of the catalogue, target, documents, the form of the text, and the status.
 
-A text is given whole, or with "..." for anything. Every request is sent short and long.
+A text is given whole, or with "..." for any part. Every request is sent short and long.
 """
-
-from __future__ import annotations
 
 import base64
 import itertools
 import json
+import urllib.parse
 from typing import Any, Final
 
 from tests.support import checks
@@ -21,7 +20,7 @@ VERBS: Final = ("classify", "regress")
 
 
 def refused(rows: str, target: str, *documents: Any, **more: Any) -> list[Any]:
-    """Returns a case for each document, of a request below /v1/models or of a path."""
+    """Returns a case for each document, for a request below /v1/models or of a path."""
     method, _, path = target.rpartition(" ")
     path = path if path.startswith("/") else f"{MODELS}/{path}"
     return checks.refused(rows, f"{method} {path}".strip(), *documents, **more)
@@ -76,7 +75,16 @@ DOCUMENT: Final = [
     *refused("V1-024", HALF, "[]", "1", "null", '"x"', "true", '[{"instances": [1.0]}]', "1.5e3", "[1.0]",
              text="...Is not object"),
     *refused("V1-026", "identity_fp32:predict", *wrapped('{"instances": [1.0, %s]}', *TOKENS)),
-    *refused("V1-027", "identity_fp64:predict", *wrapped('{"instances": [1.0, %s]}', "1e400", "-1e999", "1" * 400)),
+    *refused("V1-027", "identity_fp64:predict", *wrapped('{"instances": [1.0, %s]}', "1e400", "-1e999", "1" * 400),
+             '{"foreign": 1e400, "instances": [1.0]}',
+             text="JSON Parse error: Number too big to be stored in double. at offset: ..."),
+    *(case for key in ("instances", "foreign") for case in refused(
+        "V1-023", HALF, f'{{"{key}": [1.0, tru]}}', f'{{"{key}": [1.0,]}}',
+        text="JSON Parse error: Invalid value. at ...")),
+    *refused("V1-032", HALF, b'{"instances": [1.0], "instances": [2.0]}',
+             text="JSON Parse error: ...'instances' twice..."),
+    *refused("V1-056", HALF, b'{"instances": [{"x": 1.0, "x": 2.0}, {"x": 3.0}]}',
+             text="JSON Parse error: ...'x' twice..."),
     *refused("V1-028", HALF, *LOOSE),
     *refused("V1-029", HALF, *wrapped('{"instances": [1.0, 2.0, 5.0]}%s', "x", "}", "{}", ' {"instances": [1.0]}', "\0",
                                       ",", "[]", "\n1")),
@@ -224,11 +232,18 @@ EXAMPLES: Final = [
         *refused("V1-104 V1-115", f"person:{verb}", *({"signature_name": verb, **more} for more in NO_EXAMPLES)),
         *refused("V1-104", f"person:{verb}", {"signature_name": verb},
                  text=f"When method is {verb}, key 'examples' is expected..."),
+        *refused("V1-104", f"person:{verb}", {"signature_name": verb, "examples": []},
+                 text="'examples' value is an empty array"),
+        *refused("V1-104", f"person:{verb}", *({"signature_name": verb, "examples": [EXAMPLE], "context": context}
+                                               for context in ([], None, 1)),
+                 text="Example must be JSON object but got JSON ..."),
         *refused("V1-022 V1-023 V1-024 V1-029", f"person:{verb}", b"", b"[", b"[]", b"1",
                  b'{"examples": [{"weight": 1.0}]} x'))),
     *(case for verb, signature in OTHER_FORMS
       for case in refused("V1-105", f"person:{verb}", examples(signature, *TWO))),
     *refused("V1-105", "person:regress", examples("regress_two", *TWO), text="...[2, 2]..."),
+    *refused("V1-105", "shapes:regress", examples("regress_head", *({"x": 1.0},) * 3),
+             text="Input batch size did not match output batch size: 3 vs. 2"),
     *(case for odd in ({"weight": "1.0"}, {"weight": 1.0, "count": 1.5}, {"weight": 1.0, "count": "1"},
                        {"weight": 1.0, "name": 1}) for case in of_both_verbs("V1-095", odd, "...type...")),
     *(case for value, word in NULLS for case in of_both_verbs(
@@ -283,6 +298,9 @@ UNKNOWN: Final = [
     *(case for model, label, version in (("labelled", "gone", 99), ("labelled_latest", "old", 1))
       for case in refused("V1-018", f"{model}/labels/{label}:predict", ASKED["predict"],
                           text=f"Servable not found for request: Specific({model}, {version})", status=404)),
+    *(case for label in ("stable%2F", "a%2F%2Fb", "a%2Fb%3Apredict")
+      for case in refused("V1-005 V1-018", f"labelled/labels/{label}:predict", ASKED["predict"],
+                          text=NO_LABEL + urllib.parse.unquote(label))),
     *refused("V1-018", "half_plus_two/labels/stable:predict", ASKED["predict"]),
     *refused("V1-018", "unheard_of/labels/stable:predict", ASKED["predict"], status=404),
     *refused("V1-020", "half:predict", b"[", text="JSON Parse error..."),
@@ -335,6 +353,8 @@ PATHS: Final = [
       for verb, document in ((":predict", {"instances": [1]}), (":regress", {"instances": [1]}), ("", None),
                              ("/metadata", None))
       for case in refused("V1-008", f"half_plus_two/versions/{version}{verb}", document)),
+    *refused("V1-008", f"half_plus_two/versions/{2**63}:predict", b"", b"{", b"[]", text="version ... beyond 64 bits"),
+    *refused("V1-007", "half_plus_two/versions/x:predict", b"", b"{", text="Malformed request: ..."),
     *(case for path in (PREDICT, f"{MODELS}/half_plus_two") for case in (
         *refused("V1-013", f"OPTIONS {path}", None, text=f"{MALFORMED}OPTIONS {path}"),
         *refused("V1-013", f"OPTIONS {path}", None, text=f"{MALFORMED}OPTIONS {path}", Origin="https://example.com",
@@ -360,7 +380,8 @@ EVENTS: Final = [
 
 FAILURES: Final = [
     case for model, document, status in (
-        ("half_plus_two", {"instances": ["a"]}, 400), ("unheard_of", {"instances": [1.0]}, 404),
+        ("half_plus_two", {"instances": ["a"]}, 400), ("offset", {"inputs": {"x": [1.0, 2.0], "y": [1.0] * 3}}, 400),
+        ("unheard_of", {"instances": [1.0]}, 404),
         ("broken_onnx", {"instances": [1.0]}, 503), ("py_raises", {"instances": ["exception"]}, 500),
         ("py_returns", {"instances": ["nothing"]}, 500), ("fails", {"instances": [7]}, 500),
         ("py_raises", {"instances": ["system_exit"]}, 500), ("py_raises", {"instances": ["recursion"]}, 500),

@@ -1,24 +1,19 @@
-"""V1's answers: the table of them, and how they are written."""
-
-from __future__ import annotations
+"""The tests have a table of V1's answers, and check how they are written."""
 
 import gzip
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.protocols.v1.answered import ANSWERED, Asked
+from tests.support.asgi import Local
 from tests.support.checks import LENGTHS, LONG, refusal
 from tests.support.v1_client import alive, get, numbers, post, predict, read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.asgi import Local
-    from tests.support.wire import Wire
+from tests.support.wire import Wire
 
 FLOATS: list[tuple[str, list[float], list[str]]] = [
     ("fp32", [3.0, 0.1, 2.05, 100.0, -0.5, 1 / 3], ["3.0", "0.1", "2.05", "100.0", "-0.5", "0.33333334"]),
@@ -109,7 +104,7 @@ def test_non_finite_numbers_are_bare_tokens(wire: Wire, kind: str, body: bytes) 
 @pytest.mark.row("V1-119")
 @in_both_forms
 def test_non_finite_numbers_can_be_null_or_an_error(local_with: Callable[..., Local], body: bytes) -> None:
-    """The error is 400 and names the output, and finite answers go on."""
+    """The error is 400 and names the output, and finite answers are still sent."""
     local = local_with(NON_FINITE="null")
     assert list(read(predict(local, "identity_fp32", body)).values()) == [[None, None, None, 1.5]]
     alive(local)
@@ -128,7 +123,7 @@ def test_a_large_answer_with_one_nan_is_right(wire: Wire) -> None:
 
 @pytest.mark.row("V1-026", "V1-095")
 def test_a_feature_and_a_result_may_be_bare_tokens(wire: Wire) -> None:
-    """NaN and infinities go through the examples as well."""
+    """NaN and infinities pass through the examples as well."""
     body = b'{"signature_name": "regress", "examples": [{"weight": Infinity}, {"weight": -Infinity}, {"weight": NaN}]}'
     assert post(wire, "person:regress", body).content == b'{"results":[Infinity,-Infinity,NaN]}'
 
@@ -181,7 +176,7 @@ def test_a_gzip_body_that_is_cut_is_refused(wire: Wire) -> None:
 
 @pytest.mark.row("V1-088")
 def test_a_body_that_inflates_without_end_is_refused(local_with: Callable[..., Local]) -> None:
-    """The setting bounds it, and not the machine."""
+    """The setting bounds it, not the machine."""
     local = local_with(MAX_BODY_BYTES="100000")
     bomb = gzip.compress(b'{"instances": [1.0], "x": "' + b" " * 10_000_000 + b'"}')
     assert len(bomb) < 100_000

@@ -1,19 +1,15 @@
-"""Catalogue row 126: CloudEvents in both modes of their HTTP binding, taken and answered in kind."""
-
-from __future__ import annotations
+"""Catalogue row 126: CloudEvents are accepted in both modes of their HTTP binding, and answered in the same mode."""
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cloudevents.conversion import to_binary, to_structured
 from cloudevents.http import CloudEvent, from_http
 
 from tests.support.v1_client import post, predict
-
-if TYPE_CHECKING:
-    from tests.support.wire import Answer, Wire
+from tests.support.wire import Answer, Wire
 
 DATA = {"instances": [1.0, 2.0, 5.0]}
 ANSWER = {"predictions": [2.5, 3.0, 4.5]}
@@ -27,12 +23,12 @@ STRUCTURED = {"Content-Type": "application/cloudevents+json"}
 
 
 def event(data: Any = DATA, **attributes: str) -> CloudEvent:
-    """A request as a client of the CloudEvents SDK makes it."""
+    """Returns a request as a client of the CloudEvents SDK makes it."""
     return CloudEvent({**ATTRIBUTES, "datacontenttype": "application/json", **attributes}, data)
 
 
 def check(answered: Answer, model: str = "half_plus_two") -> CloudEvent:
-    """What both modes' answers have in common, read by the SDK."""
+    """Checks what both modes' answers have in common, read by the SDK."""
     assert answered.status == 200, answered.content
     found = from_http(dict(answered.headers), answered.content)
     assert found["specversion"] == "1.0"
@@ -45,7 +41,7 @@ def check(answered: Answer, model: str = "half_plus_two") -> CloudEvent:
 
 @pytest.mark.row("V1-126")
 def test_a_binary_event_is_answered_by_a_binary_event(wire: Wire) -> None:
-    """Attributes in headers, the body is the prediction."""
+    """Its attributes are in headers, and the body is the prediction."""
     headers, body = to_binary(event())
     answer = predict(wire, "half_plus_two", body, headers)
     assert answer.headers["content-type"] == "application/json"
@@ -56,7 +52,7 @@ def test_a_binary_event_is_answered_by_a_binary_event(wire: Wire) -> None:
 
 @pytest.mark.row("V1-126")
 def test_a_structured_event_is_answered_by_a_structured_event(wire: Wire) -> None:
-    """Attributes and data in one JSON."""
+    """Attributes and data are in one JSON."""
     headers, body = to_structured(event())
     answer = predict(wire, "half_plus_two", body, headers)
     assert answer.headers["content-type"] == "application/cloudevents+json"
@@ -84,7 +80,7 @@ def test_the_structured_type_is_read_as_a_media_type(wire: Wire, kind: str) -> N
 
 @pytest.mark.row("V1-126")
 def test_data_may_be_base64(wire: Wire) -> None:
-    """`data_base64` of the JSON format."""
+    """It is `data_base64` of the JSON format."""
     document = {**ATTRIBUTES, "specversion": "1.0", "data_base64": "eyJpbnN0YW5jZXMiOiBbMS4wXX0="}
     assert check(predict(wire, "half_plus_two", document, STRUCTURED)).data == {"predictions": [2.5]}
 
@@ -110,6 +106,6 @@ def test_a_prediction_with_nan_is_an_event_all_the_same(wire: Wire) -> None:
 
 @pytest.mark.row("V1-126")
 def test_no_event_is_answered_without_an_event(wire: Wire) -> None:
-    """A stray ce- header makes none."""
+    """A stray ce- header does not make an event."""
     answer = predict(wire, "half_plus_two", DATA, {"Content-Type": "application/json"})
     assert not [name for name in answer.headers if name.startswith("ce-")]

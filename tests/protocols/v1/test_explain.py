@@ -1,19 +1,15 @@
-"""V1's explanations: KServe's verb."""
-
-from __future__ import annotations
+"""V1's explanations are made by KServe's verb."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.protocols.v1.refused import EXPLAINED
 from tests.support.checks import LENGTHS, refusal
 from tests.support.v1_client import alive, post, read
+from tests.support.wire import Wire
 from tests.support.zoo.v1 import WEIGHTS
-
-if TYPE_CHECKING:
-    from tests.support.wire import Wire
 
 X = [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0], [-1.0, 0.5, 4.0]]
 Y = [sum(weight * x for weight, x in zip(WEIGHTS, row, strict=True)) + 1.0 for row in X]
@@ -32,7 +28,7 @@ def explained(wire: Wire, target: str, document: Any) -> tuple[list[Any], list[A
 @pytest.mark.parametrize("key", ["instances", "inputs"])
 @pytest.mark.parametrize("blank", LENGTHS)
 def test_the_settings_explainer_gives_scores_per_feature(wire: Wire, place: str, key: str, blank: str) -> None:
-    """A linear model's are weight times feature, and their sum is the answer less the background's."""
+    """A linear model's scores are weight times feature, and their sum is the answer less the background's."""
     predictions, scores = explained(wire, f"linear{place}", {key: X, "x": blank})
     assert predictions == pytest.approx(Y, abs=1e-5)
     for row, found, prediction in zip(X, scores, predictions, strict=True):

@@ -1,7 +1,5 @@
 """Catalogue rows 86 and 87: every kind of failure has an answer in this dialect."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -13,6 +11,7 @@ from core.errors import Fault, ServingError
 STATUSES = {
     Fault.INVALID_ARGUMENT: {400}, Fault.NOT_FOUND: {404}, Fault.FAILED_PRECONDITION: {503},
     Fault.RESOURCE_EXHAUSTED: {413, 429}, Fault.UNAVAILABLE: {503}, Fault.UNIMPLEMENTED: {501}, Fault.INTERNAL: {500},
+    Fault.DEADLINE_EXCEEDED: {504}, Fault.UNAUTHENTICATED: {401}, Fault.PERMISSION_DENIED: {403},
 }  # fmt: skip
 
 
@@ -31,7 +30,7 @@ def test_every_fault_is_an_error_object_with_its_status(fault: Fault) -> None:
 
 @pytest.mark.row("V1-087")
 def test_a_failure_that_may_pass_says_when_to_come_back(recwarn: pytest.WarningsRecorder) -> None:
-    """Retry-After in whole seconds."""
+    """Retry-After has whole seconds."""
     kind = type("Odd", (ServingError,), {"fault": Fault.UNAVAILABLE})
     headers = {
         name.lower(): value for name, value in V1.refuse(kind("later", retry_after=2.0), "GET", "/v1/models/m").headers

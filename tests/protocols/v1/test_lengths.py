@@ -1,20 +1,15 @@
-"""Short bodies and long ones have readers of their own: what is wrong with a body reads the same in both."""
-
-from __future__ import annotations
+"""Short and long bodies have different readers: mistakes in a body read the same in both."""
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.asgi import Local
 from tests.support.checks import refusal
 from tests.support.v1_client import LONG, alive, post, predict, read, rows
 
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
-
 SIMD = 8192
-"""Bytes from which the other reader is used."""
+"""The bytes from which the other reader is used."""
 PADS = {
     "behind": lambda text, blank: text + blank,
     "before": lambda text, blank: blank + text,
@@ -25,45 +20,35 @@ PADS = {
 BAD = [
     ("half_plus_two:predict", '{"instances": [[1.0, 2.0], [3.0]]}'),
     ("half_plus_two:predict", '{"instances": [[1.0], [2.0, 3.0]]}'),
-    ("half_plus_two:predict", '{"instances": [1.0, [2.0]]}'),
-    ("half_plus_two:predict", '{"instances": [[1.0], 2.0]}'),
+    ("half_plus_two:predict", '{"instances": [1.0, [2.0]]}'), ("half_plus_two:predict", '{"instances": [[1.0], 2.0]}'),
     ("half_plus_two:predict", '{"instances": [[[1.0], [2.0]], [[3.0], [4.0, 5.0]]]}'),
-    ("half_plus_two:predict", '{"instances": [1.0, "a"]}'),
-    ("half_plus_two:predict", '{"instances": [1.0, null]}'),
-    ("half_plus_two:predict", '{"instances": [1.0, true]}'),
-    ("half_plus_two:predict", '{"instances": [[1.0, "a"]]}'),
+    ("half_plus_two:predict", '{"instances": [1.0, "a"]}'), ("half_plus_two:predict", '{"instances": [1.0, null]}'),
+    ("half_plus_two:predict", '{"instances": [1.0, true]}'), ("half_plus_two:predict", '{"instances": [[1.0, "a"]]}'),
     ("half_plus_two:predict", '{"instances": [1.0, {"x": 1.0}]}'),
     ("half_plus_two:predict", '{"instances": [{"x": 1.0}, 1.0]}'),
     ("half_plus_two:predict", '{"instances": [{"x": [1.0, 2.0]}, {"x": [1.0]}]}'),
     ("half_plus_two:predict", '{"instances": [{"x": 1.0}, {"y": 1.0}]}'),
-    ("half_plus_two:predict", '{"instances": []}'),
-    ("half_plus_two:predict", '{"instances": {}}'),
+    ("half_plus_two:predict", '{"instances": []}'), ("half_plus_two:predict", '{"instances": {}}'),
     ("half_plus_two:predict", '{"inputs": [[1.0, 2.0], [3.0]]}'),
     ("half_plus_two:predict", '{"inputs": {"x": [[1.0, 2.0], [3.0]]}}'),
-    ("half_plus_two:predict", '{"inputs": {"x": [1.0, "a"]}}'),
-    ("half_plus_two:predict", '{"inputs": {"y": [1.0]}}'),
+    ("half_plus_two:predict", '{"inputs": {"x": [1.0, "a"]}}'), ("half_plus_two:predict", '{"inputs": {"y": [1.0]}}'),
     ("half_plus_two:predict", '{"inputs": null}'),
     ("half_plus_two:predict", '{"signature_name": 5, "instances": [1.0]}'),
     ("half_plus_two:predict", '{"signature_name": "x", "instances": [1.0]}'),
-    ("half_plus_two:predict", '{"inputs": [1.0], "instances": [1.0]}'),
-    ("half_plus_two:predict", '{"other": [1.0]}'),
-    ("identity_int64:predict", '{"instances": [1, 2.5]}'),
-    ("identity_int64:predict", '{"instances": [1, 2.0]}'),
+    ("half_plus_two:predict", '{"inputs": [1.0], "instances": [1.0]}'), ("half_plus_two:predict", '{"other": [1.0]}'),
+    ("identity_int64:predict", '{"instances": [1, 2.5]}'), ("identity_int64:predict", '{"instances": [1, 2.0]}'),
     ("identity_int64:predict", '{"instances": [1, 9223372036854775808]}'),
     ("identity_int64:predict", '{"instances": [[1, 2], [3, 1.5]]}'),
     ("identity_int64:predict", '{"instances": [1, -9223372036854775809]}'),
     ("identity_uint64:predict", '{"instances": [1, -1]}'),
     ("identity_uint64:predict", '{"instances": [1, 18446744073709551616]}'),
-    ("identity_int8:predict", '{"instances": [1, 128]}'),
-    ("identity_uint8:predict", '{"instances": [255, 256]}'),
-    ("identity_bool:predict", '{"instances": [true, 1]}'),
-    ("identity_bytes:predict", '{"instances": ["a", 1]}'),
+    ("identity_int8:predict", '{"instances": [1, 128]}'), ("identity_uint8:predict", '{"instances": [255, 256]}'),
+    ("identity_bool:predict", '{"instances": [true, 1]}'), ("identity_bytes:predict", '{"instances": ["a", 1]}'),
     ("identity_bytes:predict", '{"instances": ["a", {"b64": "*"}]}'),
     ("identity_bytes:predict", '{"instances": ["a", {"c": "x"}]}'),
     ("identity_bytes:predict", '{"instances": [["a"], ["b", "c"]]}'),
     ("seeds:predict", '{"instances": [{"tag": "a", "signal": 1.0, "sensor": "x"}]}'),
-    ("seeds:predict", '{"instances": [{"tag": "a", "signal": 1.0}]}'),
-    ("seeds:predict", '{"instances": [1.0]}'),
+    ("seeds:predict", '{"instances": [{"tag": "a", "signal": 1.0}]}'), ("seeds:predict", '{"instances": [1.0]}'),
     ("seeds:predict", '{"inputs": {"tag": ["a"], "signal": [[1.0], 2.0], "sensor": 1.0}}'),
     ("fixed:predict", '{"instances": [[1.0, 2.0]]}'),
     ("person:regress", '{"signature_name": "regress", "examples": [{"weight": "a"}]}'),
@@ -73,13 +58,13 @@ BAD = [
     ("person:classify", '{"signature_name": "classify", "examples": [{"weight": null}]}'),
     ("person:classify", '{"signature_name": "classify", "examples": [{}]}'),
     ("person:classify", '{"signature_name": "classify", "examples": []}'),
-]
+]  # fmt: skip
 
 
 @pytest.mark.row("V1-040", "V1-047", "V1-048", "V1-115")
 @pytest.mark.parametrize(("target", "text"), BAD)
 def test_an_error_reads_the_same_whatever_the_length_of_the_body(local: Local, target: str, text: str) -> None:
-    """Wherever the blank space stands."""
+    """The blank space may stand anywhere."""
     short = refusal(post(local, target, text.encode()), 400)
     for name, pad in PADS.items():
         for length in (SIMD - len(text) - 1, SIMD, LONG):
@@ -117,16 +102,13 @@ def test_one_odd_element_is_refused_as_among_few(local: Local, model: str, right
 
 
 @pytest.mark.row("V1-026", "V1-041", "V1-072")
-@pytest.mark.parametrize(
-    ("model", "element"),
-    [
-        ("identity_fp32", "0.1"), ("identity_fp32", "1"), ("identity_fp64", "NaN"), ("identity_int64", "-7"),
-        ("identity_uint64", "18446744073709551615"), ("identity_bool", "true"), ("identity_bytes", '"é"'),
-        ("identity_fp32", "[0.5, 1]"), ("identity_fp16", "1.5"), ("identity_int8", "-128"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "element"), [
+    ("identity_fp32", "0.1"), ("identity_fp32", "1"), ("identity_fp64", "NaN"), ("identity_int64", "-7"),
+    ("identity_uint64", "18446744073709551615"), ("identity_bool", "true"), ("identity_bytes", '"é"'),
+    ("identity_fp32", "[0.5, 1]"), ("identity_fp16", "1.5"), ("identity_int8", "-128"),
+])  # fmt: skip
 def test_an_answer_is_the_same_for_few_and_many(local: Local, model: str, element: str) -> None:
-    """Element by element."""
+    """Every element is compared."""
     answers = [
         predict(local, model, f'{{"instances": [{", ".join([element] * count)}]}}'.encode()).content
         for count in (1, MANY)
@@ -138,7 +120,7 @@ def test_an_answer_is_the_same_for_few_and_many(local: Local, model: str, elemen
 @pytest.mark.row("V1-041")
 @pytest.mark.parametrize("length", [SIMD - 1, SIMD, SIMD + 1])
 def test_the_bound_between_both_readers_is_invisible(local: Local, length: int) -> None:
-    """One byte less, the bound, one more."""
+    """The lengths are one byte less, the bound, and one more."""
     text = '{"instances": [1.0, 2.0, 5.0]}'
     body = (text + " " * (length - len(text))).encode()
     assert len(body) == length

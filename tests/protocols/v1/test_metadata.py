@@ -1,20 +1,16 @@
-"""Catalogue section 10: metadata, the JSON form of TF Serving's GetModelMetadataResponse."""
+"""Catalogue section 10: metadata are the JSON form of TF Serving's GetModelMetadataResponse."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.checks import refusal
 from tests.support.v1_client import get, predict, read, statuses
-
-if TYPE_CHECKING:
-    from tests.support.wire import Wire
+from tests.support.wire import Wire
 
 
 def signatures(wire: Wire, model: str) -> dict[str, Any]:
-    """The signatures of a model, from a document that has every member of the form and no other."""
+    """Returns the signatures of a model, from a document that has every member of the form and no other."""
     document = read(get(wire, f"{model}/metadata"))
     assert set(document) == {"model_spec", "metadata"}
     assert set(document["model_spec"]) == {"name", "signature_name", "version"}
@@ -35,7 +31,7 @@ def signatures(wire: Wire, model: str) -> dict[str, Any]:
 
 @pytest.mark.row("V1-134")
 def test_the_form_is_tf_servings(wire: Wire) -> None:
-    """Snake case, no @type, the version as text."""
+    """It has snake case, no @type, and the version as text."""
     assert read(get(wire, "half_plus_two/metadata"))["model_spec"]["version"] == "123"
     found = signatures(wire, "half_plus_two")
     assert set(found) == {"serving_default", "regress_x_to_y", "classify_x_to_y"}
@@ -53,13 +49,13 @@ def test_metadata_loads_the_model_if_need_be(wire: Wire) -> None:
 @pytest.mark.row("V1-134")
 @pytest.mark.parametrize("model", ["broken_onnx", "py_broken_import"])
 def test_a_model_that_cannot_load_has_no_metadata(wire: Wire, model: str) -> None:
-    """503 that names it."""
+    """The answer is a 503 that names it."""
     assert model in refusal(get(wire, f"{model}/metadata"), 503)
 
 
 @pytest.mark.row("V1-134")
 def test_without_settings_the_graphs_own_names_are_the_default_signature(wire: Wire) -> None:
-    """Every input and output under its name."""
+    """It has every input and output under its name."""
     found = signatures(wire, "add_sub")
     assert list(found) == ["serving_default"]
     assert set(found["serving_default"]["inputs"]) == {"INPUT0", "INPUT1"}
@@ -87,13 +83,10 @@ def test_every_datatype_has_tensorflows_name(wire: Wire, datatype: str, dtype: s
 
 
 @pytest.mark.row("V1-135", "V1-138")
-@pytest.mark.parametrize(
-    ("model", "sizes"),
-    [
-        ("vector_fp32", ["-1"]), ("matrix", ["-1", "-1"]), ("fixed", ["2", "3"]), ("named_dims", ["-1", "3"]),
-        ("scalar", []), ("scalar_by_settings", []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "sizes"), [
+    ("vector_fp32", ["-1"]), ("matrix", ["-1", "-1"]), ("fixed", ["2", "3"]), ("named_dims", ["-1", "3"]),
+    ("scalar", []), ("scalar_by_settings", []),
+])  # fmt: skip
 def test_a_shape_is_a_list_of_sizes_as_text(wire: Wire, model: str, sizes: list[str]) -> None:
     """-1 is any size; a scalar has no dimension and a known rank."""
     (tensor,) = signatures(wire, model)["serving_default"]["inputs"].values()
@@ -103,7 +96,7 @@ def test_a_shape_is_a_list_of_sizes_as_text(wire: Wire, model: str, sizes: list[
 
 @pytest.mark.row("V1-135")
 def test_an_alias_shows_the_tensor_behind_it(wire: Wire) -> None:
-    """Its own name, with or without TensorFlow's output number."""
+    """It shows the tensor's name, with or without TensorFlow's output number."""
     outputs = signatures(wire, "binary_names")["serving_default"]["outputs"]
     assert {alias: tensor["name"].partition(":")[0] for alias, tensor in outputs.items()} == {
         "image_bytes": "first",
@@ -113,7 +106,7 @@ def test_an_alias_shows_the_tensor_behind_it(wire: Wire) -> None:
 
 @pytest.mark.row("V1-135")
 def test_a_default_is_shown(wire: Wire) -> None:
-    """Under the input's alias, as a tensor; none is an empty object."""
+    """It stands under the input's alias, as a tensor; without defaults there is an empty object."""
     defaults = signatures(wire, "offset")["serving_default"]["defaults"]
     assert list(defaults) == ["y"]
     assert defaults["y"]["dtype"] == "DT_FLOAT"
@@ -123,7 +116,7 @@ def test_a_default_is_shown(wire: Wire) -> None:
 @pytest.mark.row("V1-136")
 @pytest.mark.parametrize("method", ["regress", "classify"])
 def test_classify_and_regress_take_one_string(wire: Wire, method: str) -> None:
-    """A serialised example, whatever its features; the outputs have TF Serving's fixed aliases."""
+    """It is a serialised example, whatever its features; the outputs have TF Serving's fixed aliases."""
     found = signatures(wire, "person")
     assert list(found[method]["inputs"]) == ["inputs"]
     assert found[method]["inputs"]["inputs"]["dtype"] == "DT_STRING"
@@ -143,7 +136,7 @@ def test_no_hidden_signature_is_shown(wire: Wire, model: str) -> None:
 
 @pytest.mark.row("V1-138")
 def test_v2_shows_the_same_shapes(wire: Wire) -> None:
-    """One source for both protocols."""
+    """Both protocols have one source."""
     for model in ("matrix", "fixed", "scalar", "named_dims"):
         (tensor,) = signatures(wire, model)["serving_default"]["inputs"].values()
         (other,) = wire.get(f"/v2/models/{model}").json()["inputs"]
@@ -151,7 +144,7 @@ def test_v2_shows_the_same_shapes(wire: Wire) -> None:
 
 
 def test_bytes_encoding_is_shown_as_strings_without_the_last_axis(wire: Wire) -> None:
-    """What a client sends for UINT8 [-1, -1] is a list of strings."""
+    """A client sends a list of strings for UINT8 [-1, -1]."""
     default = signatures(wire, "photo")["serving_default"]
     for tensor in (*default["inputs"].values(), *default["outputs"].values()):
         assert tensor["dtype"] == "DT_STRING"
@@ -159,6 +152,6 @@ def test_bytes_encoding_is_shown_as_strings_without_the_last_axis(wire: Wire) ->
 
 
 def test_a_python_model_that_says_nothing_has_metadata(wire: Wire) -> None:
-    """A default signature without tensors, and it can be asked."""
+    """It has a default signature without tensors, and accepts requests."""
     signatures(wire, "py_untyped")
     assert predict(wire, "py_untyped", {"inputs": {"a": [1]}}).status == 200

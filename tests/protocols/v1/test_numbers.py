@@ -1,9 +1,7 @@
-"""The rules of numbers, for whatever numbers there are: range, rounding, digits, and one meaning in every form."""
-
-from __future__ import annotations
+"""The rules hold for any number: range, rounding, digits, and the same meaning in every form."""
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,29 +10,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.protocols.v1.fuzz import decimals
+from tests.support.asgi import Local
 from tests.support.checks import refusal
 from tests.support.strategies import blanks
 from tests.support.v1_client import columns, numbers, predict, read, rows
+from tests.support.wire import Answer
 from tests.support.zoo.models import DATATYPES
 
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
-    from tests.support.wire import Answer
-
-fuzzed = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+fuzzed = settings(suppress_health_check=list(HealthCheck))
 INTEGERS = ["INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64"]
 WIDTHS = {"FP16": np.float16, "FP32": np.float32, "FP64": np.float64}
 
 
 def asked(local: Local, datatype: str, key: str, texts: list[str], blank: bytes = b"") -> Answer:
-    """A list of numbers as they are written, to the identity of a datatype."""
+    """Sends a list of numbers as they are written to the identity of a datatype."""
     value = f"[{', '.join(texts)}]"
     document = f'{{"inputs": {{"INPUT0": {value}}}}}' if key == "inputs" else f'{{"{key}": {value}}}'
     return predict(local, f"identity_{datatype.lower()}", document.encode() + blank)
 
 
 def bounds(datatype: str) -> tuple[int, int]:
-    """The least and the greatest integer."""
+    """Returns the least and the greatest integer."""
     info = np.iinfo(np.dtype(DATATYPES[datatype].numpy))
     return int(info.min), int(info.max)
 
@@ -44,7 +40,7 @@ def bounds(datatype: str) -> tuple[int, int]:
 @fuzzed
 @given(data=st.data(), key=st.sampled_from(["instances", "inputs"]), blank=blanks)
 def test_integers_in_range_are_exact(local: Local, datatype: str, data: st.DataObject, key: str, blank: bytes) -> None:
-    """Every digit, in and out."""
+    """Every digit survives, in and out."""
     low, high = bounds(datatype)
     near = st.sampled_from([low, high, high - 1, 0])
     texts = [str(n) for n in data.draw(st.lists(st.one_of(st.integers(low, high), near), min_size=1, max_size=8))]
@@ -58,7 +54,7 @@ def test_integers_in_range_are_exact(local: Local, datatype: str, data: st.DataO
 def test_an_integer_out_of_range_is_refused(
     local: Local, datatype: str, data: st.DataObject, key: str, blank: bytes
 ) -> None:
-    """Wherever among others it stands."""
+    """Its position among others does not matter."""
     low, high = bounds(datatype)
     odd = data.draw(st.one_of(st.integers(max_value=low - 1), st.integers(min_value=high + 1)))
     texts = [str(n) for n in data.draw(st.lists(st.integers(low, high), max_size=4))]
@@ -71,13 +67,13 @@ def test_an_integer_out_of_range_is_refused(
 @fuzzed
 @given(text=decimals.filter(lambda text: "." in text or "e" in text), key=st.sampled_from(["instances", "inputs"]))
 def test_a_number_with_a_point_or_exponent_is_no_integer(local: Local, datatype: str, text: str, key: str) -> None:
-    """Whatever it amounts to."""
+    """Its value does not matter."""
     refusal(asked(local, datatype, key, [text]), 400)
     refusal(asked(local, datatype, key, ["1", text]), 400)
 
 
 def rounded(datatype: str, text: str) -> np.floating[Any]:
-    """The nearest double, and of it the nearest of the width; an integer zero has no sign."""
+    """Returns the nearest double, rounded to the nearest of the width; an integer zero has no sign."""
     with np.errstate(over="ignore", under="ignore"):
         return WIDTHS[datatype](float(text) + 0.0 if text == "-0" else float(text))
 
@@ -99,7 +95,7 @@ def test_any_number_is_rounded_to_the_nearest_float(
 
 
 def significant(text: str) -> int:
-    """How many digits a number is written with, zeros at either end apart."""
+    """Returns how many digits a number is written with, without zeros at either end."""
     return len(Decimal(text).normalize().as_tuple().digits)
 
 
@@ -137,13 +133,10 @@ def test_every_bfloat16_comes_back(local: Local, bits: list[int]) -> None:
 
 
 plain = {
-    "FP32": st.floats(width=32, allow_nan=False),
-    "FP64": st.floats(allow_nan=False),
-    "INT64": st.integers(-(2**63), 2**63 - 1),
-    "UINT8": st.integers(0, 255),
-    "BOOL": st.booleans(),
+    "FP32": st.floats(width=32, allow_nan=False), "FP64": st.floats(allow_nan=False),
+    "INT64": st.integers(-(2**63), 2**63 - 1), "UINT8": st.integers(0, 255), "BOOL": st.booleans(),
     "BYTES": st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-}
+}  # fmt: skip
 
 
 @pytest.mark.row("V1-041", "V1-042", "V1-043", "V1-058", "V1-059", "V1-108", "V1-110")
@@ -151,7 +144,7 @@ plain = {
 @fuzzed
 @given(data=st.data(), shape=st.lists(st.integers(1, 3), min_size=1, max_size=3), pad=st.sampled_from(["", " " * 9000]))
 def test_rows_and_columns_agree(local: Local, datatype: str, data: st.DataObject, shape: list[int], pad: str) -> None:
-    """Plain rows, rows of objects, plain columns, named columns: the same numbers, also through the other reader."""
+    """Plain rows, rows of objects, plain columns and named columns have the same numbers, through either reader."""
     model = f"identity_{datatype.lower()}"
     count = int(np.prod(shape))
     flat = data.draw(st.lists(plain[datatype], min_size=count, max_size=count))
@@ -159,12 +152,10 @@ def test_rows_and_columns_agree(local: Local, datatype: str, data: st.DataObject
     if datatype == "FP32":
         value = np.array(value, np.float32).tolist()
     forms = [
-        rows(local, model, value, x=pad),
-        rows(local, model, [{"INPUT0": row} for row in value], x=pad),
-        columns(local, model, value, x=pad),
-        columns(local, model, {"INPUT0": value}, x=pad),
+        rows(local, model, value, x=pad), rows(local, model, [{"INPUT0": row} for row in value], x=pad),
+        columns(local, model, value, x=pad), columns(local, model, {"INPUT0": value}, x=pad),
         read(predict(local, model, {"inputs": [{"INPUT0": row} for row in value], "x": pad}))["predictions"],
-    ]
+    ]  # fmt: skip
     for form in forms:
         found = np.array(form, np.float32).tolist() if datatype == "FP32" else form
         assert found == value

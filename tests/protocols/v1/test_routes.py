@@ -1,20 +1,15 @@
-"""V1's routes that do not predict: status, metadata, list, root; and the answers that a pinned dialect has."""
+"""V1's routes that do not predict are status, metadata, list and root; the tests cover pinned dialects, too."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.support.asgi import Local
 from tests.support.catalogue import row
 from tests.support.checks import refusal
 from tests.support.v1_client import MODELS, alive, get, numbers, predict, read, rows, statuses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.asgi import Local
-    from tests.support.wire import Wire
+from tests.support.wire import Wire
 
 PREDICT = f"{MODELS}/half_plus_two:predict"
 LIST = [1.0, 2.0, 5.0]
@@ -25,6 +20,8 @@ LISTED = [
     row("V1-002 V1-132", "labelled/versions/1", "labelled/versions/1", ["1"]),
     row("V1-002 V1-132", "labelled/labels/stable", "labelled/labels/stable", ["1"]),
     row("V1-132", "labelled/labels/pre%20release", "labelled/labels/pre%20release", ["10"]),
+    row("V1-005", "labelled/labels/c%2Fmetadata", "labelled/labels/c%2Fmetadata", ["10"]),
+    row("V1-005", "labelled/labels/b%3Apredict", "labelled/labels/b%3Apredict", ["2"]),
     row("V1-006", "half_plus_two", "half_plus_two/versions/123", ["123"]),
     row("V1-014", "labelled", "labelled/versions/0", ["10"]),
     row("V1-130", "versions_latest", "versions_latest", ["10"]),
@@ -68,7 +65,7 @@ def test_the_word_metadata_may_be_in_any_case(wire: Wire) -> None:
 @pytest.mark.row("V1-009")
 @pytest.mark.parametrize("query", PATHS[1:])
 def test_a_query_changes_nothing(wire: Wire, query: str) -> None:
-    """TF Serving takes it for a part of the path."""
+    """TF Serving would count it as a part of the path."""
     rows(wire, "half_plus_two", [1.0])
     assert "123" in statuses(read(wire.get(f"{MODELS}/half_plus_two{query}")))
     assert read(wire.get(f"{MODELS}/half_plus_two/metadata{query}"))["model_spec"]["name"] == "half_plus_two"
@@ -104,7 +101,7 @@ def test_head_is_get_without_the_body(wire: Wire, path: str) -> None:
 @pytest.mark.row("V1-012")
 @pytest.mark.parametrize("path", [f"{MODELS}/unheard_of", PREDICT])
 def test_head_of_what_get_refuses_has_its_status(wire: Wire, path: str) -> None:
-    """It has no body, so that the connection goes on."""
+    """It has no body, so that the connection stays open."""
     assert wire.call("HEAD", path).status == wire.get(path).status
     alive(wire)
 
@@ -151,7 +148,7 @@ def test_the_root_is_alive_without_the_site(local_with: Callable[..., Local]) ->
 @pytest.mark.row("V1-110")
 @pytest.mark.parametrize(("dialect", "key"), PINS)
 def test_a_server_can_be_pinned_to_one_of_the_two(local_with: Callable[..., Local], dialect: str, key: str) -> None:
-    """A model's own setting counts more than the server's."""
+    """A model's own setting takes precedence over the server's."""
     local = local_with(V1_DIALECT=dialect)
     assert read(predict(local, "half_plus_two", {"inputs": LIST})) == {key: [2.5, 3.0, 4.5]}
     for own, its in PINS:
@@ -238,7 +235,7 @@ def test_a_version_that_failed_to_load_is_ended_with_its_reason(wire: Wire) -> N
 
 
 def state(wire: Wire, model: str) -> Any:
-    """Returns the state of version 1; asking changes nothing."""
+    """Returns the state of version 1; the request changes nothing."""
     document = read(get(wire, f"{model}/versions/1"))
     assert document == read(get(wire, f"{model}/versions/1"))
     (entry,) = document["model_version_status"]
@@ -248,7 +245,7 @@ def state(wire: Wire, model: str) -> Any:
 
 @pytest.mark.row("V1-130")
 def test_a_version_is_available_after_its_first_request(wire: Wire) -> None:
-    """Looking at it loads nothing."""
+    """A status request loads nothing."""
     assert state(wire, "idle") == "START"
     assert state(wire, "idle_then_asked") == "START"
     assert rows(wire, "idle_then_asked", [0]) == [1]

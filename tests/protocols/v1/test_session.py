@@ -1,21 +1,16 @@
-"""The example session of TF Serving's REST page, command by command, with the sample repository's half_plus_three."""
-
-from __future__ import annotations
+"""TF Serving's example session from its REST page runs command by command, with the sample half_plus_three."""
 
 import json
 import shlex
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.server import ROOT, Server, serve
 from tests.support.v1_client import read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 STATUS = ("curl -s http://localhost:8501/v1/models/half_plus_three",
     """{
@@ -48,7 +43,7 @@ WRONG_ANSWER = '{ "error": "Servable not found for request: Latest(half)" }'
 
 @pytest.fixture(scope="module", params=["auto", "tfs"])
 def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
-    """A server that has loaded its models, as TF Serving has once it listens; and its setting."""
+    """A server that has loaded its models, as TF Serving has once it listens, and its setting."""
     log: Path = tmp_path_factory.mktemp("session") / "log"
     settings = {"V1_DIALECT": request.param} if request.param != "auto" else {}
     with ExitStack() as stack:
@@ -60,7 +55,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def shell(server: Server, command: str) -> str:
-    """What the command prints, at this server's port."""
+    """Returns what the command prints, at this server's port."""
     arguments = shlex.split(command.replace("localhost:8501", server.netloc))
     return subprocess.run(
         [*arguments, "--noproxy", "*"], capture_output=True, check=True, timeout=60, encoding="utf-8"
@@ -74,7 +69,7 @@ def packed(text: str) -> str:
 
 @pytest.mark.row("V1-002", "V1-130")
 def test_the_status(sample: tuple[Server, str]) -> None:
-    """Byte by byte for TF Serving's clients alone; with KServe's members before it where both are served."""
+    """Every byte agrees for TF Serving's clients alone; KServe's members precede it where both are served."""
     server, dialect = sample
     command, expected = STATUS
     found = shell(server, command)
@@ -89,13 +84,13 @@ def test_the_status(sample: tuple[Server, str]) -> None:
 @pytest.mark.row("V1-001", "V1-025", "V1-080")
 @pytest.mark.parametrize(("command", "expected"), [PREDICT, REGRESS], ids=["predict", "regress"])
 def test_predict_and_regress(sample: tuple[Server, str], command: str, expected: str) -> None:
-    """Byte by byte, white space apart."""
+    """Every byte agrees, except for white space."""
     assert packed(shell(sample[0], command)) == packed(expected)
 
 
 @pytest.mark.row("V1-016", "V1-086")
 def test_the_wrong_address(sample: tuple[Server, str]) -> None:
-    """Status line, type and body."""
+    """Status line, type and body agree."""
     head, _, body = shell(sample[0], WRONG).partition("\n\n")
     lines = head.split("\n")
     assert lines[0].strip() == "HTTP/1.1 404 Not Found"

@@ -1,10 +1,7 @@
-"""Which JSON values each datatype takes in V1, and documents that may be read in two ways."""
-
-from __future__ import annotations
+"""The tests check which JSON values each datatype accepts in V1, and documents that may be read in two ways."""
 
 import math
 from itertools import product
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -13,10 +10,8 @@ import pytest
 from tests.support.catalogue import row
 from tests.support.checks import LENGTHS, LONG, refusal
 from tests.support.v1_client import alive, columns, predict, read, rows
+from tests.support.wire import Answer, Wire
 from tests.support.zoo.models import DATATYPES
-
-if TYPE_CHECKING:
-    from tests.support.wire import Answer, Wire
 
 WIDE = {"FP32": "float", "FP64": "double"}
 FULL = {"INT32": "int32", "INT64": "int64", "UINT32": "uint32", "UINT64": "uint64"}
@@ -98,18 +93,15 @@ def test_integers_out_of_range_are_refused(wire: Wire, datatype: str) -> None:
     alive(wire)
 
 
-@pytest.mark.parametrize(
-    ("datatype", "element"),
-    [
-        *(row("V1-067 V1-115", *each, name=each[0]) for each in product(WIDE, NO_FLOATS)),
-        *(row("V1-068 V1-069 V1-070", *each, name=each[0]) for each in product(INTEGERS, NO_INTEGERS)),
-        *(row("V1-070", *each, name=each[0]) for each in product(HALVES, ("true", "null", '"1.0"', "{}"))),
-        *(row("V1-071", "BOOL", element) for element in NO_BOOLEANS),
-        *(row("V1-072 V1-115", "BYTES", element) for element in NO_TEXTS),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("datatype", "element"), [
+    *(row("V1-067 V1-115", *each, name=each[0]) for each in product(WIDE, NO_FLOATS)),
+    *(row("V1-068 V1-069 V1-070", *each, name=each[0]) for each in product(INTEGERS, NO_INTEGERS)),
+    *(row("V1-070", *each, name=each[0]) for each in product(HALVES, ("true", "null", '"1.0"', "{}"))),
+    *(row("V1-071", "BOOL", element) for element in NO_BOOLEANS),
+    *(row("V1-072 V1-115", "BYTES", element) for element in NO_TEXTS),
+])  # fmt: skip
 def test_a_datatype_takes_nothing_else(wire: Wire, datatype: str, element: str) -> None:
-    """The text names the expected type in TF Serving's word where the element is a value, in every form."""
+    """The text has TF Serving's word for the expected type if the element is a value, in every form."""
     word = (WIDE | FULL).get(datatype)
     for answer in every_form(wire, datatype, element):
         text = refusal(answer, 400)
@@ -141,7 +133,7 @@ def test_half_widths_know_non_finite_numbers(wire: Wire, datatype: str, token: s
 
 @pytest.mark.row("V1-070")
 def test_bfloat16_is_rounded_to_nearest(wire: Wire) -> None:
-    """It is not cut off."""
+    """It is not truncated."""
     values = [1 / 3, 3.14159, 1e30, -1e-30, 65504.0]
     expected = np.array(values).astype(ml_dtypes.bfloat16)
     assert np.array(columns(wire, "identity_bf16", values)).astype(ml_dtypes.bfloat16).tobytes() == expected.tobytes()
@@ -182,7 +174,7 @@ DOUBTFUL = [
 def test_what_may_mean_two_things_is_one_of_them_or_refused(
     wire: Wire, name: str, body: bytes, answers: list[object], text: str, blank: bytes
 ) -> None:
-    """The answer is never a broken one."""
+    """The answer is never malformed."""
     answer = predict(wire, name, body + blank)
     if answer.status == 200:
         assert read(answer) in answers
@@ -195,7 +187,7 @@ def test_what_may_mean_two_things_is_one_of_them_or_refused(
 @pytest.mark.parametrize("depth", [200, 1500, 500_000])
 @pytest.mark.parametrize("brackets", ["[]", '{"a":}'])
 def test_any_depth_of_nesting_ends_no_process(wire: Wire, key: str, depth: int, brackets: str) -> None:
-    """It is 400 at the latest where it is asked for."""
+    """The status is 400 at the latest when the answer is requested."""
     opened, closed = brackets[:-1] * depth, brackets[-1] * depth
     rest = "" if key in {"instances", "inputs"} else ', "instances": [1.0]'
     answer = predict(wire, "half_plus_two", f'{{"{key}": {opened}1{closed}{rest}}}'.encode())

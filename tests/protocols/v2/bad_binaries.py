@@ -1,6 +1,4 @@
-"""Requests that the binary tensor data extension forbids, in the manner of `bad_requests`."""
-
-from __future__ import annotations
+"""Requests that the binary tensor data extension forbids, in the form of `bad_requests`."""
 
 import json
 import struct
@@ -22,24 +20,24 @@ def bad(name: str, model: str, body: bytes, culprit: str, headers: dict[str, str
 
 
 def head(name: str, size: Any = 64, **more: Any) -> dict[str, Any]:
-    """An input of add_sub whose elements follow the JSON."""
+    """Returns an input of add_sub whose elements follow the JSON."""
     return {"name": name, "datatype": "INT32", "shape": [16], "parameters": {"binary_data_size": size}, **more}
 
 
 def packed(name: str, culprit: str, first: dict[str, Any], *parts: bytes) -> Any:
-    """A request to add_sub with another first input or other parts."""
+    """Returns a request to add_sub with another first input or other parts."""
     body, headers = pack({"inputs": [first, head("INPUT1")]}, parts or (RAMP, RAMP))
     return bad(f"binary_{name}", ADD_SUB, body, culprit, headers)
 
 
 def measured(name: str, length: str) -> Any:
-    """A right request with another length of the header."""
+    """Returns a correct request with another length of the header."""
     body, _ = pack({"inputs": [head("INPUT0"), head("INPUT1")]}, [RAMP, RAMP])
     return bad(f"header_{name}", ADD_SUB, body, "header|inference-header-content-length|json", {HEADER_LENGTH: length})
 
 
 def text(name: str, part: bytes, shape: list[int], culprit: str = "INPUT0") -> Any:
-    """BYTES to the identity over strings."""
+    """Returns BYTES to the identity over strings."""
     parameters = {"binary_data_size": len(part)}
     own = {"name": "INPUT0", "datatype": "BYTES", "shape": shape, "parameters": parameters}
     body, headers = pack({"inputs": [own]}, [part])
@@ -47,12 +45,12 @@ def text(name: str, part: bytes, shape: list[int], culprit: str = "INPUT0") -> A
 
 
 def element(content: bytes) -> bytes:
-    """One element of BYTES."""
+    """Returns one element of BYTES."""
     return struct.pack("<I", len(content)) + content
 
 
 def json_only(name: str, length: int) -> Any:
-    """A right request without binary inputs, whose header counts otherwise than its body."""
+    """Returns a correct request without binary inputs, whose header states another length than its body has."""
     body = encoded(good())
     return bad(f"header_of_json_{name}", ADD_SUB, body, "header|json", {HEADER_LENGTH: str(len(body) + length)})
 
@@ -84,27 +82,20 @@ BAD_BINARIES: Final = [
     packed("shape_overflow", "INPUT0", head("INPUT0", shape=[1 << 32, 1 << 32, 16])),
     packed("shape_negative", "INPUT0", head("INPUT0", shape=[-1])),
     packed("datatype_other", "INPUT0", head("INPUT0", datatype="FP32")),
-    packed("datatype_unknown", "INT33", head("INPUT0", datatype="INT33")),
-    packed("twice", "INPUT1", head("INPUT1")),
+    packed("datatype_unknown", "INT33", head("INPUT0", datatype="INT33")), packed("twice", "INPUT1", head("INPUT1")),
     packed("name_absent", "name", changed(head("INPUT0"), "name", None)),
     packed("parameters_text", "parameters", changed(head("INPUT0"), "parameters", "64")),
     packed("shared_memory", "shared", {**head("INPUT0"), "parameters": {"shared_memory_region": "r"}}),
     text("length_beyond_part", struct.pack("<I", 100) + b"abc", [1]),
-    text("length_of_4_gigabytes", struct.pack("<I", 0xFFFFFFFF) + b"abc", [1]),
-    text("length_cut", b"\x01\x00", [1]),
-    text("less_than_shape", element(b"a"), [2]),
-    text("more_than_shape", element(b"a") * 3, [2]),
-    text("stray_after_last", element(b"a") + b"\0", [1]),
-    text("nothing_for_one", b"", [1]),
-    text("something_for_nothing", element(b"a"), [0]),
-    text("shape_huge", element(b"a"), [1, 1 << 40]),
-    json_only("more", 1),
-    json_only("far_more", 1000),
-    json_only("less", -1),
+    text("length_of_4_gigabytes", struct.pack("<I", 0xFFFFFFFF) + b"abc", [1]), text("length_cut", b"\x01\x00", [1]),
+    text("less_than_shape", element(b"a"), [2]), text("more_than_shape", element(b"a") * 3, [2]),
+    text("stray_after_last", element(b"a") + b"\0", [1]), text("nothing_for_one", b"", [1]),
+    text("something_for_nothing", element(b"a"), [0]), text("shape_huge", element(b"a"), [1, 1 << 40]),
+    json_only("more", 1), json_only("far_more", 1000), json_only("less", -1),
     bad("raw_two_inputs", ADD_SUB, RAMP * 2, "INPUT|input", {HEADER_LENGTH: "0"}),
     bad("raw_two_variable_dimensions", "matrix", RAMP, "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
     bad("raw_one_element_of_a_matrix", "matrix", RAMP[:4], "INPUT0|shape|dimension", {HEADER_LENGTH: "0"}),
     bad("raw_text_of_a_vector", "vector_bytes", b"abc", "INPUT0|BYTES", {HEADER_LENGTH: "0"}),
     bad("raw_unaligned", "vector_int32", RAMP[:-1], "INPUT0|byte", {HEADER_LENGTH: "0"}),
     bad("raw_other_size", "fixed", RAMP, "INPUT0|byte", {HEADER_LENGTH: "0"}),
-]
+]  # fmt: skip

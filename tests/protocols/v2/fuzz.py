@@ -1,16 +1,15 @@
-"""V2's attacks: anything to every route, and right inferences with something changed."""
-
-from __future__ import annotations
+"""V2's attacks send anything to every route, and correct inferences with a change."""
 
 import copy
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tests.protocols.v2.bad_requests import good
+from tests.support.asgi import Local
 from tests.support.checks import INTERNALS
 from tests.support.strategies import (
     BROKEN,
@@ -31,11 +30,7 @@ from tests.support.strategies import (
     v2_words,
     values,
 )  # fmt: skip
-from tests.support.wire import COMPRESS, HEADER_LENGTH, binary_input, json_input, pack, same
-
-if TYPE_CHECKING:
-    from tests.support.asgi import Local
-    from tests.support.wire import Answer
+from tests.support.wire import COMPRESS, HEADER_LENGTH, Answer, binary_input, json_input, pack, same
 
 VERBS: Final = [
     "", "/ready", "/infer", "/config", "/stats", "/versions/1", "/versions/2/infer", "/versions/1/ready", "/generate",
@@ -62,7 +57,7 @@ inferences = st.sampled_from(MODELS).map(lambda model: f"/v2/models/{model}/infe
 
 
 def valid() -> list[tuple[str, dict[str, Any]]]:
-    """Returns right requests, as (target, document) to start from."""
+    """Returns correct requests, as (target, document) to start from."""
     x = json_input("x", "INT64", np.array([0]))
     scores = json_input("features", "FP32", np.array([0.5, 1.5], np.float32))
     outputs = [{"name": "scores", "parameters": {"classification": 1, "binary_data": True}}]
@@ -86,7 +81,7 @@ mutated = mutants(valid(), values, v2_keys)
 
 @st.composite
 def compressed(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
-    """Nearly right, compressed, and one byte of it flipped or the end cut off."""
+    """Returns a nearly correct compressed body with one flipped byte or a truncated end."""
     target, document = draw(mutated)
     coding = draw(st.sampled_from(["gzip", "deflate"]))
     packed = draw(damaged(st.just(COMPRESS[coding](json.dumps(document).encode()))))
@@ -95,7 +90,7 @@ def compressed(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
 
 @st.composite
 def binaries(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
-    """A binary request of add_sub with another JSON, other parts or another length."""
+    """Returns a binary request of add_sub with another JSON, other parts or another length."""
     pairs = [binary_input(f"INPUT{i}", "INT32", np.arange(16, dtype=np.int32)) for i in (0, 1)]
     heads = copy.deepcopy([head for head, _ in pairs])
     document: Any = {"inputs": heads, "parameters": {"binary_data_output": draw(st.booleans())}}
@@ -113,7 +108,7 @@ def binaries(draw: st.DrawFn) -> tuple[str, str, bytes, dict[str, str]]:
 
 @st.composite
 def element_lists(draw: st.DrawFn) -> tuple[str, bytes]:
-    """Any elements, in any nesting, for any datatype and a shape that may fit."""
+    """Returns any elements, in any nesting, for any datatype and a shape that may fit."""
     kind = draw(st.sampled_from(["bool", "uint8", "int8", "int32", "int64", "uint64", "fp16", "fp32", "fp64", "bytes"]))
     each = st.one_of(numbers, v2_words, st.booleans(), st.none(), st.lists(numbers, max_size=3))
     elements = draw(st.lists(each, max_size=5))
@@ -123,7 +118,7 @@ def element_lists(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 def judge(answer: Answer, target: str, method: str) -> None:
-    """Asserts 2xx or 4xx of the protocol, and 503 only of a model that cannot load."""
+    """Asserts 2xx or 4xx of the protocol, and 503 only for a model that cannot load."""
     assert answer.status < HTTPStatus.INTERNAL_SERVER_ERROR or (
         answer.status == HTTPStatus.SERVICE_UNAVAILABLE and target.startswith(("/v2/models/", "/v2/repository/"))
     ), (answer.status, answer.content[:500])
@@ -147,7 +142,7 @@ def judge(answer: Answer, target: str, method: str) -> None:
 
 
 def ask(local: Local, method: str, target: str, body: bytes, more: dict[str, str]) -> Answer:
-    """Returns the answer, which is judged; afterwards the application answers right."""
+    """Returns the answer, which is judged; afterwards the application answers correctly."""
     answer = local.call(method, target, body, more)
     judge(answer, target, method)
     right = local.call("POST", "/v2/models/add_sub/infer", CANARY)

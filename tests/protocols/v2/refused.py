@@ -1,7 +1,5 @@
 """Requests that V2 refuses beside bad inferences: paths, names, versions, encodings, models that fail."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib
@@ -23,7 +21,7 @@ ONE_KIND: Final = {"name": "kind", "datatype": "BYTES", "shape": [1]}
 
 
 def at(rows: str, path: str, **more: Any) -> list[Any]:
-    """Returns the case of a path that is refused: an inference is a POST, all else a GET."""
+    """Returns the case of a path that is refused: an inference is a POST, anything else a GET."""
     return refused(rows, path, X if path.endswith("/infer") else None, **more)
 
 
@@ -62,8 +60,7 @@ PATHS = ("/v2/nothing", f"{M}/add_sub/nothing", f"{M}/add_sub/versions", "/v2/he
 ABSENT = (
     "GET /v2/systemsharedmemory/status", "POST /v2/systemsharedmemory/region/r/register",
     "GET /v2/cudasharedmemory/status", "POST /v2/cudasharedmemory/unregister", "GET /v2/trace/setting",
-    f"POST {M}/add_sub/trace/setting", "GET /v2/logging", "POST /v2/logging", f"POST {M}/add_sub/generate",
-    f"POST {M}/add_sub/generate_stream",
+    f"POST {M}/add_sub/trace/setting", "GET /v2/logging", "POST /v2/logging",
 )  # fmt: skip
 BROKEN: Final = (
     "broken_onnx", "broken_empty", "broken_newest", "broken_settings", "py_broken_no_predict", "py_broken_import",
@@ -74,6 +71,8 @@ PLACES: Final = [
       for case in refused("R-033", f"{method} {path}", b"", status=404)),
     *(case for path in ABSENT
       for case in refused("R-430 R-208", path, b"{}" if path.startswith("POST") else b"", status=404)),
+    *(case for verb in ("generate", "generate_stream")
+      for case in refused("R-200 R-201 R-202 R-203 R-208", f"{M}/add_sub/{verb}", b"{}", text="...INPUT0...")),
     *refused("", f"{R}/index", b"{", b"[]", b'"x"', b"\xff", b'{"ready": "yes"}'),
     *(case for verb in ("load", "unload") for case in (
         *refused("R-412 R-414 R-208", f"{R}/models/unheard_of/{verb}", {}, text="...unheard_of...", status=404),

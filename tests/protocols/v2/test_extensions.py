@@ -1,76 +1,49 @@
-"""Classification, model repository, configuration, statistics, and the extensions that are not there."""
+"""The extensions are classification, model repository, configuration and statistics; others are refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.catalogue import row
 from tests.support.checks import alive, refusal
-from tests.support.wire import json_input
+from tests.support.wire import Wire, json_input
 from tests.support.zoo.models import LABELS
-
-if TYPE_CHECKING:
-    from tests.support.wire import Answer, Wire
 
 SCORES = np.array([0.1, 0.5, -1.25, 0.25], np.float32)
 FEATURES = json_input("features", "FP32", SCORES)
 X = json_input("x", "INT64", np.array([0]))
 
 
-def classes(answer: Answer) -> list[tuple[float, int, str]]:
-    """The parts of each "value:index[:label]"."""
-    parts = [text.decode().split(":") for text in answer.tensors()["scores"].ravel()]
-    return [(float(value), int(index), label[0] if label else "") for value, index, *label in parts]
-
-
 def classified(count: int, **parameters: Any) -> list[dict[str, Any]]:
-    """Outputs that ask for so many classes."""
+    """Returns outputs that ask for so many classes."""
     return [{"name": "scores", "parameters": {"classification": count, **parameters}}]
 
 
-@pytest.mark.row("R-400")
 @pytest.mark.parametrize("binary", [False, True])
-def test_the_best_classes_come_with_value_index_and_label(wire: Wire, *, binary: bool) -> None:
-    """The highest first, as BYTES [count]."""
-    answer = wire.infer("classifier", FEATURES, outputs=classified(2, binary_data=binary))
-    assert classes(answer) == [(0.5, 1, LABELS[1]), (0.25, 3, LABELS[3])]
+@pytest.mark.parametrize(("model", "scores", "count", "expected"), [
+    row("R-400", "classifier", SCORES, 2, [f"0.500000:1:{LABELS[1]}", f"0.250000:3:{LABELS[3]}"]),
+    row("R-401", "classifier_unlabelled", SCORES, 9, ["0.500000:1", "0.250000:3", "0.100000:0", "-1.250000:2"],
+        name="no more than there are"),
+    row("", "classifier_unlabelled", SCORES, 1, ["0.500000:1"], name="without labels"),
+    row("", "classifier_batch", np.stack([SCORES, -SCORES]), 1,
+        [[f"0.500000:1:{LABELS[1]}"], [f"1.250000:2:{LABELS[2]}"]], name="every row of a batch"),
+    row("", "classifier_unlabelled", np.array([np.nan, 1.0, np.inf], np.float32), 2, ["inf:2", "1.000000:1"],
+        name="NaN is never the best"),
+])  # fmt: skip
+def test_the_best_classes_come_with_value_index_and_label(
+    wire: Wire, model: str, scores: Any, count: int, expected: Any, *, binary: bool
+) -> None:
+    """The highest is first, as BYTES [count] or [rows, count]."""
+    own = json_input("features", "FP32", scores)
+    answer = wire.infer(model, own, outputs=classified(count, binary_data=binary))
     (output,) = answer.split()[0]["outputs"]
-    assert output["datatype"] == "BYTES"
-    assert output["shape"] == [2]
-
-
-@pytest.mark.row("R-401")
-def test_there_are_no_more_classes_than_scores(wire: Wire) -> None:
-    """Asking for nine of four gives four."""
-    answer = wire.infer("classifier", FEATURES, outputs=classified(9))
-    assert [index for _, index, _ in classes(answer)] == [1, 3, 0, 2]
-
-
-def test_classes_without_labels_have_value_and_index(wire: Wire) -> None:
-    """No settings, no label."""
-    answer = wire.infer("classifier_unlabelled", FEATURES, outputs=classified(1))
-    assert answer.tensors()["scores"].tolist() == [b"0.500000:1"]
-
-
-def test_every_row_of_a_batch_is_classified(wire: Wire) -> None:
-    """Shape [rows, count]."""
-    batch = json_input("features", "FP32", np.stack([SCORES, -SCORES]))
-    answer = wire.infer("classifier_batch", batch, outputs=classified(1))
-    assert answer.split()[0]["outputs"][0]["shape"] == [2, 1]
-    assert [index for _, index, _ in classes(answer)] == [1, 2]
-
-
-def test_nan_scores_can_be_classified(wire: Wire) -> None:
-    """A NaN is never the best class, and the answer stays JSON."""
-    scores = np.array([np.nan, 1.0, np.inf], np.float32)
-    answer = wire.infer("classifier_unlabelled", json_input("features", "FP32", scores), outputs=classified(2))
-    assert [text.decode().split(":")[1] for text in answer.tensors()["scores"]] == ["2", "1"]
+    assert (output["datatype"], output["shape"]) == ("BYTES", list(np.shape(expected)))
+    assert answer.tensors()["scores"].astype(str).tolist() == expected
 
 
 def test_nothing_can_be_classified(wire: Wire) -> None:
-    """No scores, no classes."""
+    """Without scores there are no classes."""
     scores = np.empty(0, np.float32)
     answer = wire.infer("classifier_unlabelled", json_input("features", "FP32", scores), outputs=classified(2))
     assert answer.status in {200, 400}
@@ -78,7 +51,7 @@ def test_nothing_can_be_classified(wire: Wire) -> None:
 
 
 def test_text_has_no_classes(wire: Wire) -> None:
-    """Classification of BYTES is refused by name."""
+    """The refusal of classification for BYTES has its name."""
     outputs = [{"name": "OUTPUT0", "parameters": {"classification": 1}}]
     own = json_input("INPUT0", "BYTES", np.array([b"a"], object))
     assert "OUTPUT0" in refusal(wire.infer("vector_bytes", own, outputs=outputs), 400)
@@ -88,7 +61,7 @@ def test_text_has_no_classes(wire: Wire) -> None:
 @pytest.mark.row("R-410")
 @pytest.mark.parametrize("body", [None, {}, b"", {"ready": False}, {"unheard_of": 1}])
 def test_the_index_lists_every_version(wire: Wire, body: Any) -> None:
-    """Name, version, state and reason, with an empty body or an empty object."""
+    """It has name, version, state and reason, with an empty body or an empty object."""
     answer = wire.post("/v2/repository/index", body)
     assert answer.status == 200
     entries = answer.json()
@@ -104,7 +77,7 @@ def test_the_index_lists_every_version(wire: Wire, body: Any) -> None:
 
 @pytest.mark.row("R-410")
 def test_the_index_can_be_of_ready_models_only(wire: Wire) -> None:
-    """{"ready": true}."""
+    """The body is {"ready": true}."""
     alive(wire)
     entries = wire.post("/v2/repository/index", {"ready": True}).json()
     assert {entry["state"] for entry in entries} == {"READY"}
@@ -112,19 +85,19 @@ def test_the_index_can_be_of_ready_models_only(wire: Wire) -> None:
 
 
 def ready(wire: Wire, model: str) -> int:
-    """The status of readiness."""
+    """Returns the status of readiness."""
     return wire.get(f"/v2/models/{model}/ready").status
 
 
 def entry(wire: Wire, model: str) -> dict[str, Any]:
-    """The model's line in the index."""
+    """Returns the model's entry in the index."""
     (only,) = [entry for entry in wire.post("/v2/repository/index").json() if entry["name"] == model]
     return dict(only)
 
 
 @pytest.mark.row("R-411")
 def test_load_makes_a_model_ready(wire: Wire) -> None:
-    """It was not before; loading twice is no mistake."""
+    """It was not ready before; a second load is not a mistake."""
     assert ready(wire, "spare_load") == 503
     for _ in range(2):
         assert wire.post("/v2/repository/models/spare_load/load", {}).status == 200
@@ -135,7 +108,7 @@ def test_load_makes_a_model_ready(wire: Wire) -> None:
 @pytest.mark.row("R-413")
 @pytest.mark.parametrize("body", [None, {}, {"parameters": {"unload_dependents": False}}])
 def test_a_model_is_unloaded_and_loaded_again(wire: Wire, body: Any) -> None:
-    """Ready, unready with the reason, ready."""
+    """It is ready, then unready with the reason, then ready."""
     assert wire.post("/v2/repository/models/spare_unload/load", body).status == 200
     assert ready(wire, "spare_unload") == 200
     assert wire.post("/v2/repository/models/spare_unload/unload", body).status == 200
@@ -152,7 +125,7 @@ def test_a_model_is_unloaded_and_loaded_again(wire: Wire, body: Any) -> None:
 @pytest.mark.row("R-420")
 @pytest.mark.parametrize("path", ["/v2/models/three_types/config", "/v2/models/three_types/versions/1/config"])
 def test_a_model_has_a_configuration(wire: Wire, path: str) -> None:
-    """Triton's names: TYPE_*, TYPE_STRING for text, dims."""
+    """It has Triton's names: TYPE_*, TYPE_STRING for text, dims."""
     answer = wire.get(path)
     assert answer.status == 200
     body = answer.json()
@@ -168,7 +141,7 @@ def test_a_model_has_a_configuration(wire: Wire, path: str) -> None:
 
 @pytest.mark.row("R-421")
 def test_a_models_inferences_are_counted(wire: Wire) -> None:
-    """Successes with their nanoseconds, and failures apart."""
+    """Successes have their nanoseconds, and failures count apart."""
     model = "spare_statistics"
 
     def statistics() -> dict[str, Any]:
@@ -188,7 +161,7 @@ def test_a_models_inferences_are_counted(wire: Wire) -> None:
 
 @pytest.mark.row("R-422")
 def test_all_models_are_counted(wire: Wire) -> None:
-    """GET /v2/models/stats."""
+    """The path is GET /v2/models/stats."""
     alive(wire)
     body = wire.get("/v2/models/stats").json()
     assert "add_sub" in {entry["name"] for entry in body["model_stats"]}
@@ -197,6 +170,7 @@ def test_all_models_are_counted(wire: Wire) -> None:
 WORKS = {
     "binary_tensor_data": ("POST", "/v2/models/vector_int32/infer", {"parameters": {"binary_data_output": True}}),
     "classification": ("POST", "/v2/models/classifier/infer", {"outputs": classified(1)}),
+    "generate": ("POST", "/v2/models/py_echo_parameters/generate", {"x": 1}),
     "model_configuration": ("GET", "/v2/models/add_sub/config", {}),
     "model_repository": ("POST", "/v2/repository/index", {}),
     "statistics": ("GET", "/v2/models/add_sub/stats", {}),
@@ -206,7 +180,7 @@ WORKS = {
 @pytest.mark.row("R-431")
 @pytest.mark.parametrize("extension", WORKS)
 def test_what_is_listed_works(wire: Wire, extension: str) -> None:
-    """Each listed extension answers, and none but these is listed."""
+    """Each listed extension answers, and no others are listed."""
     assert set(wire.get("/v2").json()["extensions"]) == set(WORKS)
     method, path, more = WORKS[extension]
     inputs = {"vector_int32": json_input("INPUT0", "INT32", np.array([1], np.int32)), "classifier": FEATURES}

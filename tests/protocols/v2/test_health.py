@@ -1,44 +1,31 @@
-"""Health, server metadata, and what holds for every path: methods, slashes, queries."""
-
-from __future__ import annotations
+"""The tests cover health, server metadata, and rules for every path: methods, slashes, queries."""
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.catalogue import row
 from tests.support.checks import alive, refusal
-from tests.support.wire import json_input
+from tests.support.server import Server
+from tests.support.wire import Answer, Wire, json_input
 from tests.support.zoo import models
 from tests.support.zoo.python import LOADS_LATE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
-    from tests.support.wire import Answer, Wire
-
 BOTH = {"live": True, "ready": True}
-EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
+EXTENSIONS = [
+    *("binary_tensor_data", "classification", "generate"),
+    *("model_configuration", "model_repository", "statistics"),
+]
 
 
-@pytest.mark.row("R-001", "R-003", "R-005")
-def test_live_says_live_and_ready(wire: Wire) -> None:
-    """The body suits the specification's text and kserve's client."""
-    answer = wire.get("/v2/health/live")
-    assert answer.status == 200
-    assert answer.json() == BOTH
-    assert answer.headers["content-type"] == "application/json"
-
-
-@pytest.mark.row("R-002", "R-004", "R-005")
-def test_ready_says_live_and_ready(wire: Wire) -> None:
-    """Broken models that nobody configured do not make the server unready."""
-    answer = wire.get("/v2/health/ready")
-    assert answer.status == 200
-    assert answer.json() == BOTH
+@pytest.mark.parametrize("path", [row("R-001 R-003 R-005", "live"), row("R-002 R-004 R-005", "ready")])
+def test_live_and_ready_say_both(wire: Wire, path: str) -> None:
+    """The body suits the specification's text and kserve's client; models that are not configured may be broken."""
+    answer = wire.get(f"/v2/health/{path}")
+    assert (answer.status, answer.json()) == (200, {"live": True, "ready": True})
     assert answer.headers["content-type"] == "application/json"
 
 
@@ -61,7 +48,7 @@ def test_a_configured_model_that_cannot_load_makes_the_server_unready(zoo: Path,
 def test_a_configured_model_that_does_not_exist_makes_the_server_unready(
     zoo: Path, launch: Callable[..., Server]
 ) -> None:
-    """503 by name, for as long as it is not there."""
+    """503 names it until it exists."""
     with launch(REPOSITORY=str(zoo), PRELOAD="unheard_of").wire() as wire:
         for _ in range(2):
             answer = wire.get("/v2/health/ready")
@@ -72,7 +59,7 @@ def test_a_configured_model_that_does_not_exist_makes_the_server_unready(
 
 @pytest.mark.row("N-02")
 def test_a_model_is_unready_while_it_loads_and_ready_after(tmp_path: Path, launch: Callable[..., Server]) -> None:
-    """Readiness never waits and never loads; requests at once load once."""
+    """Readiness never waits and never loads; simultaneous requests load once."""
     folder = tmp_path / "repository" / "late" / "1"
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(LOADS_LATE, encoding="utf-8")
@@ -103,7 +90,7 @@ def test_a_model_is_unready_while_it_loads_and_ready_after(tmp_path: Path, launc
 
 @pytest.mark.row("N-13")
 def test_slow_models_do_not_block_health(zoo: Path, launch: Callable[..., Server], tmp_path: Path) -> None:
-    """Probes are answered while the only thread is taken; what finds no room in the queue is 503 with Retry-After."""
+    """Probes are answered while the only thread is taken; a request beyond the queue is 503 with Retry-After."""
     server = launch(REPOSITORY=str(zoo), ALLOW_CODE="true", THREADS="1", QUEUE="1")
     gate = tmp_path / "gate"
     answers: list[Answer] = []
@@ -134,7 +121,7 @@ def test_slow_models_do_not_block_health(zoo: Path, launch: Callable[..., Server
 
 @pytest.mark.row("R-006", "R-008")
 def test_the_server_describes_itself(wire: Wire) -> None:
-    """Name, version, and the extensions that are there."""
+    """It has name, version, and the extensions that are there."""
     answer = wire.get("/v2")
     assert answer.status == 200
     body = answer.json()
@@ -153,7 +140,7 @@ def test_the_name_of_the_server_is_a_setting(zoo: Path, launch: Callable[..., Se
 @pytest.mark.row("R-007")
 @pytest.mark.parametrize("path", ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/add_sub", "/v2/models"])
 def test_a_trailing_slash_changes_nothing(wire: Wire, path: str) -> None:
-    """No redirect: behind API Gateway it would lose the stage."""
+    """There is no redirect: behind API Gateway it would lose the stage."""
     answer = wire.get(path + "/")
     assert answer.status == 200
     assert answer.json() == wire.get(path).json()
@@ -171,7 +158,7 @@ METHODS = [
 @pytest.mark.row("R-034", "R-035", "R-208")
 @pytest.mark.parametrize(("method", "path", "allowed"), METHODS)
 def test_a_wrong_method_is_told_the_right_one(wire: Wire, method: str, path: str, allowed: str) -> None:
-    """405 with the error object and Allow."""
+    """The answer is 405 with the error object and Allow."""
     answer = wire.call(method, path)
     refusal(answer, 405)
     methods = [name.strip() for name in answer.headers["allow"].split(",")]
@@ -192,7 +179,7 @@ def test_head_answers_probes_without_a_body(wire: Wire, path: str) -> None:
 
 
 def test_head_of_an_unready_model_has_its_status(wire: Wire) -> None:
-    """A probe by HEAD sees the same truth as one by GET."""
+    """A probe by HEAD gets the same status as one by GET."""
     assert wire.call("HEAD", "/v2/models/broken_onnx/ready").status == 503
     assert wire.call("HEAD", "/v2/models/unheard_of/ready").status == 404
     alive(wire)
@@ -208,7 +195,7 @@ def test_a_query_changes_nothing(wire: Wire, path: str) -> None:
 
 @pytest.mark.row("R-038")
 def test_the_names_of_all_models_are_listed(wire: Wire) -> None:
-    """GET /v2/models, whether a model is loaded or not."""
+    """The path is GET /v2/models; loaded and other models are listed."""
     body = wire.get("/v2/models").json()
     assert list(body) == ["models"]
     assert set(models.SETTINGS) | {"add_sub", "mo-del.v1_beta.2"} <= set(body["models"])

@@ -1,27 +1,19 @@
-"""HTTP around an inference: content types, encodings, bodies in pieces, connections."""
-
-from __future__ import annotations
+"""The tests cover HTTP around an inference: content types, encodings, bodies in pieces, connections."""
 
 import gzip
 import http.client
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.checks import alive, refusal
-from tests.support.server import HOST
-from tests.support.wire import COMPRESS, json_input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
-    from tests.support.wire import Wire
+from tests.support.server import HOST, Server
+from tests.support.wire import COMPRESS, Wire, json_input
 
 PATH = "/v2/models/vector_int32/infer"
 VALUES = np.array([1, 2, 3], np.int32)
@@ -36,7 +28,7 @@ CONTENT_TYPES = [
 @pytest.mark.row("R-150")
 @pytest.mark.parametrize("content_type", CONTENT_TYPES)
 def test_the_content_type_is_not_looked_at(wire: Wire, content_type: str | None) -> None:
-    """None is what tritonclient sends, a form what curl -d does."""
+    """The client tritonclient sends none, and curl -d a form's."""
     headers = {"Content-Type": content_type} if content_type else {}
     assert wire.post(PATH, BODY, headers).tensor().tolist() == [1, 2, 3]
 
@@ -44,7 +36,7 @@ def test_the_content_type_is_not_looked_at(wire: Wire, content_type: str | None)
 @pytest.mark.row("R-151")
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_compressed_request_is_decoded(wire: Wire, encoding: str) -> None:
-    """Deflate is zlib's format, which is what HTTP calls deflate."""
+    """Deflate is zlib's format, as HTTP defines it."""
     answer = wire.post(PATH, COMPRESS[encoding](BODY), {"Content-Encoding": encoding})
     assert answer.tensor().tolist() == [1, 2, 3]
 
@@ -52,13 +44,13 @@ def test_a_compressed_request_is_decoded(wire: Wire, encoding: str) -> None:
 @pytest.mark.row("R-151")
 @pytest.mark.parametrize("encoding", ["GZIP", "Deflate", "identity"])
 def test_the_name_of_an_encoding_has_no_case(wire: Wire, encoding: str) -> None:
-    """Identity is no encoding."""
+    """Identity means no encoding."""
     packed = COMPRESS.get(encoding.lower(), bytes)(BODY)
     assert wire.post(PATH, packed, {"Content-Encoding": encoding}).tensor().tolist() == [1, 2, 3]
 
 
 def test_a_body_announced_too_large_is_refused_at_once(server: Server, wire: Wire) -> None:
-    """413 without waiting for a body that will not be read."""
+    """The 413 does not wait for a body that will not be read."""
     with socket.create_connection((HOST, server.port), 10) as connection:
         head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n\r\n"
         connection.sendall(head.encode())
@@ -70,7 +62,7 @@ def test_a_body_announced_too_large_is_refused_at_once(server: Server, wire: Wir
 
 
 def test_the_limit_of_a_body_is_a_setting(zoo: Path, launch: Callable[..., Server]) -> None:
-    """A body of the limit is read, one more byte is 413, plain, chunked or inflated."""
+    """A body of the limit is read; one more byte is 413, plain, chunked or inflated."""
     with launch(REPOSITORY=str(zoo), MAX_BODY_BYTES="1000").wire() as wire:
         assert wire.post(PATH, BODY.ljust(1000)).status == 200
         refusal(wire.post(PATH, BODY.ljust(1001)), 413)
@@ -92,7 +84,7 @@ NEGOTIATED = [
 @pytest.mark.row("R-155")
 @pytest.mark.parametrize("accepted", NEGOTIATED, ids=[text[:30] or "empty" for text in NEGOTIATED])
 def test_any_accept_encoding_gives_a_right_answer(wire: Wire, accepted: str) -> None:
-    """Encoded as the answer says, and not at all where the client forbids it."""
+    """It is encoded as the answer says, and unencoded if the client forbids encoding."""
     answer = wire.infer("counts", LARGE, headers={"Accept-Encoding": accepted})
     assert answer.tensor().tolist() == [list(range(1000))]
     if accepted in NOT_COMPRESSED:
@@ -100,13 +92,10 @@ def test_any_accept_encoding_gives_a_right_answer(wire: Wire, accepted: str) -> 
 
 
 @pytest.mark.row("R-156")
-@pytest.mark.parametrize(
-    ("accepted", "encoding"),
-    [
-        ("gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0.5, deflate;q=1.0", "deflate"),
-        ("deflate;q=0.1, gzip;q=0.9", "gzip"), ("br, gzip;q=0.1", "gzip"), ("gzip;q=0, deflate", "deflate"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("accepted", "encoding"), [
+    ("gzip", "gzip"), ("deflate", "deflate"), ("gzip;q=0.5, deflate;q=1.0", "deflate"),
+    ("deflate;q=0.1, gzip;q=0.9", "gzip"), ("br, gzip;q=0.1", "gzip"), ("gzip;q=0, deflate", "deflate"),
+])  # fmt: skip
 def test_a_large_answer_is_compressed_when_asked(wire: Wire, accepted: str, encoding: str) -> None:
     """The coding is the one that the client likes best."""
     answer = wire.infer("counts", LARGE, headers={"Accept-Encoding": accepted})
@@ -117,20 +106,20 @@ def test_a_large_answer_is_compressed_when_asked(wire: Wire, accepted: str, enco
 
 
 def test_a_small_answer_is_not_compressed(wire: Wire) -> None:
-    """Below about a kilobyte it only costs time."""
+    """Compression only costs time below about a kilobyte."""
     assert "content-encoding" not in wire.post(PATH, BODY, {"Accept-Encoding": "gzip"}).headers
 
 
 @pytest.mark.row("R-157")
 def test_a_chunked_request_is_read(wire: Wire) -> None:
-    """Byte by byte, too."""
+    """Chunks of one byte are read, too."""
     assert wire.call("POST", PATH, iter([BODY[:10], BODY[10:]])).tensor().tolist() == [1, 2, 3]
     assert wire.call("POST", PATH, iter([BODY[i : i + 1] for i in range(len(BODY))])).tensor().tolist() == [1, 2, 3]
 
 
 @pytest.mark.row("R-158")
 def test_a_megabyte_of_json_is_answered(wire: Wire) -> None:
-    """Right, and as long as it came."""
+    """The answer is right, and as long as the request."""
     values = np.random.default_rng(1).standard_normal(100_000).astype(np.float32)
     answer = wire.infer("vector_fp32", json_input("INPUT0", "FP32", values))
     assert len(answer.body) > 1_000_000
@@ -138,24 +127,21 @@ def test_a_megabyte_of_json_is_answered(wire: Wire) -> None:
 
 
 @pytest.mark.row("R-159")
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/v2/models/unheard_of/infer", BODY, 404),
-        ("/v2/nothing", b"x", 404),
-        ("/v2/health/live", b"x", 405),
-        (PATH, b"x", 400),
-    ],
-)
+@pytest.mark.parametrize(("path", "body", "status"), [
+    ("/v2/models/unheard_of/infer", BODY, 404),
+    ("/v2/nothing", b"x", 404),
+    ("/v2/health/live", b"x", 405),
+    (PATH, b"x", 400),
+])  # fmt: skip
 def test_keep_alive_survives_errors_with_a_large_body(wire: Wire, path: str, body: bytes, status: int) -> None:
-    """The next requests of a pooled client are answered, whether or not the body was looked at."""
+    """The next requests of a pooled client are answered, whether or not the body was read."""
     for _ in range(3):
         refusal(wire.call("POST", path, body.ljust(300_000)), status)
         alive(wire)
 
 
 def test_a_connection_cut_inside_a_body_hurts_nobody(server: Server, wire: Wire) -> None:
-    """A client that goes away in the middle."""
+    """The client leaves in the middle."""
     for _ in range(5):
         with socket.create_connection((HOST, server.port), 10) as connection:
             connection.sendall(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode() + BODY)
@@ -187,15 +173,10 @@ def test_forty_requests_at_once_are_not_mixed_up(server: Server) -> None:
 
 @pytest.mark.row("R-161")
 def test_headers_of_others_are_accepted(wire: Wire) -> None:
-    """Tracing, request ids, CloudEvents, and bytes beyond ASCII."""
+    """They are tracing, request ids, CloudEvents, and bytes beyond ASCII."""
     headers = {
-        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        "x-request-id": "abc",
-        "ce-id": "1",
-        "ce-specversion": "1.0",
-        "ce-type": "org.kserve.serving.inference.request",
-        "ce-source": "test",
-        "x-odd": "caf\xe9",
-        "triton-grpc-error": "true",
-    }
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "x-request-id": "abc", "ce-id": "1",
+        "ce-specversion": "1.0", "ce-type": "org.kserve.serving.inference.request", "ce-source": "test",
+        "x-odd": "caf\xe9", "triton-grpc-error": "true",
+    }  # fmt: skip
     assert wire.post(PATH, BODY, headers).tensor().tolist() == [1, 2, 3]

@@ -1,26 +1,19 @@
-"""Models that fail or answer nonsense: an error object, and everybody else is served."""
+"""Models that fail or answer nonsense cause an error object, and all other requests are served."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.protocols.v2.refused import BROKEN, RAISED
 from tests.support.checks import alive, refusal
-from tests.support.wire import binary_input, json_input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.server import Server
-    from tests.support.wire import Wire
+from tests.support.server import Server
+from tests.support.wire import Wire, binary_input, json_input
 
 
 def text_input(name: str, value: str) -> dict[str, Any]:
-    """One string."""
     return json_input(name, "BYTES", np.array([value.encode()], object))
 
 
@@ -29,7 +22,7 @@ def text_input(name: str, value: str) -> dict[str, Any]:
 def test_any_layout_of_an_array_is_answered_right(
     wire: Wire, kind: str, expected: list[float], *, binary: bool
 ) -> None:
-    """Strides and byte order are the model's business."""
+    """A model may use any strides and byte order."""
     answer = wire.infer("py_returns", text_input("kind", kind), parameters={"binary_data_output": binary})
     assert answer.tensor().tolist() == expected
 
@@ -44,7 +37,7 @@ def test_a_python_model_may_write_into_its_inputs(wire: Wire, *, binary: bool) -
 
 
 def test_a_python_model_without_metadata_answers(wire: Wire) -> None:
-    """Its inputs are what the request says, its outputs what it returns."""
+    """Its inputs are those of the request, its outputs those that it returns."""
     answer = wire.infer("py_no_metadata", json_input("x", "FP32", np.array([[1.5]], np.float32)))
     assert answer.tensors()["y"].tolist() == [[3.0]]
 
@@ -64,7 +57,7 @@ def test_a_model_that_cannot_load_says_so_and_stays_unready(wire: Wire, model: s
 
 
 def test_python_models_are_refused_unless_allowed(zoo: Path, launch: Callable[..., Server]) -> None:
-    """503 that names the setting, and the other models answer."""
+    """The 503 names the setting, and the other models answer."""
     with launch(REPOSITORY=str(zoo)).wire() as wire:
         data = json_input("data", "BYTES", np.array([b"a"], object))
         assert "DRAGOMAN_ALLOW_CODE" in refusal(wire.infer("py_raw_bytes", data), 503)
@@ -80,3 +73,10 @@ def test_a_model_that_has_failed_answers_the_next_request(wire: Wire) -> None:
         assert wire.infer("py_raises", text_input("kind", "none")).tensor().tolist() == [0.0]
     refusal(wire.infer("fails", json_input("index", "INT64", np.array([7]))), 500)
     assert wire.infer("fails", json_input("index", "INT64", np.array([1]))).tensor().tolist() == [20.0]
+
+
+@pytest.mark.row("R-204")
+def test_inputs_that_do_not_fit_each_other_are_the_clients_mistake(wire: Wire) -> None:
+    """Each fits the model's description, which allows any shape."""
+    inputs = [json_input(name, "FP32", np.ones(size, np.float32)) for name, size in (("x", 2), ("y", 3))]
+    assert "refuses the shapes of its inputs" in refusal(wire.infer("offset", *inputs), 400)

@@ -1,9 +1,8 @@
-"""Every datatype in every form and shape through an identity model, with values that hypothesis chooses."""
-
-from __future__ import annotations
+"""Every datatype passes an identity model in every form and shape, with values that hypothesis chooses."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,50 +10,44 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numbers
+from numpy.typing import NDArray
 
-from tests.support.wire import COMPRESS, HEADER_LENGTH, binary_input, json_input, pack, same
+from tests.support.asgi import Local
+from tests.support.wire import COMPRESS, HEADER_LENGTH, Answer, binary_input, json_input, pack, same
 from tests.support.zoo.models import DATATYPES, JSON_DATATYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from tests.support.asgi import Local
-    from tests.support.wire import Answer
 
 SHAPES: list[Any] = [(), (0,), "n", (2, 0), (2, 3)]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map(str.encode)
 CHECKS = list(HealthCheck)
-"""None of them: on a busy machine generating is slow, and the fixture is of the session."""
+"""No health check applies: on a busy machine generating is slow, and the fixture is of the session."""
 
 Form = tuple[bytes, dict[str, str]]
 
 
 def as_json(datatype: str, values: NDArray[Any]) -> Form:
-    """Flat."""
+    """Sends flat JSON data."""
     return json.dumps({"inputs": [json_input("INPUT0", datatype, values)]}).encode(), {}
 
 
 def as_nested_json(datatype: str, values: NDArray[Any]) -> Form:
-    """Nested like the shape."""
+    """Sends JSON data nested like the shape."""
     return json.dumps({"inputs": [json_input("INPUT0", datatype, values, nested=True)]}).encode(), {}
 
 
 def as_binary(datatype: str, values: NDArray[Any]) -> Form:
-    """Behind the JSON, the answer likewise."""
+    """Sends binary data behind the JSON, and asks for such an answer."""
     head, part = binary_input("INPUT0", datatype, values)
     return pack({"inputs": [head], "parameters": {"binary_data_output": True}}, [part])
 
 
 def as_long_json(datatype: str, values: NDArray[Any]) -> Form:
-    """Nested, and blank space: long texts have readers of their own."""
+    """Sends nested JSON data and blank space: long texts have different readers."""
     body, headers = as_nested_json(datatype, values)
     return body.replace(b"[", b"[" + b" " * 20_000, 1), headers
 
 
 def compressed(form: Callable[[str, NDArray[Any]], Form], coding: str) -> Callable[[str, NDArray[Any]], Form]:
-    """Both ways; the answer if it is long enough."""
+    """Compresses the request, and the answer if it is long enough."""
 
     def made(datatype: str, values: NDArray[Any]) -> Form:
         body, headers = form(datatype, values)
@@ -85,7 +78,7 @@ def arrays(datatype: str, shape: Any) -> st.SearchStrategy[NDArray[Any]]:
 
 
 def check(local: Local, datatype: str, values: NDArray[Any], form: Form) -> None:
-    """Send, and compare to the bit."""
+    """Sends the array, and compares the answer to the bit."""
     body, headers = form
     answer: Answer = local.call("POST", f"/v2/models/{DATATYPES[datatype].model}/infer", body, headers)
     assert answer.status == 200, answer.content[:500]
@@ -99,9 +92,9 @@ def check(local: Local, datatype: str, values: NDArray[Any], form: Form) -> None
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_datatype_round_trips_in_every_form_and_shape(local: Local, datatype: str, form: str, shape: Any) -> None:
-    """The same shape and the same bits, but any NaN is any NaN."""
+    """Shape and bits are the same, except that any NaN equals any NaN."""
 
-    @settings(max_examples=6, deadline=None, suppress_health_check=CHECKS, database=None)
+    @settings(max_examples=3, suppress_health_check=CHECKS)
     @given(arrays(datatype, shape))
     def holds(values: NDArray[Any]) -> None:
         check(local, datatype, values, FORMS[form](datatype, values))
@@ -113,9 +106,9 @@ def test_every_datatype_round_trips_in_every_form_and_shape(local: Local, dataty
 @pytest.mark.parametrize("form", ["binary", "deflate_binary"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_bf16_round_trips_as_binary_data(local: Local, form: str, shape: Any) -> None:
-    """Every one of the 65,536 patterns may come, NaNs with their payload left out of the comparison."""
+    """Any of the 65,536 patterns may come; payloads of NaNs are not compared."""
 
-    @settings(max_examples=10, deadline=None, suppress_health_check=CHECKS, database=None)
+    @settings(max_examples=5, suppress_health_check=CHECKS)
     @given(arrays("BF16", shape))
     def holds(values: NDArray[Any]) -> None:
         check(local, "BF16", values, FORMS[form]("BF16", values))
@@ -124,7 +117,7 @@ def test_bf16_round_trips_as_binary_data(local: Local, form: str, shape: Any) ->
 
 
 def test_every_bf16_pattern_is_untouched(local: Local) -> None:
-    """All of them, NaN payloads included."""
+    """NaN payloads are included."""
     patterns = np.arange(1 << 16, dtype=np.uint16)
     body, headers = as_binary("BF16", patterns.view(ml_dtypes.bfloat16))
     answer = local.call("POST", "/v2/models/identity_bf16/infer", body, headers)
@@ -132,13 +125,13 @@ def test_every_bf16_pattern_is_untouched(local: Local) -> None:
 
 
 def test_every_fp16_number_survives_json(local: Local) -> None:
-    """All 65,536 patterns."""
+    """All 65,536 patterns are tried."""
     values = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     check(local, "FP16", values, as_json("FP16", values))
 
 
 def test_every_answer_says_how_long_its_json_is(local: Local) -> None:
-    """The header of a binary answer, in bytes and not in characters."""
+    """The header of a binary answer counts bytes, not characters."""
     head, part = binary_input("INPUT0", "INT32", np.arange(3, dtype=np.int32))
     body, headers = pack({"id": "日本", "inputs": [head], "parameters": {"binary_data_output": True}}, [part])
     answer = local.call("POST", "/v2/models/identity_int32/infer", body, headers)

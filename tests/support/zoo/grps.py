@@ -1,13 +1,9 @@
-"""The models that the tests of GRPS ask for."""
+"""The models that the tests of GRPS use."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from tests.support.zoo.models import adds, identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _UNTOLD = '''
 """Gives back what it gets, and tells nobody what that is."""
@@ -111,7 +107,7 @@ def _onnx() -> dict[str, Any]:
         "pairs/1": identity("FP32", [None, 2]),
         "image/1": identity("FP32", [None, None, None, None]),
         **{f"my-model/{number}": adds(number) for number in (1, 2, 10)},
-        # Selectors that could mean two things.
+        # These selectors could mean two things.
         "twin/1": adds(100),
         "twin-1/3": adds(200),
         "dashed-7/1": adds(300),
@@ -128,12 +124,11 @@ def build(root: Path) -> Path:
 
 
 def only(root: Path) -> Path:
-    """A repository of one model."""
+    """Makes a repository of one model."""
     return written(root, {"text/1/model.onnx": identity("BYTES", [1]).SerializeToString()})
 
 
 def written(root: Path, files: dict[str, bytes]) -> Path:
-    """Write the files."""
     for place, content in files.items():
         path = root / place
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,21 +1,16 @@
-"""The models that tests ask for: writes a repository of them, ONNX ones with `onnx`, python ones as source text."""
-
-from __future__ import annotations
+"""Writes a repository of the models that tests use, ONNX ones with `onnx`, python ones as source text."""
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from tests.support.zoo.python import PYTHON_MODELS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from numpy.typing import DTypeLike, NDArray
 
 IR_VERSION = 8
 OPSET = 13
@@ -30,7 +25,7 @@ class Datatype(NamedTuple):
 
     @property
     def model(self) -> str:
-        """The identity model of this type that takes any shape."""
+        """Returns the identity model of this type that takes any shape."""
         return f"identity_{self.name.lower()}"
 
 
@@ -54,7 +49,7 @@ SPARES: Final = (
     *("load", "unload", "reload", "statistics", "triton", "aio", "ready"),
     *("rpc_load", "rpc_statistics", "rpc_ready", "rpc_triton"),
 )
-"""Models that one test each may load and unload."""
+"""Models, each of which a single test may load and unload."""
 
 type_of = {name: datatype.onnx for name, datatype in DATATYPES.items()}
 
@@ -69,7 +64,6 @@ def graph(
     outputs: Iterable[Port],
     constants: dict[str, NDArray[Any]] | None = None,
 ) -> ModelProto:
-    """Assemble a model."""
     values = [numpy_helper.from_array(value, key) for key, value in (constants or {}).items()]
     ports = [[helper.make_tensor_value_info(n, type_of[t], s) for n, t, s in side] for side in (inputs, outputs)]
     made: GraphProto = helper.make_graph(list(nodes), name, *ports, values)
@@ -138,53 +132,34 @@ def counts() -> ModelProto:
 
 
 def classifier(shape: Sequence[int | str | None]) -> ModelProto:
-    """Scores pass through as they came, so that a test chooses the winner."""
+    """Scores pass through unchanged, so that a test chooses the winner."""
     node = helper.make_node("Identity", ["features"], ["scores"])
     return graph("classifier", [node], [("features", "FP32", shape)], [("scores", "FP32", shape)])
 
 
-LABEL_SETTINGS = {
-    "signatures": {
-        "serving_default": {
-            "method": "classify",
-            "inputs": {"features": "features"},
-            "outputs": {"scores": "scores"},
-            "class_labels": list(LABELS),
-        }
-    }
-}
+LABELLED = {"method": "classify", "inputs": {"features": "features"}, "outputs": {"scores": "scores"}}
+LABEL_SETTINGS = {"signatures": {"serving_default": {**LABELLED, "class_labels": list(LABELS)}}}
 SCALAR = {"shape": [], "datatype": "FP32"}
 SCALAR_SETTINGS = {"inputs": [{"name": "INPUT0", **SCALAR}], "outputs": [{"name": "OUTPUT0", **SCALAR}]}
 
 
 def onnx_models() -> dict[str, ModelProto]:
-    """Every ONNX model by its folder: "<model>/<version>"."""
+    """Returns every ONNX model by its folder: "<model>/<version>"."""
     return {
         **{f"{datatype.model}/1": identity(name, None) for name, datatype in DATATYPES.items()},
         **{f"vector_{name.lower()}/1": identity(name, [None]) for name in JSON_DATATYPES},
-        "matrix/1": identity("FP32", [None, None]),
-        "fixed/1": identity("FP32", [2, 3]),
-        "named_dims/1": identity("FP32", ["batch", 3]),
-        "scalar/1": identity("FP32", []),
-        "scalar_by_settings/1": identity("FP32", None),
-        "one_text/1": identity("BYTES", [1]),
-        "add_sub/1": add_sub([16]),
-        "any_add_sub/1": add_sub([None]),
-        "mo-del.v1_beta.2/1": identity("INT32", [None]),
+        "matrix/1": identity("FP32", [None, None]), "fixed/1": identity("FP32", [2, 3]),
+        "named_dims/1": identity("FP32", ["batch", 3]), "scalar/1": identity("FP32", []),
+        "scalar_by_settings/1": identity("FP32", None), "one_text/1": identity("BYTES", [1]),
+        "add_sub/1": add_sub([16]), "any_add_sub/1": add_sub([None]), "mo-del.v1_beta.2/1": identity("INT32", [None]),
         "three_types/1": three_types(),
-        **{f"versions/{number}": adds(number) for number in VERSIONS},
-        **{f"versions_latest/{number}": adds(number) for number in VERSIONS},
-        **{f"versions_latest_two/{number}": adds(number) for number in VERSIONS},
-        **{f"versions_specific/{number}": adds(number) for number in VERSIONS},
-        "versions_padded/0007": adds(7),
-        "zero_dims/1": zero_dims(),
-        "fails/1": fails(),
-        "counts/1": counts(),
-        "classifier/1": classifier([None]),
-        "classifier_batch/1": classifier([None, 4]),
+        **{f"versions{policy}/{number}": adds(number) for policy in ("", "_latest", "_latest_two", "_specific")
+           for number in VERSIONS},
+        "versions_padded/0007": adds(7), "zero_dims/1": zero_dims(), "fails/1": fails(), "counts/1": counts(),
+        "classifier/1": classifier([None]), "classifier_batch/1": classifier([None, 4]),
         "classifier_unlabelled/1": classifier([None]),
         **{f"spare_{name}/1": adds(5) for name in SPARES},
-    }
+    }  # fmt: skip
 
 
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
@@ -197,16 +172,14 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 BROKEN: Final = {
-    "broken_onnx/1/model.onnx": b"this is not a model",
-    "broken_empty/1/model.onnx": b"",
-    "broken_newest/2/model.onnx": b"\x08\x08 cut",
-    "broken_settings/model-settings.json": b'{"name": ',
-}
-"""What no server can load: each is listed, refused with its reason, and hurts no other model."""
+    "broken_onnx/1/model.onnx": b"this is not a model", "broken_empty/1/model.onnx": b"",
+    "broken_newest/2/model.onnx": b"\x08\x08 cut", "broken_settings/model-settings.json": b'{"name": ',
+}  # fmt: skip
+"""Models that no server can load: each is listed, refused with its reason, and hurts no other model."""
 
 
 def build(root: Path) -> Path:
-    """Write the whole repository below root, which is returned."""
+    """Writes the whole repository below root, which is returned."""
     models = onnx_models() | {"broken_newest/1": adds(1), "broken_settings/1": adds(1)}
     files = {f"{place}/model.onnx": model.SerializeToString() for place, model in models.items()}
     files |= {f"{name}/1/model.py": source.encode() for name, source in PYTHON_MODELS.items()}

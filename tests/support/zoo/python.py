@@ -1,7 +1,5 @@
 """The python models of the zoo, as the text of their `model.py`: the server under test runs them, never the test."""
 
-from __future__ import annotations
-
 from typing import Final
 
 _ECHO_PARAMETERS = '''

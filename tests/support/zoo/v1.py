@@ -1,26 +1,20 @@
-"""The models that tests of /v1 ask for: those of `tests.zoo` and more, with signatures, labels, defaults and pins."""
-
-from __future__ import annotations
+"""The models that tests of /v1 use: those of `tests.zoo` and more, with signatures, labels, defaults and pins."""
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
 from tests.support.zoo import models as zoo
-from tests.support.zoo.models import adds, graph, identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.zoo.models import Port
+from tests.support.zoo.models import Port, adds, graph, identity
 
 NAMED_VERSIONS: Final = (1, 2, 10)
 IDLE: Final = ("idle", "idle_then_asked", "idle_then_gone", "idle_for_kserve", "idle_for_metadata")
-"""Models of one test each, which nothing else may load."""
+"""Models of one test each, which no other test may load."""
 WEIGHTS: Final = (2.0, -3.0, 0.5)
-"""The linear model's: its Shapley values against a background of zeros are weight * feature."""
+"""The linear model's weights: its Shapley values against a background of zeros are weight * feature."""
 
 
 def half_plus(number: float) -> ModelProto:
@@ -52,7 +46,7 @@ def shapes() -> ModelProto:
 
 
 def constant() -> ModelProto:
-    """Takes nothing, gives y = [1.5]."""
+    """Takes no input, returns y = [1.5]."""
     value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.5])
     return graph("constant", [helper.make_node("Constant", [], ["y"], value=value)], [], [("y", "FP32", [1])])
 
@@ -108,33 +102,24 @@ def linear() -> ModelProto:
 
 
 def onnx_models() -> dict[str, ModelProto]:
-    """Every ONNX model by its folder."""
+    """Returns every ONNX model by its folder."""
     return {
         "half_plus_two/00000123": half_plus(2.0),
         **{f"labelled/{number}": adds(number) for number in NAMED_VERSIONS},
         **{f"labelled_latest/{number}": adds(number) for number in (1, 2)},
         **{f"version_zero/{number}": adds(number) for number in (0, 3)},
-        "seeds/1": seeds(),
-        "shapes/1": shapes(),
-        "constant/1": constant(),
-        "offset/1": offset(),
-        "binary_names/1": twice(),
-        "person/1": person(),
-        "photo/1": photo(),
-        "linear/1": linear(),
-        "pinned_tfs/1": identity("FP32", None),
-        "pinned_kserve/1": identity("FP32", None),
+        "seeds/1": seeds(), "shapes/1": shapes(), "constant/1": constant(), "offset/1": offset(),
+        "binary_names/1": twice(), "person/1": person(), "photo/1": photo(), "linear/1": linear(),
+        "pinned_tfs/1": identity("FP32", None), "pinned_kserve/1": identity("FP32", None),
         **{f"{name}/1": adds(1) for name in IDLE},
         "some_broken/1": adds(1),
-    }
+    }  # fmt: skip
 
 
 _FEATURES = {
-    "weight": "weight",
-    "count": {"tensor": "count", "shape": [1], "default": [3]},
-    "pair": {"tensor": "pair", "default": [0, 0]},
-    "name": {"tensor": "name", "default": ["nobody"]},
-}
+    "weight": "weight", "count": {"tensor": "count", "shape": [1], "default": [3]},
+    "pair": {"tensor": "pair", "default": [0, 0]}, "name": {"tensor": "name", "default": ["nobody"]},
+}  # fmt: skip
 
 
 def _examples(method: str, **outputs: str) -> dict[str, Any]:
@@ -143,82 +128,54 @@ def _examples(method: str, **outputs: str) -> dict[str, Any]:
 
 _X = {"x": {"tensor": "x", "shape": [1]}}
 
+_X_TO_Y = ({"x": "x"}, {"y": "y"})
+_JPEG = {"image_bytes": {"tensor": "jpeg", "encoding": "bytes"}}
+_SEED = ("tag", "signal", "sensor")
+
+
+def _signed(**signatures: tuple[dict[str, Any], dict[str, Any]] | dict[str, Any]) -> dict[str, Any]:
+    """Returns settings with these signatures: inputs and outputs, or whole."""
+    pairs = {name: dict(zip(("inputs", "outputs"), said, strict=True)) if isinstance(said, tuple) else said
+             for name, said in signatures.items()}  # fmt: skip
+    return {"signatures": pairs}
+
+
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "half_plus_two": {
-        "name": "half_plus_two",
-        "signatures": {
-            "serving_default": {"inputs": {"x": "x"}, "outputs": {"y": "y"}},
-            "regress_x_to_y": {"method": "regress", "inputs": _X, "outputs": {"outputs": "y"}},
-            "classify_x_to_y": {"method": "classify", "inputs": _X, "outputs": {"scores": "y"}},
-        },
-    },
-    "labelled": {"version_policy": {"all": {}}, "version_labels": {"stable": 1, "pre release": 10, "gone": 99}},
+    "half_plus_two": {"name": "half_plus_two", **_signed(
+        serving_default=_X_TO_Y, regress_x_to_y={"method": "regress", "inputs": _X, "outputs": {"outputs": "y"}},
+        classify_x_to_y={"method": "classify", "inputs": _X, "outputs": {"scores": "y"}})},
+    "labelled": {"version_policy": {"all": {}}, "version_labels": {
+        "stable": 1, "pre release": 10, "gone": 99, "a/b": 1, "b:predict": 2, "c/metadata": 10, "@50%2F?#[]": 2}},
     "labelled_latest": {"version_labels": {"old": 1, "new": 2}},
     "version_zero": {"version_policy": {"all": {}}},
     "some_broken": {"version_policy": {"all": {}}, "version_labels": {"good": 1, "bad": 2}},
-    "seeds": {
-        "signatures": {
-            "serving_default": {
-                "inputs": {name: name for name in ("tag", "signal", "sensor")},
-                "outputs": {name: f"{name}_out" for name in ("tag", "signal", "sensor")},
-            }
-        }
-    },
-    "shapes": {
-        "signatures": {
-            "serving_default": {"inputs": {"x": "x"}, "outputs": {"same": "same"}},
-            "head": {"inputs": {"x": "x"}, "outputs": {"head": "head"}},
-            "uneven": {"inputs": {"x": "x"}, "outputs": {"same": "same", "head": "head"}},
-            "total": {"inputs": {"x": "x"}, "outputs": {"total": "total"}},
-        }
-    },
-    "offset": {
-        "signatures": {
-            "serving_default": {
-                "inputs": {"x": "x", "y": {"tensor": "y", "default": 10.0}},
-                "outputs": {"z": "z"},
-            }
-        }
-    },
-    "binary_names": {
-        "signatures": {
-            "serving_default": {
-                "inputs": {"text": "text"},
-                "outputs": {"image_bytes": "first", "caption": "second"},
-            },
-            "one": {"inputs": {"text": "text"}, "outputs": {"image_bytes": "first"}},
-            "input_only": {"inputs": {"text_bytes": "text"}, "outputs": {"caption": "first"}},
-        }
-    },
-    "photo": {
-        "signatures": {
-            "serving_default": {
-                "inputs": {"image_bytes": {"tensor": "jpeg", "encoding": "bytes"}},
-                "outputs": {"image_bytes": {"tensor": "pixels", "encoding": "bytes"}},
-            },
-            "numbers": {"inputs": {"image_bytes": {"tensor": "jpeg", "encoding": "bytes"}}, "outputs": {"p": "pixels"}},
-        }
-    },
-    "person": {
-        "signatures": {
-            "serving_default": {"outputs": {"sum": "sum"}},
-            "regress": _examples("regress", outputs="sum"),
-            "regress_flat": _examples("regress", outputs="flat"),
-            "regress_double": _examples("regress", outputs="sum64"),
-            "regress_two": _examples("regress", outputs="two"),
-            "regress_text": _examples("regress", outputs="name_out"),
-            "classify": _examples("classify", scores="sum", classes="name_out"),
-            "classify_scores": _examples("classify", scores="two"),
-            "classify_labelled": {**_examples("classify", scores="two"), "class_labels": ["sum", "weight"]},
-            "classify_classes": _examples("classify", classes="name_out"),
-            "classify_double": _examples("classify", scores="sum64"),
-            "classify_uneven": _examples("classify", scores="two", classes="name_out"),
-        }
-    },
+    "seeds": _signed(serving_default=({name: name for name in _SEED}, {name: f"{name}_out" for name in _SEED})),
+    "shapes": _signed(
+        serving_default=({"x": "x"}, {"same": "same"}), head=({"x": "x"}, {"head": "head"}),
+        uneven=({"x": "x"}, {"same": "same", "head": "head"}), total=({"x": "x"}, {"total": "total"}),
+        regress_head={"method": "regress", "inputs": {"x": "x"}, "outputs": {"outputs": "head"}}),
+    "offset": _signed(serving_default=({"x": "x", "y": {"tensor": "y", "default": 10.0}}, {"z": "z"})),
+    "binary_names": _signed(
+        serving_default=({"text": "text"}, {"image_bytes": "first", "caption": "second"}),
+        one=({"text": "text"}, {"image_bytes": "first"}), input_only=({"text_bytes": "text"}, {"caption": "first"})),
+    "photo": _signed(
+        serving_default=(_JPEG, {"image_bytes": {"tensor": "pixels", "encoding": "bytes"}}),
+        numbers=(_JPEG, {"p": "pixels"})),
+    "person": _signed(
+        serving_default={"outputs": {"sum": "sum"}},
+        regress=_examples("regress", outputs="sum"), regress_flat=_examples("regress", outputs="flat"),
+        regress_double=_examples("regress", outputs="sum64"), regress_two=_examples("regress", outputs="two"),
+        regress_text=_examples("regress", outputs="name_out"),
+        classify=_examples("classify", scores="sum", classes="name_out"),
+        classify_scores=_examples("classify", scores="two"),
+        classify_labelled={**_examples("classify", scores="two"), "class_labels": ["sum", "weight"]},
+        classify_classes=_examples("classify", classes="name_out"),
+        classify_double=_examples("classify", scores="sum64"),
+        classify_uneven=_examples("classify", scores="two", classes="name_out")),
     "linear": {"explainer": {"background": [[0.0, 0.0, 0.0]]}},
     "pinned_tfs": {"v1_dialect": "tfs"},
     "pinned_kserve": {"v1_dialect": "kserve"},
-}
+}  # fmt: skip
 
 _UNTYPED = '''
 """Anything -> seen: what arrived, one text per input."""
@@ -245,7 +202,7 @@ PYTHON_MODELS: Final = {"py_untyped": _UNTYPED, "py_explains": _EXPLAINS}
 
 
 def build(root: Path) -> Path:
-    """Write the whole repository below root, which is returned."""
+    """Writes the whole repository below root, which is returned."""
     zoo.build(root)
     files = {f"{place}/model.onnx": model.SerializeToString() for place, model in onnx_models().items()}
     files |= {f"{name}/1/model.py": source.encode() for name, source in PYTHON_MODELS.items()}

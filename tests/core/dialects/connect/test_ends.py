@@ -1,7 +1,5 @@
 """core.dialects.connect.ends: the last messages, trailers and refusals of each protocol."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import unquote
 
@@ -17,7 +15,7 @@ LATE = DeadlineExceeded("no answer within 5 ms")
 
 
 def test_connects_streams_end_with_json() -> None:
-    """An error, and what comes with it."""
+    """The JSON has an error, and what comes with it."""
     assert ends.end_stream(None) == envelope(b"{}", 2)
     told = ends.end_stream(ModelUnavailable("später", retry_after=2))
     assert told[0] == 2
@@ -29,7 +27,7 @@ def test_connects_streams_end_with_json() -> None:
 
 
 def test_a_refusal_is_json_with_a_status_and_headers() -> None:
-    """What comes with it is in them."""
+    """The headers have what comes with it."""
     status, headers, parts = ends.refusal(ModelUnavailable("busy", retry_after=2))
     assert (status, dict(headers)[b"retry-after"]) == (503, b"2")
     assert json.loads(parts[0]) == {"code": "unavailable", "message": "busy"}
@@ -38,17 +36,18 @@ def test_a_refusal_is_json_with_a_status_and_headers() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_comes_through_grpc_webs_trailers(text: str) -> None:
-    """Percent-encoded as far as it is no printable ASCII."""
-    told = ends.trailers(ModelNotFound(text))
+    """The text is percent-encoded unless it is printable ASCII."""
+    error = ModelNotFound(text)
+    told = ends.trailers(error)
     lines = told[5:].split(b"\r\n")
     assert lines[0] == b"grpc-status: 5"
     name, _, value = lines[1].partition(b": ")
     assert name == b"grpc-message"
     assert all(32 <= byte <= 126 for byte in value)
-    assert unquote(value.decode()) == text
+    assert unquote(value.decode()) == error.message
     assert lines[2:] == [b""]
 
 
 def test_grpc_webs_trailers_tell_when_to_come_back() -> None:
-    """As gRPC's metadata do."""
+    """The metadata of gRPC do the same."""
     assert b"\r\nretry-after: 1\r\n" in ends.trailers(ModelUnavailable("x", retry_after=1))

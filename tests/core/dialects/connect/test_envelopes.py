@@ -1,10 +1,7 @@
 """core.dialects.connect.envelopes: messages in envelopes, and bytes that are not envelopes."""
 
-from __future__ import annotations
-
 import gzip
 import struct
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,25 +10,22 @@ from hypothesis import strategies as st
 from core.dialects.connect import envelopes
 from core.dialects.connect.codes import UnannouncedCompression
 from core.dialects.connect.envelopes import Frame, framed, frames, only
-from core.errors import InvalidInput, NotSupported, TooLarge
+from core.errors import InvalidInput, NotSupported, ServingError, TooLarge
 from tests.support.connect_samples import envelope
-
-if TYPE_CHECKING:
-    from core.errors import ServingError
 
 LIMIT = 1000
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_envelopes_come_back_as_they_were_written(messages: list[bytes]) -> None:
-    """Each by itself."""
+    """Each envelope is read by itself."""
     body = b"".join(map(framed, messages))
     assert body == b"".join(map(envelope, messages))
     assert [bytes(frame.message(LIMIT)) for frame in frames(memoryview(body), LIMIT, gzipped=False)] == messages
 
 
 def test_compressed_envelopes_are_inflated_where_a_header_said_so() -> None:
-    """An empty one is empty, and a plain one plain."""
+    """An empty envelope stays empty, and an uncompressed one is read as it is."""
     body = envelope(gzip.compress(b"abc"), 1) + envelope(b"", 1) + envelope(b"d")
     found = list(frames(body, LIMIT, gzipped=True))
     assert [bytes(frame.message(LIMIT)) for frame in found] == [b"abc", b"", b"d"]
@@ -39,19 +33,16 @@ def test_compressed_envelopes_are_inflated_where_a_header_said_so() -> None:
         list(frames(body, LIMIT, gzipped=False))
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "told"),
-    [
-        (b"\0", InvalidInput, "inside an envelope's head, at byte 1"),
-        (envelope(b"abc")[:-1], InvalidInput, "announces 3 bytes; 2 follow"),
-        (envelope(b"abc", 2), InvalidInput, "flags 2"),
-        (envelope(b"abc", 128), InvalidInput, "flags 128"),
-        (struct.pack(">BI", 0, 2**32 - 1), TooLarge, "announces 4294967295 bytes; at most 1000"),
-        (envelope(bytes(LIMIT + 1)), TooLarge, "announces 1001"),
-    ],
-)
+@pytest.mark.parametrize(("body", "kind", "told"), [
+    (b"\0", InvalidInput, "inside an envelope's head, at byte 1"),
+    (envelope(b"abc")[:-1], InvalidInput, "announces 3 bytes; 2 follow"),
+    (envelope(b"abc", 2), InvalidInput, "flags 2"),
+    (envelope(b"abc", 128), InvalidInput, "flags 128"),
+    (struct.pack(">BI", 0, 2**32 - 1), TooLarge, "announces 4294967295 bytes; at most 1000"),
+    (envelope(bytes(LIMIT + 1)), TooLarge, "announces 1001"),
+])  # fmt: skip
 def test_an_envelope_that_is_none_is_refused(body: bytes, kind: type[ServingError], told: str) -> None:
-    """After those before it have been read."""
+    """The envelopes before it have been read."""
     found = frames(envelope(b"first") + body, LIMIT, gzipped=True)
     assert bytes(next(found).content) == b"first"
     with pytest.raises(kind, match=told):
@@ -76,7 +67,7 @@ def test_one_message_is_neither_none_nor_two() -> None:
 
 
 def test_an_answer_longer_than_an_envelope_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its length has four bytes."""
+    """The length field has four bytes."""
     monkeypatch.setattr(envelopes, "LONGEST", 3)
     assert framed(b"abc") == envelope(b"abc")
     with pytest.raises(TooLarge):

@@ -1,12 +1,11 @@
-"""core.dialects.connect.protocol: the questions of heads, compression, deadlines, and whole answers."""
-
-from __future__ import annotations
+"""core.dialects.connect.protocol: what heads ask, compression, deadlines, and whole answers."""
 
 import base64
 import gzip
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -31,9 +30,6 @@ from core.errors import Fault, InvalidInput, ServingError
 from core.rpc import Form
 from tests.support.connect_samples import envelope
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 METHODS = {method.rpc.name: method for method in RPCS}
 PATH = "/inference.GRPCInferenceService/ModelInfer"
 LIMIT = 1000
@@ -43,31 +39,33 @@ GRPC_NUMBERS = {
     "invalid_argument": (3, 400),
     "deadline_exceeded": (4, 504),
     "not_found": (5, 404),
+    "permission_denied": (7, 403),
     "resource_exhausted": (8, 429),
     "failed_precondition": (9, 400),
     "unimplemented": (12, 501),
     "internal": (13, 500),
     "unavailable": (14, 503),
+    "unauthenticated": (16, 401),
     "unknown": (2, 500),
-}
+}  # fmt: skip
 LATE = DeadlineExceeded("no answer within 5 ms")
 
 
 def asked(
     method: str = "ModelInfer", content_type: bytes = PROTO, verb: str = "POST", query: bytes = b"", **headers: bytes
 ) -> connect.Question:
-    """What a request's head asks."""
+    """Returns what a request's head asks."""
     given = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     return connect.question(METHODS.get(method), verb, PATH, {b"content-type": content_type, **given}, query)
 
 
 def got(query: str, method: str = "ModelMetadata", **headers: bytes) -> connect.Question:
-    """The same, of a GET."""
+    """Returns what the head of a GET asks."""
     return asked(method, b"", "GET", query.encode(), **headers)
 
 
 def test_every_fault_and_every_refusal_has_a_code_of_grpcs() -> None:
-    """Under the names of the Connect protocol, with its HTTP statuses."""
+    """The codes have the Connect protocol's names and its HTTP statuses."""
     assert {code.name: (code.number, code.status) for code in CODES.values()} == GRPC_NUMBERS
     for fault in Fault:
         error = ServingError("no")
@@ -78,7 +76,7 @@ def test_every_fault_and_every_refusal_has_a_code_of_grpcs() -> None:
 
 @pytest.mark.parametrize("content_type", [*connect.CALLS, b"Application/Proto", b"application/json; charset=utf-8"])
 def test_a_method_with_one_answer_is_asked_in_these_types(content_type: bytes) -> None:
-    """Whatever their letters, and with parameters."""
+    """Upper and lower case and parameters do not matter."""
     question = asked(content_type=content_type)
     assert question.method.rpc.name == "ModelInfer"
     assert question.kind.json == (b"json" in content_type)
@@ -86,7 +84,7 @@ def test_a_method_with_one_answer_is_asked_in_these_types(content_type: bytes) -
 
 
 def test_a_head_is_remembered_unless_it_is_long() -> None:
-    """What clients make up must not fill the memory."""
+    """Heads that clients invent must not fill the memory."""
     remembered = connect._asked_before
     assert asked() is asked()
     size = len(remembered)
@@ -99,7 +97,7 @@ def test_a_head_is_remembered_unless_it_is_long() -> None:
     ("content_type", "header", "text"), [(PROTO, "connect_timeout_ms", b"%d"), (WEB, "grpc_timeout", b"%dm")]
 )
 def test_a_head_is_remembered_whatever_its_deadline(content_type: bytes, header: str, text: bytes) -> None:
-    """Clients with one deadline for many calls say less from call to call."""
+    """Clients with one deadline for many calls send a smaller value from call to call."""
     asked(content_type=content_type)
     size = len(connect._asked_before)
     for milliseconds in range(1, 9):
@@ -108,7 +106,7 @@ def test_a_head_is_remembered_whatever_its_deadline(content_type: bytes, header:
 
 
 def test_however_many_heads_there_were_the_next_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those before it are forgotten once they are too many."""
+    """The older heads are forgotten when there are too many."""
     monkeypatch.setattr(connect, "REMEMBERED", 2)
     monkeypatch.setattr(connect, "_asked_before", {})
     for number in range(5):
@@ -120,7 +118,7 @@ def test_however_many_heads_there_were_the_next_is_remembered(monkeypatch: pytes
 @pytest.mark.parametrize("content_type", connect.MANY)
 @pytest.mark.parametrize("method", ["ModelStreamInfer", "Watch", "PredictStreaming"])
 def test_a_stream_is_asked_in_these_types(method: str, content_type: bytes) -> None:
-    """Of every form."""
+    """Every form of stream has its types."""
     question = asked(method, content_type)
     assert question.method.form is not Form.UNARY
     assert question.kind.end is not None
@@ -128,14 +126,10 @@ def test_a_stream_is_asked_in_these_types(method: str, content_type: bytes) -> N
 
 @pytest.mark.parametrize(
     ("method", "content_type"),
-    [
-        ("ModelInfer", b""),
-        ("ModelInfer", b"application/connect+proto"),
-        ("ModelStreamInfer", b"application/proto"),
-    ],
+    [("ModelInfer", b""), ("ModelInfer", b"application/connect+proto"), ("ModelStreamInfer", b"application/proto")],
 )
 def test_any_other_type_is_refused_with_those_that_would_do(method: str, content_type: bytes) -> None:
-    """As 415, whatever protocol it looked like."""
+    """The refusal is 415, whatever protocol the type looked like."""
     with pytest.raises(WrongType) as refused:
         asked(method, content_type)
     answer = connect.kind_of({b"content-type": content_type}).refuse(refused.value)
@@ -145,16 +139,13 @@ def test_any_other_type_is_refused_with_those_that_would_do(method: str, content
     assert json.loads(b"".join(answer.parts))["code"] == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("method", "verb", "allowed"),
-    [
-        ("ModelInfer", "DELETE", b"GET, POST"),
-        ("RepositoryModelLoad", "GET", b"POST"),
-        ("ModelStreamInfer", "GET", b"POST"),
-    ],
-)
+@pytest.mark.parametrize(("method", "verb", "allowed"), [
+    ("ModelInfer", "DELETE", b"GET, POST"),
+    ("RepositoryModelLoad", "GET", b"POST"),
+    ("ModelStreamInfer", "GET", b"POST"),
+])  # fmt: skip
 def test_other_verbs_are_refused_with_those_that_would_do(method: str, verb: str, allowed: bytes) -> None:
-    """As 405: nothing that changes anything is a GET, and no stream is."""
+    """The refusal is 405: a method that changes state does not accept GET, nor does a stream."""
     with pytest.raises(WrongVerb) as refused:
         asked(method, STREAM, verb)
     answer = connect.kind_of({b"content-type": STREAM}).refuse(refused.value)
@@ -163,7 +154,7 @@ def test_other_verbs_are_refused_with_those_that_would_do(method: str, verb: str
 
 @pytest.mark.parametrize("content_type", [b"", PROTO, STREAM, WEB, TEXT])
 def test_a_method_that_is_not_there_is_unimplemented(content_type: bytes) -> None:
-    """In the protocol's own form: 404 for one answer, the end of a stream for many."""
+    """The refusal has the protocol's own form: 404 for a unary call, the end of a stream for a streamed one."""
     with pytest.raises(UnknownMethod) as refused:
         asked("Nothing", content_type)
     answer = connect.kind_of({b"content-type": content_type}).refuse(refused.value)
@@ -178,7 +169,7 @@ def test_a_method_that_is_not_there_is_unimplemented(content_type: bytes) -> Non
 
 
 def test_who_wants_text_gets_text() -> None:
-    """By what it sends, or by what it accepts."""
+    """The types that a client sends or accepts decide it."""
     text = connect.KINDS[TEXT]
     assert text.text
     assert connect.kind_of({b"content-type": TEXT + b"+proto"}) is text
@@ -189,7 +180,7 @@ def test_who_wants_text_gets_text() -> None:
 
 @pytest.mark.parametrize("content_type", [b"application/grpc", b"application/grpc+proto", b"application/grpc;x=1"])
 def test_native_grpc_is_told_where_to_go(content_type: bytes) -> None:
-    """With a status in the headers, as its clients read it."""
+    """The refusal has a status in the headers, where gRPC clients read it."""
     assert connect.is_native({b"content-type": content_type})
     headers = dict(connect.NATIVE.headers)
     assert headers[b"grpc-status"] == b"12"
@@ -198,16 +189,13 @@ def test_native_grpc_is_told_where_to_go(content_type: bytes) -> None:
     assert not connect.is_native({})
 
 
-@pytest.mark.parametrize(
-    ("content_type", "coding", "accepts"),
-    [
-        (PROTO, "content_encoding", "accept_encoding"),
-        (STREAM, "connect_content_encoding", "connect_accept_encoding"),
-        (WEB, "grpc_encoding", "grpc_accept_encoding"),
-    ],
-)
+@pytest.mark.parametrize(("content_type", "coding", "accepts"), [
+    (PROTO, "content_encoding", "accept_encoding"),
+    (STREAM, "connect_content_encoding", "connect_accept_encoding"),
+    (WEB, "grpc_encoding", "grpc_accept_encoding"),
+])  # fmt: skip
 def test_compression_is_negotiated_in_the_protocols_own_headers(content_type: bytes, coding: str, accepts: str) -> None:
-    """Who does not say what it takes, takes what it sends; what is not known is refused with what is."""
+    """A client that does not say what it accepts gets what it sends. An unknown one is refused with the known ones."""
     method = "ModelStreamInfer" if content_type == STREAM else "ModelInfer"
 
     def found(**headers: bytes) -> tuple[bool, bool]:
@@ -227,23 +215,22 @@ def test_compression_is_negotiated_in_the_protocols_own_headers(content_type: by
 
 @pytest.mark.parametrize(("text", "seconds"), [(b"0", 0.0), (b"1500", 1.5), (b"9999999999", 9999999.999), (b"", None)])
 def test_connects_deadline_is_in_milliseconds(text: bytes, seconds: float | None) -> None:
-    """Up to ten digits of them."""
+    """It has up to ten digits."""
     assert asked(connect_timeout_ms=text).seconds == seconds
     assert asked("ModelStreamInfer", STREAM, connect_timeout_ms=text).seconds == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [(b"2H", 7200), (b"3M", 180), (b"4S", 4), (b"5m", 0.005), (b"6u", 6e-6), (b"7n", 7e-9), (b"99999999S", 99999999)],
-)
+@pytest.mark.parametrize(("text", "seconds"), [
+    (b"2H", 7200), (b"3M", 180), (b"4S", 4), (b"5m", 0.005), (b"6u", 6e-6), (b"7n", 7e-9), (b"99999999S", 99999999),
+])  # fmt: skip
 def test_grpc_webs_deadline_has_a_unit(text: bytes, seconds: float) -> None:
-    """After up to eight digits."""
+    """The unit follows up to eight digits."""
     assert asked(content_type=WEB, grpc_timeout=text).seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", [b"-1", b"+1", b"1.5", b"1s", b"12345678901", b" 1", b"\xd9\xa1", b"x"])
 def test_a_deadline_that_is_none_is_refused(text: bytes) -> None:
-    """In both protocols."""
+    """Both protocols refuse it."""
     with pytest.raises(InvalidInput, match="connect-timeout-ms is"):
         asked(connect_timeout_ms=text)
     with pytest.raises(InvalidInput, match="grpc-timeout is"):
@@ -251,7 +238,7 @@ def test_a_deadline_that_is_none_is_refused(text: bytes) -> None:
 
 
 def test_the_version_may_be_said_and_must_be_one() -> None:
-    """GRPC-Web has none."""
+    """GRPC-Web does not have a version."""
     assert asked(connect_protocol_version=b"1").kind.content_type == PROTO
     with pytest.raises(InvalidInput, match="connect-protocol-version is '2'"):
         asked(connect_protocol_version=b"2")
@@ -262,19 +249,16 @@ MESSAGE = b'{"name":"m~\xc3\xa9"}'
 BASE64 = base64.b64encode(MESSAGE).decode()
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        f"connect=v1&encoding=json&message={quote(MESSAGE)}",
-        f"message={quote(MESSAGE)}&encoding=json&other=1&base64=0",
-        f"encoding=json&base64=1&message={quote(BASE64)}",
-        f"encoding=json&base64=1&message={BASE64}",
-        f"encoding=json&base64=1&message={BASE64.rstrip('=').replace('+', '-').replace('/', '_')}",
-        f"encoding=json&message={quote(MESSAGE)}&encoding=proto",
-    ],
-)
+@pytest.mark.parametrize("query", [
+    f"connect=v1&encoding=json&message={quote(MESSAGE)}",
+    f"message={quote(MESSAGE)}&encoding=json&other=1&base64=0",
+    f"encoding=json&base64=1&message={quote(BASE64)}",
+    f"encoding=json&base64=1&message={BASE64}",
+    f"encoding=json&base64=1&message={BASE64.rstrip('=').replace('+', '-').replace('/', '_')}",
+    f"encoding=json&message={quote(MESSAGE)}&encoding=proto",
+])  # fmt: skip
 def test_a_get_has_its_message_in_the_query(query: str) -> None:
-    """Percent-encoded, or in base64 of any kind; of two equal parameters the first counts."""
+    """The message is percent-encoded, or base64 of any kind. Of two equal parameters, the first counts."""
     question = got(query)
     assert question.message == MESSAGE
     assert question.kind is connect.KINDS[JSON]
@@ -293,34 +277,31 @@ def test_a_get_may_be_compressed_and_have_a_deadline() -> None:
     assert dict(answer.headers)[b"content-encoding"] == b"gzip"
 
 
-@pytest.mark.parametrize(
-    ("query", "told"),
-    [
-        ("", "needs the parameter encoding"),
-        ("encoding=json", "needs the parameter message"),
-        ("message=x", "needs the parameter encoding"),
-        ("connect=v2&encoding=json&message=x", "connect is 'v2'"),
-        ("encoding=json&message=%21&base64=1", "not base64"),
-        ("encoding=json&message=%ff&base64=1", "not base64"),
-        ("encoding=json&message=x&compression=br", "'br'"),
-        ("encoding=xml&message=x", "encoding is 'xml'"),
-        ("encoding=connect%2Bjson&message=x", "encoding is"),
-    ],
-)
+@pytest.mark.parametrize(("query", "told"), [
+    ("", "needs the parameter encoding"),
+    ("encoding=json", "needs the parameter message"),
+    ("message=x", "needs the parameter encoding"),
+    ("connect=v2&encoding=json&message=x", "connect is 'v2'"),
+    ("encoding=json&message=%21&base64=1", "not base64"),
+    ("encoding=json&message=%ff&base64=1", "not base64"),
+    ("encoding=json&message=x&compression=br", "'br'"),
+    ("encoding=xml&message=x", "encoding is 'xml'"),
+    ("encoding=connect%2Bjson&message=x", "encoding is"),
+])  # fmt: skip
 def test_a_get_without_what_it_needs_is_refused(query: str, told: str) -> None:
-    """Naming the parameter."""
+    """The refusal names the parameter."""
     with pytest.raises(ServingError, match=told):
         got(query)
 
 
 def test_caches_are_told_that_a_gets_answer_varies() -> None:
-    """With what the client accepts, compressed or not."""
+    """Answers vary with what the client accepts, whether they are compressed or not."""
     plain = dict(got("encoding=json&message={}").answer(b"x", 10).headers)
     assert plain == {b"content-type": JSON, b"vary": b"accept-encoding"}
 
 
 def test_an_answer_of_connect_is_bare() -> None:
-    """The content type is the request's; from a size on it is compressed for who takes that."""
+    """The content type is the request's. A large answer is compressed for clients that accept that."""
     assert asked().answer(b"x" * 50, 10) == (200, ((b"content-type", PROTO),), (b"x" * 50,))
     question = asked(accept_encoding=b"gzip")
     assert question.answer(b"x", 10) == (200, ((b"content-type", PROTO),), (b"x",))
@@ -331,7 +312,7 @@ def test_an_answer_of_connect_is_bare() -> None:
 
 @pytest.mark.parametrize("content_type", [WEB, TEXT])
 def test_an_answer_of_grpc_web_is_an_envelope_and_trailers(content_type: bytes) -> None:
-    """In base64 as a whole where it is text."""
+    """The whole is in base64 if the type is text."""
     answer = asked(content_type=content_type, grpc_accept_encoding=b"gzip").answer(b"y" * 50, 10)
     body = b"".join(answer.parts)
     plain = base64.b64decode(body) if content_type == TEXT else body
@@ -346,7 +327,7 @@ def test_an_answer_of_grpc_web_is_an_envelope_and_trailers(content_type: bytes) 
 
 
 def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
-    """Each envelope then says whether it is."""
+    """Each envelope then says whether it is compressed."""
     question = asked("ModelStreamInfer", STREAM, connect_accept_encoding=b"gzip")
     assert (b"connect-content-encoding", b"gzip") in question.head()
     assert question.part(b"z", 10) == envelope(b"z")
@@ -355,7 +336,7 @@ def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
 
 @given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.booleans())
 def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.CallKind, gzipped: bool) -> None:  # noqa: FBT001 - both ways
-    """Nothing but the protocol's own errors."""
+    """Only the protocol's own errors are raised."""
     question = connect.Question(METHODS["ModelInfer"], kind, None, None, gzipped, deflates=False)
     try:
         plain = requests.from_text(body) if kind.text else body
@@ -367,15 +348,9 @@ def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.
 
 
 HEADERS = [
-    b"content-type",
-    b"connect-timeout-ms",
-    b"grpc-timeout",
-    b"content-encoding",
-    b"accept-encoding",
-    b"grpc-encoding",
-    b"connect-protocol-version",
-    b"accept",
-]
+    b"content-type", b"connect-timeout-ms", b"grpc-timeout", b"content-encoding", b"accept-encoding", b"grpc-encoding",
+    b"connect-protocol-version", b"accept",
+]  # fmt: skip
 VALUES = st.one_of(st.sampled_from([*connect.KINDS, b"gzip", b"1", b"1S", b"identity"]), st.binary(max_size=9))
 
 
@@ -390,7 +365,7 @@ VALUES = st.one_of(st.sampled_from([*connect.KINDS, b"gzip", b"1", b"1S", b"iden
 def test_any_head_asks_something_or_is_refused(
     method: Any, verb: str, headers: dict[bytes, bytes], query: bytes
 ) -> None:
-    """In the form of whatever the client speaks."""
+    """The refusal has the form of the client's protocol."""
     kind = connect.kind_of(headers)
     try:
         question = connect.question(method, verb, PATH, headers, query)
@@ -403,6 +378,6 @@ def test_any_head_asks_something_or_is_refused(
 
 
 def test_every_refusal_of_the_protocol_has_one_of_its_codes() -> None:
-    """A new one without a code is a mistake here."""
+    """A new refusal without a code fails this test."""
     kinds: list[Callable[[str], EdgeError]] = EdgeError.__subclasses__()
     assert {code_of(kind("x")).name for kind in kinds} == {"deadline_exceeded", "unimplemented", "internal", "unknown"}

@@ -1,7 +1,5 @@
 """core.dialects.grpc.health: the health of the server, and of each model by its name."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pytest
@@ -18,7 +16,7 @@ METHODS: Final = {method.rpc.name: method for method in health_methods([SERVICE,
 
 @pytest.mark.parametrize("method", ["Check", "Watch"])
 def test_health_checking_asks_for_the_server_or_for_a_model(method: str) -> None:
-    """The server under the names of its services, that of this one among them, and under none."""
+    """The server is checked under the names of its services, this one included, and under the empty name."""
     for name in ("", SERVICE, "a.B", "grpc.health.v1.Health"):
         assert METHODS[method].rpc.decode(health.HealthCheckRequest(service=name))[0] == ops.ServerReady()
     operation, phrase = METHODS[method].rpc.decode(health.HealthCheckRequest(service="m"))
@@ -28,7 +26,7 @@ def test_health_checking_asks_for_the_server_or_for_a_model(method: str) -> None
 
 
 def test_who_watches_an_unknown_model_is_told_when_it_comes() -> None:
-    """Who checks is refused."""
+    """A check of one is refused."""
     instead = METHODS["Watch"].rpc.instead
     assert instead is not None
     unknown = health.HealthCheckResponse(status="SERVICE_UNKNOWN")

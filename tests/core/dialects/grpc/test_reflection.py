@@ -1,7 +1,5 @@
 """core.dialects.grpc.reflection: the services, their files, and the names that are unknown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from core.schema import reflection
 
 
 def reflected(**question: Any) -> reflection.ServerReflectionResponse:
-    """The answer to a question of a tool."""
+    """Returns the answer to a tool's question."""
     request = reflection.ServerReflectionRequest(host="h", **question)
     response = reflection.ServerReflectionResponse.FromString(
         reflection_rpc.answer(request.SerializeToString(), ["a.B", "c.D"])
@@ -25,54 +23,48 @@ def reflected(**question: Any) -> reflection.ServerReflectionResponse:
 
 
 def test_reflection_lists_the_services() -> None:
-    """Those that it is given."""
+    """It lists the services that it is given."""
     assert [service.name for service in reflected(list_services="*").list_services_response.service] == ["a.B", "c.D"]
 
 
-@pytest.mark.parametrize(
-    ("question", "file"),
-    [
-        ({"file_by_filename": "open_inference.proto"}, "open_inference.proto"),
-        ({"file_containing_symbol": SERVICE}, "open_inference.proto"),
-        ({"file_containing_symbol": f"{SERVICE}.ModelInfer"}, "open_inference.proto"),
-        ({"file_containing_symbol": "inference.ModelInferRequest.InferInputTensor"}, "open_inference.proto"),
-        ({"file_containing_symbol": "inference.DataType"}, "open_inference.proto"),
-        ({"file_containing_symbol": "grpc.health.v1.Health"}, "health.proto"),
-        ({"file_containing_symbol": "grpc.reflection.v1.ServerReflection"}, "reflection.proto"),
-    ],
-)
+@pytest.mark.parametrize(("question", "file"), [
+    ({"file_by_filename": "open_inference.proto"}, "open_inference.proto"),
+    ({"file_containing_symbol": SERVICE}, "open_inference.proto"),
+    ({"file_containing_symbol": f"{SERVICE}.ModelInfer"}, "open_inference.proto"),
+    ({"file_containing_symbol": "inference.ModelInferRequest.InferInputTensor"}, "open_inference.proto"),
+    ({"file_containing_symbol": "inference.DataType"}, "open_inference.proto"),
+    ({"file_containing_symbol": "grpc.health.v1.Health"}, "health.proto"),
+    ({"file_containing_symbol": "grpc.reflection.v1.ServerReflection"}, "reflection.proto"),
+])  # fmt: skip
 def test_reflection_gives_the_file_of_a_name(question: dict[str, str], file: str) -> None:
-    """As a descriptor that any tool reads."""
+    """The file is a descriptor that any tool reads."""
     (found,) = reflected(**question).file_descriptor_response.file_descriptor_proto
     assert FileDescriptorProto.FromString(found).name == file
 
 
-@pytest.mark.parametrize(
-    ("question", "code", "culprit"),
-    [
-        ({"file_by_filename": "nope.proto"}, 5, "there is no 'nope.proto' here"),
-        ({"file_containing_symbol": "nope"}, 5, "there is no 'nope' here"),
-        ({"file_containing_symbol": f"{SERVICE}.Nope"}, 5, "Nope' here"),
-        ({"file_containing_symbol": ""}, 5, "there is no '' here"),
-        ({"file_containing_extension": {"containing_type": "inference.DataType"}}, 5, "there is no 'inference.DataT"),
-        ({"all_extension_numbers_of_type": "nope"}, 5, "there is no 'nope' here"),
-        ({}, 3, "has no message_request, or one of an unknown kind"),
-    ],
-)
+@pytest.mark.parametrize(("question", "code", "culprit"), [
+    ({"file_by_filename": "nope.proto"}, 5, "there is no 'nope.proto' here"),
+    ({"file_containing_symbol": "nope"}, 5, "there is no 'nope' here"),
+    ({"file_containing_symbol": f"{SERVICE}.Nope"}, 5, "Nope' here"),
+    ({"file_containing_symbol": ""}, 5, "there is no '' here"),
+    ({"file_containing_extension": {"containing_type": "inference.DataType"}}, 5, "there is no 'inference.DataT"),
+    ({"all_extension_numbers_of_type": "nope"}, 5, "there is no 'nope' here"),
+    ({}, 3, "has no message_request, or one of an unknown kind"),
+])  # fmt: skip
 def test_reflection_says_what_it_does_not_have(question: dict[str, Any], code: int, culprit: str) -> None:
-    """In an answer, because the stream goes on."""
+    """The error is an answer, because the stream continues."""
     error = reflected(**question).error_response
     assert error.error_code == code
     assert culprit in error.error_message
 
 
 def test_reflection_knows_that_messages_have_no_extensions() -> None:
-    """proto3 has none."""
+    """proto3 does not have them."""
     response = reflected(all_extension_numbers_of_type="inference.ModelInferRequest").all_extension_numbers_response
     assert (response.base_type_name, list(response.extension_number)) == ("inference.ModelInferRequest", [])
 
 
 def test_reflection_refuses_bytes_that_ask_nothing() -> None:
-    """The stream ends with it."""
+    """The refusal ends the stream."""
     with pytest.raises(InvalidInput, match="the 2 bytes of the request are not a ServerReflectionRequest"):
         reflection_rpc.answer(b"\x1a\xff", [])

@@ -1,6 +1,4 @@
-"""core.dialects.grps.json_read: what JSON texts say, held against protobuf's own reader where that has a say."""
-
-from __future__ import annotations
+"""core.dialects.grps.json_read: the meaning of JSON texts, held against protobuf's own reader where that has one."""
 
 import json
 from contextlib import suppress
@@ -22,22 +20,22 @@ from tests.support.grps_samples import read as read_message
 from tests.support.samples import SHAPES
 
 BLANKS = [b"", b" " * WORTH_SIMD]
-"""Behind a document: long texts have readers of their own."""
+"""Blank space to put behind a document: long texts have their own readers."""
 
 
 def asked(value: Any, blank: bytes = b"", **more: Any) -> GrpsQuestion:
-    """What a document says."""
+    """Returns what a document says."""
     return read(json.dumps(value).encode() + blank, **more)
 
 
 def theirs(value: Any) -> GrpsQuestion:
-    """What protobuf's reader makes of it."""
+    """Returns what protobuf's reader makes of a document."""
     message = json_format.ParseDict(value, GrpsMessage(), ignore_unknown_fields=True)
     return read_message(message.SerializeToString())
 
 
 def alike(left: GrpsQuestion, right: GrpsQuestion) -> bool:
-    """The same model and content."""
+    """Returns whether the model and the content are equal."""
     contents = (left.content, right.content)
     if left.model != right.model or type(left.content) is not type(right.content):
         return False
@@ -51,39 +49,33 @@ def alike(left: GrpsQuestion, right: GrpsQuestion) -> bool:
 
 
 def gtensors(**members: Any) -> dict[str, Any]:
-    """A request with one tensor, of which these members are changed."""
+    """Returns a request with one tensor, of which these members are changed."""
     tensor = {"name": "x", "dtype": "DT_INT32", "shape": [2], "flat_int32": [1, 2], **members}
     return {"gtensors": {"tensors": [{name: value for name, value in tensor.items() if value is not ...}]}}
 
 
 RIGHT = [
-    {"str_data": "żółw"},
-    {"strData": ""},
-    {"model": "m-1", "str_data": "a", "status": {"code": 1}, "unheard_of": [1, {"a": None}]},
-    {"gtensors": {}},
-    {"gtensors": {"tensors": []}},
-    {"gtensors": {"tensors": None}, "str_data": None, "gmap": None, "model": None},
-    gtensors(),
-    gtensors(name=...),
-    gtensors(name=None, shape=None, flat_int32=[5]),
+    {"str_data": "żółw"}, {"strData": ""},
+    {"model": "m-1", "str_data": "a", "status": {"code": 1}, "unheard_of": [1, {"a": None}]}, {"gtensors": {}},
+    {"gtensors": {"tensors": []}}, {"gtensors": {"tensors": None}, "str_data": None, "gmap": None, "model": None},
+    gtensors(), gtensors(name=...), gtensors(name=None, shape=None, flat_int32=[5]),
     gtensors(dtype=4, shape=["2"], flat_int32=["1", 2]),
     gtensors(dtype="DT_INT64", flat_int64=["9223372036854775807", "-9223372036854775808"], flat_int32=[1]),
     gtensors(dtype="DT_FLOAT32", flatFloat32=["NaN", "-Infinity"], flat_int32=...),
     gtensors(dtype="DT_FLOAT64", flat_float64=[1e300, 1], flat_int32=...),
     gtensors(dtype="DT_FLOAT16", shape=[0], flat_int32=...),
     gtensors(dtype="DT_STRING", flat_string=["", "żółw"], flat_int32=...),
-    gtensors(dtype="DT_UINT8", shape=[], flat_uint8=[255], flat_int32=...),
-    {"gmap": {}},
+    gtensors(dtype="DT_UINT8", shape=[], flat_uint8=[255], flat_int32=...), {"gmap": {}},
     {"gmap": {"s_s": {"a": "", "b": "żółw"}, "s_b": {"c": "/w=="}, "s_i32": {"d": -1}, "s_i64": {"e": "-5", "f": 6}}},
     {"gmap": {"sS": {"a": ""}, "sB": {"b": "_w"}, "sI32": {"c": "7"}, "sF": {"d": "NaN"}, "sD": {"e": 0.1, "f": "1"}}},
     {"gmap": {"s_f": {"a": 0.1, "": 16777217}, "s_d": {"b": "-Infinity"}}},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("blank", BLANKS, ids=["short", "long"])
 @pytest.mark.parametrize("value", RIGHT, ids=range(len(RIGHT)))
 def test_a_message_says_what_protobufs_reader_says(value: Any, blank: bytes) -> None:
-    """Both spellings, enumerations by name and number, integers as strings, what nobody knows."""
+    """The cases are both spellings, enumerations by name and number, integers as strings, and unknown members."""
     assert alike(asked(value, blank), theirs(value))
 
 
@@ -91,7 +83,7 @@ def test_a_message_says_what_protobufs_reader_says(value: Any, blank: bytes) -> 
     "name", [f.name for m in (GrpsMessage, GenericTensor, GenericMapData) for f in m.DESCRIPTOR.fields]
 )
 def test_lower_camel_case_is_protobufs(name: str) -> None:
-    """Of every member."""
+    """Every member can be spelled so."""
     found = [m.DESCRIPTOR.fields_by_name.get(name) for m in (GrpsMessage, GenericTensor, GenericMapData)]
     assert {field.json_name for field in found if field} == {camel(name)}
 
@@ -99,7 +91,7 @@ def test_lower_camel_case_is_protobufs(name: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("datatype", OWN, **by_name)
 def test_every_type_is_read_in_every_shape(datatype: Any, shape: tuple[int, ...]) -> None:
-    """Also where the text is long enough for the quick reader."""
+    """The rule holds if the text is long enough for the quick reader, too."""
     whole = filled(datatype, shape)
     data = [x.decode() if isinstance(x, bytes) else x for x in whole.array.reshape(-1).tolist()]
     value = {"name": "t", "dtype": datatype.grps, "shape": list(shape), datatype.grps_field: data}
@@ -110,7 +102,7 @@ def test_every_type_is_read_in_every_shape(datatype: Any, shape: tuple[int, ...]
 
 
 def test_long_arrays_of_numbers_never_become_lists() -> None:
-    """Beside a shape, and as an ndarray."""
+    """They stand beside a shape, or are an ndarray."""
     numbers = np.arange(WORTH_SIMD, dtype=np.float32).reshape(2, -1)
     value = gtensors(
         dtype="DT_FLOAT32", shape=[2, WORTH_SIMD // 2], flat_int32=..., flat_float32=numbers.ravel().tolist()
@@ -124,7 +116,7 @@ def test_long_arrays_of_numbers_never_become_lists() -> None:
 
 
 def test_digits_beyond_a_double_are_kept_beside_fractions() -> None:
-    """Where the quick reading would make doubles of all."""
+    """The quick reader would make doubles of all."""
     value = gtensors(dtype="DT_INT64", shape=[2], flat_int32=..., flat_int64=[2**53 + 1, 1.0])
     for blank in BLANKS:
         content = asked(value, blank).content
@@ -134,7 +126,7 @@ def test_digits_beyond_a_double_are_kept_beside_fractions() -> None:
 
 @pytest.mark.parametrize("name", ["flat_double", "flatDouble"])
 def test_the_name_of_the_interface_document_is_an_alias(name: str) -> None:
-    """The right name goes before it."""
+    """The right name takes precedence over it."""
     half = gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., **{name: [0.5]})
     both = gtensors(dtype="DT_FLOAT64", shape=[1], flat_int32=..., flat_float64=[1.5], **{name: [0.5]})
     for value, expected in ((half, 0.5), (both, 1.5)):
@@ -144,7 +136,7 @@ def test_the_name_of_the_interface_document_is_an_alias(name: str) -> None:
 
 
 def test_bytes_stand_in_json_for_who_has_no_other_content_type() -> None:
-    """Base64; over HTTP there is one, and GRPS's words say so."""
+    """They are base64. Over HTTP, there is such a content type, and GRPS's text says so."""
     assert asked({"bin_data": "/w=="}, binary=True).content == Binary(b"\xff")
     assert asked({"binData": ""}, binary=True).content == Binary(b"")
     with pytest.raises(InvalidInput, match=f"^{OCTETS_ONLY}$"):
@@ -160,26 +152,21 @@ def test_what_is_there_counts_and_not_whether_it_is_true() -> None:
 
 
 WRONG = [
-    (b"", "is not JSON"),
-    (b"{", "is not JSON"),
-    (b"\xff", "is not UTF-8"),
+    (b"", "is not JSON"), (b"{", "is not JSON"), (b"\xff", "is not UTF-8"),
     (b'{"str_data": "\\ud800"}', "lone surrogate"),
     (b'{"str_data": "a", "x": NaN}', "the body is not JSON: send NaN and infinities as the strings"),
     (b'{"str_data": "a", "x": [1, {"y": -Infinity}]}', "NaN and infinities"),
     (b'{"str_data": "a", "x": Inf}', "is not JSON"),
     (b'{"gtensors": {"tensors": [{"dtype": 8, "flat_float64": [1e999]}]}}', "1e999 where DT_FLOAT64 needs numbers"),
-    (b"[1]", r"the body is \[1\]; expected an object"),
-    (b"null", "the body is null; expected an object"),
-    (b"{}", f"^{NO_FIELD}$"),
-    (b'{"str_data": null}', f"^{NO_FIELD}$"),
+    (b"[1]", r"the body is \[1\]; expected an object"), (b"null", "the body is null; expected an object"),
+    (b"{}", f"^{NO_FIELD}$"), (b'{"str_data": null}', f"^{NO_FIELD}$"),
     (b'{"model": 5, "str_data": "a"}', "'model' is 5; expected a string"),
     (b'{"str_data": 5}', "'str_data' is 5; expected a string"),
     (b'{"str_data": ["a"]}', "'str_data' is .*; expected a string"),
     (b'{"str_data": "a", "strData": "a"}', "'str_data' and 'strData' are the same member"),
     (b'{"str_data": "a", "gmap": {}}', "the message has both 'str_data' and 'gmap'"),
     (b'{"str_data": "a", "ndarray": 1}', "the message has both 'str_data' and 'ndarray'"),
-    (b'{"ndarray": []}', "'ndarray' is"),
-    (b'{"gtensors": []}', r"'gtensors' is \[\]; expected an object"),
+    (b'{"ndarray": []}', "'ndarray' is"), (b'{"gtensors": []}', r"'gtensors' is \[\]; expected an object"),
     (b'{"gtensors": {"tensors": {}}}', "'tensors' is {}; expected an array"),
     (b'{"gtensors": {"tensors": [1]}}', r"'tensors\[0\]' is 1; expected an object"),
     (b'{"gmap": [1]}', r"'gmap' is \[1\]; expected an object"),
@@ -192,7 +179,7 @@ WRONG = [
     (b'{"gmap": {"s_i32": {"k": null}}}', "input 'k' has null where DT_INT32 needs integers"),
     (b'{"gmap": {"s_f": {"k": 1e39}}}', "out of range for FP32"),
     (b'{"gmap": {"s_d": {"k": [1]}}}', "where DT_FLOAT64 needs numbers"),
-]
+]  # fmt: skip
 WRONG_TENSORS = [
     ({"name": 5}, "'name' is 5; expected a string"),
     ({"dtype": "FP32"}, "input 'x' has 'FP32' as dtype; expected one of DT_UINT8,"),
@@ -223,7 +210,7 @@ WRONG_TENSORS = [
 def test_a_text_that_is_no_request_is_refused_in_words_that_name_its_mistake(
     body: bytes, told: str, blank: bytes
 ) -> None:
-    """The same whatever its size."""
+    """The refusal is the same whatever the text's size."""
     with pytest.raises(InvalidInput, match=told):
         read(body + blank)
 
@@ -231,13 +218,13 @@ def test_a_text_that_is_no_request_is_refused_in_words_that_name_its_mistake(
 @pytest.mark.parametrize("blank", BLANKS, ids=["short", "long"])
 @pytest.mark.parametrize(("members", "told"), WRONG_TENSORS)
 def test_a_tensor_that_is_none_is_refused_by_its_name(members: dict[str, Any], told: str, blank: bytes) -> None:
-    """Or by its place, where it has none."""
+    """A tensor without a name is refused by its position."""
     with pytest.raises(InvalidInput, match=told):
         asked(gtensors(**members), blank)
 
 
 def test_the_members_alone_can_be_asked_for() -> None:
-    """For a request that is no message of the five kinds."""
+    """A request that is not a message of the five kinds needs them."""
     assert document(b'{"a": 1}') == {"a": 1}
     with pytest.raises(InvalidInput, match="expected an object"):
         document(b"1")
@@ -262,7 +249,7 @@ values = st.recursive(
 
 @given(st.one_of(values, st.dictionaries(keys, values)), st.sampled_from(BLANKS), st.booleans())
 def test_any_json_is_read_or_refused(value: Any, blank: bytes, binary: bool) -> None:  # noqa: FBT001 - drawn
-    """And alike whatever its size."""
+    """The result does not depend on the size."""
     found = []
     for body in (json.dumps(value).encode(), json.dumps(value).encode() + blank):
         try:
@@ -280,6 +267,14 @@ def test_any_json_is_read_or_refused(value: Any, blank: bytes, binary: bool) -> 
 
 @given(st.binary(max_size=100))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    """With an error of the protocol's."""
+    """Only the protocol's own errors are raised."""
     with suppress(ServingError):
         assert isinstance(read(body), GrpsQuestion)
+
+
+def test_a_long_array_is_counted_before_its_elements_are_looked_at() -> None:
+    """The refusal is about their number, not about the first element that is not a text."""
+    data = [0, *["a"] * 5000]
+    tensor = {"name": "x", "dtype": "DT_STRING", "shape": [1], "flat_string": data}
+    with pytest.raises(InvalidInput, match="5001 elements"):
+        read(json.dumps({"gtensors": {"tensors": [tensor]}}).encode())

@@ -1,6 +1,4 @@
-"""core.dialects.grps.json_write: what answers look like, and that protobuf's reader finds in them what was put in."""
-
-from __future__ import annotations
+"""core.dialects.grps.json_write: the form of answers, and that protobuf's reader finds in them what was put in."""
 
 import json
 from typing import Any
@@ -25,7 +23,7 @@ SPELLINGS = [snake, camel]
 
 
 def told(content: Any, spell: Any = snake, non_finite: NonFinite | None = NonFinite.QUOTED) -> Any:
-    """The answer's only member beside its status."""
+    """Returns the answer's only member beside its status."""
     found = json.loads(write(content, spell, non_finite))
     assert found.pop("status") == OK
     ((kind, value),) = found.items()
@@ -33,7 +31,7 @@ def told(content: Any, spell: Any = snake, non_finite: NonFinite | None = NonFin
 
 
 def single(field: str, name: str, datatype: str, value: Any) -> MapEntry:
-    """One value of a map."""
+    """Returns one value of a map."""
     if isinstance(value, bytes):
         return MapEntry(field, string(name, value))
     return MapEntry(
@@ -42,20 +40,14 @@ def single(field: str, name: str, datatype: str, value: Any) -> MapEntry:
 
 
 MAPS = Map(
-    (
-        single("s_s", "a", "BYTES", "żółw".encode()),
-        single("s_b", "b", "BYTES", b"\xff\xfe\xfd"),
-        single("s_i32", "c", "INT32", -1),
-        single("s_i64", "d", "INT64", 2**53 + 1),
-        single("s_f", "e", "FP32", 0.1),
-        single("s_d", "f", "FP64", np.inf),
-        single("s_s", "g", "BYTES", b""),
-    )
-)
+    (single("s_s", "a", "BYTES", "żółw".encode()), single("s_b", "b", "BYTES", b"\xff\xfe\xfd"),
+     single("s_i32", "c", "INT32", -1), single("s_i64", "d", "INT64", 2**53 + 1), single("s_f", "e", "FP32", 0.1),
+     single("s_d", "f", "FP64", np.inf), single("s_s", "g", "BYTES", b"")),
+)  # fmt: skip
 
 
 def test_a_success_without_content_is_its_status_alone() -> None:
-    """Compact, and in this order."""
+    """The text is compact, and its members have this order."""
     assert write(None, snake, None) == b'{"status":{"code":200,"msg":"OK","status":"SUCCESS"}}'
 
 
@@ -63,7 +55,7 @@ def test_a_success_without_content_is_its_status_alone() -> None:
 @pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize("datatype", OWN, **by_name)
 def test_a_tensor_says_the_same_in_json_and_in_protobuf(datatype: Any, spell: Any, shape: tuple[int, ...]) -> None:
-    """To protobuf's own reader, and to ours."""
+    """Protobuf's own reader and ours agree."""
     content = Tensors((filled(datatype, shape), filled(datatype, shape)._replace(name="")))
     body = write(content, spell, NonFinite.QUOTED)
     assert json_format.Parse(body, GrpsMessage()) == GrpsMessage.FromString(grps_messages.write(content))
@@ -75,13 +67,13 @@ def test_a_tensor_says_the_same_in_json_and_in_protobuf(datatype: Any, spell: An
 @pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize("content", [Text(""), Text("a\0ż"), Binary(b"\xff"), Binary(b""), Tensors(()), Map(()), MAPS])
 def test_every_other_form_says_the_same_in_json_and_in_protobuf(content: Any, spell: Any) -> None:
-    """Empty ones too, which are there all the same."""
+    """Empty contents are written, too."""
     body = write(content, spell, NonFinite.QUOTED)
     assert json_format.Parse(body, GrpsMessage()) == GrpsMessage.FromString(grps_messages.write(content))
 
 
 def test_members_are_spelled_as_in_the_protocol_or_in_lower_camel_case() -> None:
-    """Keys of maps, which are the models' names, never change."""
+    """Keys of maps are the models' names, and never change."""
     content = Tensors((tensor("y_y", "FP32", [0.5]),))
     assert told(content)["gtensors"]["tensors"][0].keys() == {"name", "dtype", "shape", "flat_float32"}
     assert told(content, camel)["gtensors"]["tensors"][0].keys() == {"name", "dtype", "shape", "flatFloat32"}
@@ -90,7 +82,7 @@ def test_members_are_spelled_as_in_the_protocol_or_in_lower_camel_case() -> None
 
 
 def test_what_has_its_default_is_left_out() -> None:
-    """No shape of a scalar, no elements where there are none, no name."""
+    """A scalar has no shape member, an empty tensor no elements, and an unnamed one no name."""
     scalar = tensor("", "FP32", [1.0])._replace(array=np.array(1, np.float32))
     nothing = tensor("n", "INT8", [], 0)
     assert told(Tensors((scalar, nothing)))["gtensors"]["tensors"] == [
@@ -101,32 +93,26 @@ def test_what_has_its_default_is_left_out() -> None:
 
 
 def test_integers_of_64_bits_are_strings_and_shorter_ones_numbers() -> None:
-    """In maps, too."""
+    """The rule holds in maps, too."""
     tensors = told(Tensors((tensor("a", "INT64", [-(2**63), 0]), tensor("b", "INT32", [1, -1]))))["gtensors"]["tensors"]
     assert tensors[0]["flat_int64"] == ["-9223372036854775808", "0"]
     assert tensors[1]["flat_int32"] == [1, -1]
     assert told(MAPS)["gmap"]["s_i64"] == {"d": "9007199254740993"}
 
 
-@pytest.mark.parametrize(
-    ("datatype", "value", "text"),
-    [
-        ("FP32", 0.1, b"[0.1]"),
-        ("FP32", 16777217, b"[16777216.0]"),
-        ("FP16", 0.1, b"[0.099975586]"),
-        ("FP16", 65504, b"[65504.0]"),
-        ("FP64", 0.1, b"[0.1]"),
-    ],
-)
+@pytest.mark.parametrize(("datatype", "value", "text"), [
+    ("FP32", 0.1, b"[0.1]"), ("FP32", 16777217, b"[16777216.0]"), ("FP16", 0.1, b"[0.099975586]"),
+    ("FP16", 65504, b"[65504.0]"), ("FP64", 0.1, b"[0.1]"),
+])  # fmt: skip
 def test_floats_have_the_fewest_digits_of_32_bits_or_of_64(datatype: str, value: float, text: bytes) -> None:
-    """Those of 16 bits are floats of 32 in the protocol."""
+    """The protocol carries floats of 16 bits as floats of 32."""
     body = write(Tensors((tensor("y", datatype, [value]),)), snake, NonFinite.QUOTED)
     assert text in body
 
 
 @pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64"])
 def test_what_json_has_no_number_for_is_written_as_the_operator_chose(datatype: str) -> None:
-    """Strings, as the protocol has them; null; or not at all."""
+    """They are strings, as in the protocol, or null, or left out."""
     odd = Tensors((tensor("y", datatype, [np.nan, np.inf, -np.inf, 1]),))
     flat = f"flat_float{datatype[2:]}"
     quoted = told(odd)["gtensors"]["tensors"][0][flat]
@@ -137,13 +123,13 @@ def test_what_json_has_no_number_for_is_written_as_the_operator_chose(datatype: 
 
 
 def test_an_ndarray_is_nested_as_its_shape_is() -> None:
-    """A scalar is a number."""
+    """A scalar becomes a number."""
     assert told(Numbers(np.array([[0.5, np.nan]], np.float32))) == {"ndarray": [[0.5, "NaN"]]}
     assert told(Numbers(np.array(0.5, np.float32))) == {"ndarray": 0.5}
 
 
 def test_elements_that_do_not_lie_in_a_row_are_written_in_their_order() -> None:
-    """Transposed, and every other one."""
+    """The cases are a transposed array, and every other element of one."""
     array = np.arange(6, dtype=np.int64).reshape(2, 3).T
     strided = np.arange(6, dtype=np.float32)[::2]
     plain = Tensors((tensor("a", "INT64", [0])._replace(array=array), tensor("b", "FP32", [0])._replace(array=strided)))

@@ -1,6 +1,4 @@
-"""core.dialects.grps.messages: messages in protobuf to content and back, quickly and alike."""
-
-from __future__ import annotations
+"""core.dialects.grps.messages: messages in protobuf become content, and content messages, quickly and alike."""
 
 from typing import Any
 
@@ -24,17 +22,17 @@ FLOATS = ["FP16", "FP32", "FP64"]
 
 
 def asked(**members: Any) -> GrpsQuestion:
-    """What a message says."""
+    """Returns what a message says."""
     return read(GrpsMessage(**members).SerializeToString())
 
 
 def gtensors(*tensors: Any) -> GenericTensorData:
-    """Tensors that are given by their members."""
+    """Returns tensors that have these members."""
     return GenericTensorData(tensors=[GenericTensor(**members) for members in tensors])
 
 
 def tensors(question: GrpsQuestion) -> Any:
-    """The tensors that a message carries."""
+    """Returns the tensors that a message carries."""
     assert isinstance(question.content, Tensors)
     return question.content.tensors
 
@@ -43,7 +41,7 @@ def tensors(question: GrpsQuestion) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("datatype", OWN, **by_name)
 def test_every_type_comes_back_in_every_shape(datatype: Any, shape: tuple[int, ...], size: int) -> None:
-    """Beside nothing, and beside a tensor that makes the message a large one."""
+    """A tensor travels alone, or beside one that makes the message a large one."""
     whole = filled(datatype, shape)
     heavy = tensor("", "FP32", np.arange(size))
     found = tensors(read(write(Tensors((whole, heavy)))))
@@ -54,14 +52,14 @@ def test_every_type_comes_back_in_every_shape(datatype: Any, shape: tuple[int, .
 
 @pytest.mark.parametrize("datatype", OWN, **by_name)
 def test_many_elements_come_back(datatype: Any) -> None:
-    """Of every type."""
+    """The rule holds for every type."""
     few = filled(datatype, (6,)).array
     whole = filled(datatype, (6,))._replace(array=np.tile(few, COUNT // 6).reshape(2, -1))
     assert same(tensors(read(write(Tensors((whole,)))))[0], whole)
 
 
 def test_answers_are_what_protobuf_reads() -> None:
-    """With a status, in the fields of the protocol."""
+    """They have a status, and stand in the fields of the protocol."""
     whole = filled(OWN[-2], (2, 3))
     message = GrpsMessage.FromString(write(Tensors((whole,))))
     assert (message.status.code, message.status.msg, message.status.status) == (200, "OK", 1)
@@ -73,13 +71,13 @@ def test_answers_are_what_protobuf_reads() -> None:
 
 @pytest.mark.parametrize("content", [Text("ż"), Text(""), Binary(b"\xff"), Binary(b""), Map(()), Tensors(())])
 def test_every_other_form_comes_back(content: Any) -> None:
-    """Empty ones, too."""
+    """The rule includes empty ones."""
     question = read(write(content))
     assert question == GrpsQuestion("", content)
 
 
 def test_maps_are_read_with_the_type_of_each() -> None:
-    """Values without a dimension, which come back as they were."""
+    """The values have no dimension, and come back unchanged."""
     values: dict[str, Any] = {
         "s_s": {"a": "ż"}, "s_b": {"b": b"\xff"}, "s_i32": {"c": -1}, "s_i64": {"d": 2**62}, "s_f": {"e": 0.5},
         "s_d": {"f": 1e300},
@@ -95,7 +93,7 @@ def test_maps_are_read_with_the_type_of_each() -> None:
 
 
 def test_other_fields_than_the_types_own_are_ignored() -> None:
-    """And so is a status in a request."""
+    """A status in a request is ignored, too."""
     found = tensors(
         asked(
             status={"code": 5},
@@ -105,27 +103,24 @@ def test_other_fields_than_the_types_own_are_ignored() -> None:
     assert same(found[0], tensor("x", "INT32", [1]))
 
 
-@pytest.mark.parametrize(
-    ("members", "told"),
-    [
-        ({"dtype": 0}, "input 'x' has 0 as dtype; expected one of DT_UINT8,"),
-        ({"dtype": 10}, "input 'x' has 10 as dtype"),
-        ({"dtype": -1}, "input 'x' has -1 as dtype"),
-        ({"shape": [3]}, r"input 'x' has 2 elements; its shape \[3\] needs 3"),
-        ({"shape": []}, r"input 'x' has 2 elements; its shape \[\] needs 1"),
-        ({"shape": [1] * 33}, "input 'x' has 33 dimensions"),
-        ({"shape": [2**32 - 1] * 3}, "input 'x' has 2 elements"),
-        ({"name": "", "shape": [3]}, r"input 'tensors\[0\]' has 2 elements"),
-        ({"dtype": 1, "flat_uint8": [1, 256]}, "input 'x' has 256, which is out of range for UINT8"),
-        ({"dtype": 2, "flat_int8": [1, -129]}, "input 'x' has -129, which is out of range for INT8"),
-        ({"dtype": 6, "flat_float16": [1, 65536]}, "input 'x' has 65536.0, which is out of range for FP16"),
-        ({"dtype": 9, "flat_string": ["a"]}, "input 'x' has 1 elements"),
-        ({"dtype": 7}, "input 'x' has 0 elements"),
-    ],
-)
+@pytest.mark.parametrize(("members", "told"), [
+    ({"dtype": 0}, "input 'x' has 0 as dtype; expected one of DT_UINT8,"),
+    ({"dtype": 10}, "input 'x' has 10 as dtype"),
+    ({"dtype": -1}, "input 'x' has -1 as dtype"),
+    ({"shape": [3]}, r"input 'x' has 2 elements; its shape \[3\] needs 3"),
+    ({"shape": []}, r"input 'x' has 2 elements; its shape \[\] needs 1"),
+    ({"shape": [1] * 33}, "input 'x' has 33 dimensions"),
+    ({"shape": [2**32 - 1] * 3}, "input 'x' has 2 elements"),
+    ({"name": "", "shape": [3]}, r"input 'tensors\[0\]' has 2 elements"),
+    ({"dtype": 1, "flat_uint8": [1, 256]}, "input 'x' has 256, which is out of range for UINT8"),
+    ({"dtype": 2, "flat_int8": [1, -129]}, "input 'x' has -129, which is out of range for INT8"),
+    ({"dtype": 6, "flat_float16": [1, 65536]}, "input 'x' has 65536.0, which is out of range for FP16"),
+    ({"dtype": 9, "flat_string": ["a"]}, "input 'x' has 1 elements"),
+    ({"dtype": 7}, "input 'x' has 0 elements"),
+])  # fmt: skip
 @pytest.mark.parametrize("padding", [0, COUNT], ids=["small", "large"])
 def test_a_tensor_that_contradicts_itself_is_refused_by_its_name(members: Any, told: str, padding: int) -> None:
-    """Or by its place."""
+    """A tensor without a name is refused by its position."""
     given = {"name": "x", "dtype": 4, "shape": [2], "flat_int32": [1, 2], **members}
     heavy = {"dtype": 7, "shape": [padding], "flat_float32": np.zeros(padding)}
     with pytest.raises(InvalidInput, match=told):
@@ -133,7 +128,7 @@ def test_a_tensor_that_contradicts_itself_is_refused_by_its_name(members: Any, t
 
 
 def test_a_message_without_content_is_refused() -> None:
-    """And one with what only JSON can say."""
+    """So is a message with content that only JSON can express."""
     with pytest.raises(InvalidInput, match=f"^{NO_FIELD}$"):
         asked(model="m")
     with pytest.raises(InvalidInput, match="ndarray is for JSON alone"):
@@ -149,21 +144,18 @@ def test_status_of_success_and_of_failure_are_messages() -> None:
     assert (failed.status.code, failed.status.msg, failed.status.status) == (404, "no", 2)
 
 
-# -- large messages ---------------------------------------------------------------------------------------------------
-
-
 def framed(number: int, body: bytes) -> bytes:
-    """A field with these bytes."""
+    """Returns a field with these bytes."""
     return raw_fields.head(number, len(body)) + body
 
 
 def in_gtensors(body: bytes) -> bytes:
-    """A message whose only tensor is these bytes."""
+    """Returns a message whose only tensor is these bytes."""
     return framed(5, framed(1, body))
 
 
 def large(datatype: str = "FP32") -> tuple[Any, bytes]:
-    """A tensor that is worth splitting, and its message."""
+    """Returns a tensor that is large enough for splitting, and its message."""
     whole = tensor("x", datatype, np.arange(COUNT) % 100)
     message = GrpsMessage.FromString(write(Tensors((whole,))))
     return whole, message.gtensors.tensors[0].SerializeToString()
@@ -171,14 +163,14 @@ def large(datatype: str = "FP32") -> tuple[Any, bytes]:
 
 @pytest.mark.parametrize("datatype", FLOATS)
 def test_packed_floats_are_never_made_objects(datatype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither on their way in nor out."""
+    """The rule holds in both directions."""
     monkeypatch.setattr(np, "fromiter", None)
     whole, body = large(datatype)
     assert same(tensors(read(in_gtensors(body)))[0], whole)
 
 
 def test_a_message_in_parts_is_one() -> None:
-    """As protobuf merges fields that come twice."""
+    """Protobuf merges fields that occur twice."""
     whole, body = large()
     half = GenericTensor(name="z", dtype=7, shape=[1], flat_float32=[0.5]).SerializeToString()
     found = tensors(read(in_gtensors(body) + framed(2, b"m-1") + in_gtensors(half)))
@@ -191,7 +183,7 @@ def test_a_message_in_parts_is_one() -> None:
 
 
 def test_elements_one_by_one_among_packed_ones_keep_their_order() -> None:
-    """Protobuf sees to it."""
+    """Protobuf does the merging."""
     whole, body = large()
     longer = GenericTensor.FromString(body)
     longer.shape[:] = [COUNT + 1]
@@ -201,34 +193,31 @@ def test_elements_one_by_one_among_packed_ones_keep_their_order() -> None:
 
 
 def test_the_last_kind_of_content_counts() -> None:
-    """As everywhere in protobuf."""
+    """Protobuf has this rule everywhere."""
     _, body = large()
     assert read(in_gtensors(body) + framed(4, b"a")).content == Text("a")
     assert len(tensors(read(framed(4, b"a") + in_gtensors(body)))) == 1
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        in_gtensors(framed(10, bytes(COUNT + 1))),
-        in_gtensors(large()[1] + b"\x0a\2\xff\xff"),
-        framed(5, framed(1, large()[1]) + b"\x0a\xff"),
-        in_gtensors(large()[1]) + b"\x12\1\xff",
-        in_gtensors(large()[1])[:-1],
-        b"\xff" * COUNT,
-        framed(5, b"\xff" * COUNT),
-        in_gtensors(b"\xff" * COUNT),
-    ],
-)
+@pytest.mark.parametrize("body", [
+    in_gtensors(framed(10, bytes(COUNT + 1))),
+    in_gtensors(large()[1] + b"\x0a\2\xff\xff"),
+    framed(5, framed(1, large()[1]) + b"\x0a\xff"),
+    in_gtensors(large()[1]) + b"\x12\1\xff",
+    in_gtensors(large()[1])[:-1],
+    b"\xff" * COUNT,
+    framed(5, b"\xff" * COUNT),
+    in_gtensors(b"\xff" * COUNT),
+])  # fmt: skip
 def test_a_large_message_that_is_broken_is_none(body: bytes) -> None:
-    """At whatever depth."""
+    """The rule holds at every depth."""
     with pytest.raises(DecodeError):
         read(body)
 
 
 @pytest.mark.parametrize("fields", [1, 300])
 def test_very_many_tensors_are_left_to_protobuf(fields: int) -> None:
-    """And very many fields of one."""
+    """So are very many fields of one tensor."""
     small = GenericTensor(name="s", dtype=7, shape=[1], flat_float32=[0.5]).SerializeToString()
     whole, body = large()
     found = tensors(read(framed(5, framed(1, body) + framed(1, small) * fields)))
@@ -241,7 +230,7 @@ def test_very_many_tensors_are_left_to_protobuf(fields: int) -> None:
 def test_a_message_tells_how_many_tensors_it_has_before_they_are_made(
     count: int, padding: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small ones, large ones, and such as are left to protobuf."""
+    """The rule holds for small messages, large ones, and those that are left to protobuf."""
     monkeypatch.setattr(grps_messages, "_tensor", None)
     request = grps_messages.read(framed(9, bytes(padding)) + framed(5, framed(1, b"\x10\x07") * count))
     assert (request.kind, request.tensor_count) == ("gtensors", count)
@@ -249,9 +238,9 @@ def test_a_message_tells_how_many_tensors_it_has_before_they_are_made(
 
 @given(st.binary(max_size=80), st.sampled_from([0, COUNT]))
 def test_any_bytes_are_read_or_refused(body: bytes, padding: int) -> None:
-    """Small ones and large ones."""
+    """The rule holds for small messages and large ones."""
     for candidate in (body, in_gtensors(body)):
-        blank = framed(9, bytes(padding)) if padding else b""  # a field that nobody knows
+        blank = framed(9, bytes(padding)) if padding else b""  # an unknown field
         try:
             assert isinstance(read(blank + candidate), GrpsQuestion)
         except (DecodeError, ServingError):
@@ -270,7 +259,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=9).map(b"".join))
 def test_a_large_message_says_what_a_small_one_says(body: bytes) -> None:
-    """Fields in any order, packed or not, unknown ones among them."""
+    """Its fields come in any order, packed or not, with unknown ones among them."""
     blank = framed(9, bytes(COUNT))
     found: list[Any] = []
     for message in (in_gtensors(body), blank + in_gtensors(body)):
@@ -283,6 +272,6 @@ def test_a_large_message_says_what_a_small_one_says(body: bytes) -> None:
 
 
 def test_the_module_has_no_other_way_to_large_messages() -> None:
-    """The quick reading says None where it leaves a message to protobuf."""
+    """The quick reader returns None where it leaves a message to protobuf."""
     assert grps_messages._large(framed(4, b"a")) is None
     assert grps_messages._large(b"\xff") is None

@@ -1,10 +1,9 @@
-"""core.dialects.grps.predict: what HTTP adds to a message, in and out: types, query, streams."""
-
-from __future__ import annotations
+"""core.dialects.grps.predict: what HTTP adds to a message in both directions: types, the query, and streams."""
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,6 @@ from core.errors import InvalidInput, ModelFailed
 from core.operations import Deferred, Infer, ModelRef, Stream
 from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options
 from tests.support.grps_samples import model, result, spec, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OCTETS = b"application/octet-stream"
 TEXT_MODEL = model(spec("t", "BYTES", 1))
@@ -28,7 +24,7 @@ def asked(
     body: Any = A_TEXT, query: str = "", kind: bytes | None = b"application/json", options: Options | None = None,
     **headers: bytes,
 ) -> Deferred:  # fmt: skip
-    """The question that a request asks."""
+    """Returns the question that a request asks."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = {} if kind is None else {b"content-type": kind}
     given |= {name.replace("_", "-").encode(): value for name, value in headers.items()}
@@ -40,7 +36,7 @@ def asked(
 
 
 def answer(*outputs: Any, known: Any = TEXT_MODEL, **request: Any) -> HttpResponse:
-    """How a result with these outputs would be answered."""
+    """Returns the answer to a result with these outputs."""
     operation, reply = asked(**request).decode(known)
     assert isinstance(operation, Infer)
     response = reply(result(*outputs))
@@ -49,7 +45,7 @@ def answer(*outputs: Any, known: Any = TEXT_MODEL, **request: Any) -> HttpRespon
 
 
 def streamed(results: Any, **request: Any) -> HttpStream:
-    """How these results would be answered one by one."""
+    """Returns the streamed answers to these results."""
     operation, reply = asked(query="streaming=true", **request).decode(TEXT_MODEL)
     assert isinstance(operation, Stream)
     response = reply(results)
@@ -58,7 +54,6 @@ def streamed(results: Any, **request: Any) -> HttpStream:
 
 
 def told(response: HttpResponse) -> Any:
-    """The answer's JSON."""
     assert response.headers == ((b"content-type", b"application/json"),)
     return json.loads(b"".join(response.parts))
 
@@ -67,7 +62,7 @@ def told(response: HttpResponse) -> Any:
     "kind", [b"application/json", b"Application/JSON", b"application/json; charset=utf-8", b" application/json ;a=b"]
 )
 def test_json_is_json_whatever_its_parameters(kind: bytes) -> None:
-    """Where GRPS's python server wants the one spelling."""
+    """GRPS's python server accepts only one spelling."""
     operation, _ = asked(kind=kind).decode(TEXT_MODEL)
     assert isinstance(operation, Infer)
     assert operation.ref == ModelRef("m", "7")
@@ -76,56 +71,46 @@ def test_json_is_json_whatever_its_parameters(kind: bytes) -> None:
 
 
 def test_bytes_are_the_only_input() -> None:
-    """As they are; a compressed body is read as what it was."""
+    """They are passed on unchanged; a compressed body is inflated first."""
     for body, more in ((b"{\xff", {}), (gzip.compress(b"{\xff"), {"content_encoding": b"gzip"})):
         operation, _ = asked(body, kind=b"application/OCTET-stream;x=y", **more).decode(TEXT_MODEL)
         assert isinstance(operation, Infer)
         assert operation.inputs[0].array.tolist() == [b"{\xff"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (None, NO_TYPE),
-        (b"", NO_TYPE),
-        (b";charset=utf-8", NO_TYPE),
-        (b"text/plain", WRONG_TYPE),
-        (b"application/jsonx", WRONG_TYPE),
-        (b"\xff", WRONG_TYPE),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text"), [
+    (None, NO_TYPE), (b"", NO_TYPE), (b";charset=utf-8", NO_TYPE), (b"text/plain", WRONG_TYPE),
+    (b"application/jsonx", WRONG_TYPE), (b"\xff", WRONG_TYPE),
+])  # fmt: skip
 def test_any_other_type_is_refused_in_grps_words(kind: bytes | None, text: str) -> None:
-    """Before the body is looked at."""
+    """The body is not looked at before that."""
     with pytest.raises(InvalidInput, match=f"^{text}$"):
         asked(b"", kind=kind)
 
 
 @pytest.mark.parametrize("kind", [OCTETS, b"application/json"])
 def test_an_empty_body_is_refused_in_grps_words(kind: bytes) -> None:
-    """Of either type, compressed too."""
+    """Both types refuse it, compressed bodies included."""
     for body, more in ((b"", {}), (gzip.compress(b""), {"content_encoding": b"gzip"})):
         with pytest.raises(InvalidInput, match=f"^{EMPTY}$"):
             asked(body, kind=kind, **more)
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("", Wishes()),
-        ("model=m-1.0&streaming=TRUE", Wishes("m-1.0", streaming=True)),
-        ("return-ndarray=True&x", Wishes(ndarray=True)),
-        ("model=a%2Db%20c&model2=x", Wishes("a-b c")),
-        ("streaming=1&return-ndarray=yes", Wishes()),
-        ("streaming=&model=", Wishes()),
-        ("Streaming=true&return_ndarray=true", Wishes()),
-        ("streaming=true%20", Wishes()),
-        ("x=1&x=2", Wishes()),
-        ("model=%ff", Wishes("\ufffd")),
-        ("&&=&%", Wishes()),
-    ],
-)
+@pytest.mark.parametrize(("query", "expected"), [
+    ("", Wishes()),
+    ("model=m-1.0&streaming=TRUE", Wishes("m-1.0", streaming=True)),
+    ("return-ndarray=True&x", Wishes(ndarray=True)),
+    ("model=a%2Db%20c&model2=x", Wishes("a-b c")),
+    ("streaming=1&return-ndarray=yes", Wishes()),
+    ("streaming=&model=", Wishes()),
+    ("Streaming=true&return_ndarray=true", Wishes()),
+    ("streaming=true%20", Wishes()),
+    ("x=1&x=2", Wishes()),
+    ("model=%ff", Wishes("\ufffd")),
+    ("&&=&%", Wishes()),
+])  # fmt: skip
 def test_a_query_says_true_or_nothing(query: str, expected: Wishes) -> None:
-    """In any case; 1 is not true, as for GRPS."""
+    """Upper and lower case do not matter. As in GRPS, 1 does not mean true."""
     assert wishes(query.encode()) == expected
 
 
@@ -133,38 +118,35 @@ def test_a_query_says_true_or_nothing(query: str, expected: Wishes) -> None:
     "query", ["model=a&model=b", "streaming=true&streaming=false", "return-ndarray=&return-ndarray="]
 )
 def test_what_a_query_says_twice_is_refused(query: str) -> None:
-    """Proxies and servers take the first or the last of them."""
+    """Proxies and servers might use the first or the last of them."""
     with pytest.raises(InvalidInput, match="the query has '.*' twice"):
         wishes(query.encode())
 
 
 def test_bytes_of_a_query_that_are_no_ascii_are_no_error() -> None:
-    """A model of such a name is not there."""
+    """A model with such a name is not found."""
     assert isinstance(wishes(b"model=\xff\xc5\xbc").model, str)
 
 
-@pytest.mark.parametrize(
-    ("body", "query", "name"),
-    [
-        ({"model": "a-1", **A_TEXT}, "model=b-2", "a-1"),
-        ({"model": "", **A_TEXT}, "model=b-2", "b-2"),
-        (A_TEXT, "model=b-2", "b-2"),
-        (A_TEXT, "", ""),
-    ],
-)
+@pytest.mark.parametrize(("body", "query", "name"), [
+    ({"model": "a-1", **A_TEXT}, "model=b-2", "a-1"),
+    ({"model": "", **A_TEXT}, "model=b-2", "b-2"),
+    (A_TEXT, "model=b-2", "b-2"),
+    (A_TEXT, "", ""),
+])  # fmt: skip
 def test_the_model_of_the_message_goes_before_the_querys(body: Any, query: str, name: str) -> None:
-    """None of both is the default, which the server knows."""
+    """If neither names a model, the server's default is meant."""
     assert asked(body, query).ref == ModelRef(name, dashed=True)
 
 
 def test_a_stream_of_ndarrays_is_refused_in_grps_words() -> None:
-    """Before the body is looked at."""
+    """The body is not looked at before that."""
     with pytest.raises(InvalidInput, match=STREAM_OF_NDARRAYS):
         asked(b"{", "streaming=true&return-ndarray=true")
 
 
 def test_the_answer_has_the_form_of_the_request() -> None:
-    """Text for text, bytes for bytes, tensors for the rest."""
+    """Text is answered with text, bytes with bytes, and anything else with tensors."""
     status = {"code": 200, "msg": "OK", "status": "SUCCESS"}
     assert told(answer(tensor("t", "BYTES", [b"b"]))) == {"status": status, "str_data": "b"}
     plain = {"name": "y", "dtype": "DT_FLOAT32", "shape": [1], "flat_float32": [0.5]}
@@ -175,7 +157,7 @@ def test_the_answer_has_the_form_of_the_request() -> None:
 
 
 def test_an_ndarray_is_answered_only_to_who_asks_for_it() -> None:
-    """Whatever was sent."""
+    """The rule holds whatever was sent."""
     for body, known in (({"ndarray": [1]}, NUMBERS), (A_TEXT, TEXT_MODEL)):
         assert "gtensors" in told(answer(Y, body=body, known=known))
         assert told(answer(Y, body=body, known=known, query="return-ndarray=true"))["ndarray"] == [0.5]
@@ -184,7 +166,7 @@ def test_an_ndarray_is_answered_only_to_who_asks_for_it() -> None:
 
 
 def test_the_operators_choice_for_nan_is_kept() -> None:
-    """As under every protocol."""
+    """The same holds under every protocol."""
     odd = tensor("y", "FP32", [float("nan")])
     null = told(answer(odd, options=Options(non_finite="null")))
     assert null["gtensors"]["tensors"][0]["flat_float32"] == [None]
@@ -193,12 +175,12 @@ def test_the_operators_choice_for_nan_is_kept() -> None:
 
 
 def texts(*values: bytes) -> list[Any]:
-    """A result for each."""
+    """Returns a result for each text."""
     return [result(tensor("t", "BYTES", [value])) for value in values]
 
 
 def test_a_stream_is_documents_with_nothing_between() -> None:
-    """Bytes are themselves; all of it is an octet stream."""
+    """Bytes are sent as they are; the whole is an octet stream."""
     stream = streamed(tuple(texts(b"a", b"b")))
     assert (stream.status, stream.headers) == (200, ((b"content-type", OCTETS),))
     ok = b'{"status":{"code":200,"msg":"OK","status":"SUCCESS"},"str_data":"%s"}'
@@ -208,7 +190,7 @@ def test_a_stream_is_documents_with_nothing_between() -> None:
 
 
 class Source:
-    """Results one by one, that notes how far it was asked and whether it was ended."""
+    """Yields results one by one, and notes how many were taken and whether it was ended."""
 
     def __init__(self, *results: Any) -> None:
         self.results = results
@@ -216,7 +198,7 @@ class Source:
         self.ended = False
 
     def each(self) -> Iterator[Any]:
-        """The results; an error is raised in its turn."""
+        """Yields the results, and raises an error in its turn."""
         try:
             for each in self.results:
                 self.given += 1
@@ -228,7 +210,7 @@ class Source:
 
 
 def test_each_message_is_given_before_the_next_is_made() -> None:
-    """And all of them."""
+    """All messages are sent."""
     source = Source(*texts(*(b"%d" % index for index in range(1000))))
     chunks = iter(streamed(source.each()).chunks)
     for index in range(1000):
@@ -246,7 +228,7 @@ def test_a_failure_before_the_first_message_is_refused_as_everywhere() -> None:
 
 @pytest.mark.parametrize("odd", [ModelFailed("no"), result(tensor("t", "BYTES", [b"a", b"\xff"]))])
 def test_a_failure_after_it_is_the_last_message(odd: Any) -> None:
-    """With the status that it would have had."""
+    """Its status is the one that the refusal would have had."""
     source = Source(*texts(b"a"), odd, *texts(b"b"))
     first, last = streamed(source.each()).chunks
     assert json.loads(first)["str_data"] == "a"
@@ -256,7 +238,7 @@ def test_a_failure_after_it_is_the_last_message(odd: Any) -> None:
 
 
 def test_who_leaves_early_ends_the_model() -> None:
-    """Whether or not anything had been sent."""
+    """The rule holds whether or not anything had been sent."""
     for taken in (0, 1, 2):
         source = Source(*texts(b"a", b"b", b"c"))
         chunks: Any = streamed(source.each()).chunks

@@ -1,7 +1,5 @@
 """core.dialects.grps.rpc: what each remote call asks, how results come back, and that refusals are answers."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 
@@ -27,19 +25,19 @@ OK: Final = (200, "OK", 1)
 
 
 def asked(name: str, **members: Any) -> tuple[Any, Any]:
-    """What a method makes of a message."""
+    """Returns what a method makes of a message."""
     method = METHODS[name]
     return method.rpc.decode(method.read(GrpsMessage(**members).SerializeToString()))
 
 
 def asked_json(name: str, value: Any) -> tuple[Any, Any]:
-    """What a method makes of a message in JSON."""
+    """Returns what a method makes of a message in JSON."""
     method = METHODS[name]
     return method.rpc.decode(method.read_json(json.dumps(value).encode()))
 
 
 def settled(asked: tuple[Any, Any], known: Any = TEXT_MODEL) -> tuple[Any, Any]:
-    """The operation in tensors, and the way to phrase its result, which is the answer."""
+    """Returns the operation in tensors, and the function that makes the answer from its result."""
     deferred, finish = asked
     assert isinstance(deferred, ops.Deferred)
     operation, phrase = deferred.decode(known)
@@ -47,7 +45,7 @@ def settled(asked: tuple[Any, Any], known: Any = TEXT_MODEL) -> tuple[Any, Any]:
 
 
 def status(message: Any) -> tuple[int, str, int]:
-    """The members of an answer's status."""
+    """Returns the members of an answer's status."""
     return message.status.code, message.status.msg, message.status.status
 
 
@@ -60,7 +58,7 @@ def test_the_table_has_every_method_of_the_service_in_order() -> None:
 
 
 def test_one_method_streams_and_those_that_ask_change_nothing() -> None:
-    """Online and Offline do."""
+    """Online and Offline change state."""
     assert [name for name, method in METHODS.items() if method.form is Form.STREAM] == ["PredictStreaming"]
     safe = {name for name, method in METHODS.items() if method.safe}
     assert safe == {"CheckLiveness", "CheckReadiness", "ServerMetadata", "ModelMetadata"}
@@ -71,7 +69,7 @@ def test_one_method_streams_and_those_that_ask_change_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["Predict", "PredictStreaming"])
 def test_the_model_is_the_one_that_the_message_names(name: str) -> None:
-    """Known before the tensors are; none is the default."""
+    """It is known before the tensors are read. No name means the default model."""
     for selector in ("m-7", ""):
         method = METHODS[name]
         question = method.read(GrpsMessage(model=selector, str_data="a").SerializeToString())
@@ -81,7 +79,7 @@ def test_the_model_is_the_one_that_the_message_names(name: str) -> None:
 
 
 def test_a_prediction_is_answered_in_the_form_of_its_request() -> None:
-    """By the version whose spec made the tensors."""
+    """The version whose spec made the tensors answers."""
     operation, answer = settled(asked("Predict", str_data="a"))
     assert isinstance(operation, ops.Infer)
     assert operation.ref == ModelRef("m", "7")
@@ -92,7 +90,7 @@ def test_a_prediction_is_answered_in_the_form_of_its_request() -> None:
 
 
 def test_a_stream_has_a_message_for_each_answer() -> None:
-    """Each made when it is asked for."""
+    """Each message is made when it is asked for."""
     operation, answer = settled(asked("PredictStreaming", bin_data=b"a"))
     assert isinstance(operation, ops.Stream)
     results = (result(tensor("t", "BYTES", [b"%d" % index])) for index in range(3))
@@ -104,7 +102,7 @@ def test_a_stream_has_a_message_for_each_answer() -> None:
 
 @pytest.mark.parametrize("name", ["Predict", "PredictStreaming"])
 def test_in_json_a_message_is_read_in_both_spellings_and_written_in_proto3s(name: str) -> None:
-    """Bytes are base64 there."""
+    """Bytes are base64 in JSON."""
     for body in ({"strData": "a", "model": "m-7"}, {"str_data": "a", "model": "m-7"}):
         deferred, _ = asked_json(name, body)
         assert deferred.ref == ModelRef("m-7", dashed=True)
@@ -121,7 +119,7 @@ def test_in_json_a_message_is_read_in_both_spellings_and_written_in_proto3s(name
 
 
 def test_nested_lists_are_read_in_json_alone() -> None:
-    """As over HTTP."""
+    """The same holds over HTTP."""
     operation, answer = settled(asked_json("Predict", {"ndarray": [[1, 2]]}), model(spec("x", "FP32", 1, 2)))
     assert operation.inputs[0].array.tolist() == [[1.0, 2.0]]
     assert "gtensors" in json.loads(answer(result(tensor("y", "FP32", [1]))))
@@ -134,7 +132,7 @@ def test_nested_lists_are_read_in_json_alone() -> None:
 def test_more_tensors_than_inputs_are_refused_before_any_is_made(
     name: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading a message takes no time that counts; a model that does not say its inputs takes all."""
+    """The time for reading a message is negligible. A model that does not declare its inputs accepts any number."""
     monkeypatch.setattr(grps_messages, "_tensor", lambda *_: pytest.fail("made"))
     tensors = [{"name": "x", "dtype": 7, "shape": [0]}] * count
     question = asked(name, gtensors={"tensors": tensors})
@@ -145,17 +143,14 @@ def test_more_tensors_than_inputs_are_refused_before_any_is_made(
     assert len((operation if name == "Predict" else operation.infer).inputs) == count
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "found"),
-    [
-        ("Online", ops.SetOnline(online=True), None),
-        ("Offline", ops.SetOnline(online=False), None),
-        ("CheckLiveness", ops.ServerLive(), Readiness(ready=True)),
-        ("CheckReadiness", ops.ServerReady(), Readiness(ready=True)),
-    ],
-)
+@pytest.mark.parametrize(("name", "operation", "found"), [
+    ("Online", ops.SetOnline(online=True), None),
+    ("Offline", ops.SetOnline(online=False), None),
+    ("CheckLiveness", ops.ServerLive(), Readiness(ready=True)),
+    ("CheckReadiness", ops.ServerReady(), Readiness(ready=True)),
+])  # fmt: skip
 def test_health_is_asked_for_and_told_in_the_status(name: str, operation: Any, found: Any) -> None:
-    """Whatever the message carries."""
+    """The content of the message does not matter."""
     for members in ({}, {"str_data": "a"}):
         asked_for, phrase = asked(name, **members)
         assert asked_for == operation
@@ -163,14 +158,14 @@ def test_health_is_asked_for_and_told_in_the_status(name: str, operation: Any, f
 
 
 def test_who_is_not_ready_is_unavailable() -> None:
-    """503, where GRPS's python server says 403 by mistake."""
+    """The status is 503; GRPS's python server answers 403 by mistake."""
     _, phrase = asked("CheckReadiness")
     told = phrase(Readiness(ready=False, state=State.LOADING, reason="models not loaded: m"))
     assert status(told) == (503, "Service Unavailable: models not loaded: m", 2)
 
 
 def test_metadata_is_a_text_of_yaml() -> None:
-    """Of the server, and of the model that str_data names."""
+    """It describes the server, or the model that str_data names."""
     operation, phrase = asked("ServerMetadata")
     assert operation == ops.ServerOverview()
     told = phrase((ServerInfo("s", "0.1"), [IndexEntry("m", "7", State.READY)]))
@@ -187,14 +182,14 @@ def test_metadata_is_a_text_of_yaml() -> None:
     ("members", "text"), [({}, "No model name."), ({"model": "m"}, "No model name."), ({"str_data": ""}, "is empty")]
 )
 def test_a_request_for_metadata_without_a_name_is_refused(members: Any, text: str) -> None:
-    """In GRPS's words."""
+    """The text is GRPS's."""
     with pytest.raises(InvalidInput, match=text):
         asked("ModelMetadata", **members)
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_a_refusal_is_an_answer_of_every_method(name: str) -> None:
-    """To a request that could not be read, too; its code is HTTP's."""
+    """The rule includes requests that could not be read. The code is HTTP's."""
     instead = METHODS[name].rpc.instead
     assert instead is not None
     assert status(instead(None, ModelNotFound("no"))) == (404, "no", 2)
@@ -204,7 +199,7 @@ def test_a_refusal_is_an_answer_of_every_method(name: str) -> None:
 
 
 def test_floats_of_a_large_answer_are_those_of_the_model() -> None:
-    """In the message that a client reads."""
+    """The client finds them in its message."""
     values = np.arange(100_000, dtype=np.float32)
     _, answer = settled(asked("Predict", str_data="a"))
     message = GrpsMessage.FromString(answer(result(tensor("y", "FP32", values))))

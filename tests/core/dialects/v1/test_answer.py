@@ -1,7 +1,5 @@
 """core.dialects.v1.answer: outputs as rows and as columns; base64 and json are the oracles."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any
@@ -23,12 +21,12 @@ S = Output("s", output("s", "BYTES", [b"a", "\u65e5".encode()]))
 
 
 def read(value: Any) -> Any:
-    """What a client reads."""
+    """Returns what a client reads."""
     return json.loads(jsonio.dumps(value))
 
 
 def test_one_output_stands_alone_and_several_under_their_aliases() -> None:
-    """In columns whole, in rows one element of each."""
+    """Columns hold them whole, rows one element of each."""
     assert read(columns([X], NonFinite.BARE)) == read(rows([X], NonFinite.BARE)) == [0.5, 1.0]
     assert read(columns([X, N, S], NonFinite.BARE)) == {"x": [0.5, 1.0], "n": [2**53 + 1, 2], "s": ["a", "\u65e5"]}
     assert read(rows([X, N, S], NonFinite.BARE)) == [
@@ -38,7 +36,7 @@ def test_one_output_stands_alone_and_several_under_their_aliases() -> None:
 
 
 def test_columns_may_be_scalars_and_of_unequal_sizes() -> None:
-    """Rows may not: what they would be is not clear."""
+    """Rows may be neither, because their meaning would not be clear."""
     scalar = Output("t", output("t", "FP32", 2.5))
     short = Output("h", output("h", "FP32", [1.5]))
     assert read(columns([scalar, short, X], NonFinite.BARE)) == {"t": 2.5, "h": [1.5], "x": [0.5, 1.0]}
@@ -49,14 +47,14 @@ def test_columns_may_be_scalars_and_of_unequal_sizes() -> None:
 
 
 def test_no_rows_are_an_empty_list() -> None:
-    """Of one output and of several."""
+    """The rule holds for one output and for several."""
     none = Output("e", output("e", "FP32", []))
     assert read(rows([none], NonFinite.BARE)) == []
     assert rows([none, Output("f", output("f", "BYTES", []))], NonFinite.BARE) == []
 
 
 def test_outputs_are_named_by_the_signature_in_its_order() -> None:
-    """Without one they keep their own names; tensors that it does not name are left out."""
+    """Without a signature they keep their own names. Tensors that it does not name are left out."""
     tensors = [output("x", "FP32", [1]), output("y", "FP32", [2]), output("z", "FP32", [3])]
     chosen = named(tensors, signature(None, {"b": "z", "a": "x"}))
     assert [(alias, tensor.name) for alias, tensor in chosen] == [("b", "z"), ("a", "x")]
@@ -65,7 +63,7 @@ def test_outputs_are_named_by_the_signature_in_its_order() -> None:
 
 @given(st.binary(max_size=8))
 def test_bytes_that_are_no_text_never_break_the_answer(element: bytes) -> None:
-    """Text where it is text, else an object; under an alias in _bytes always an object."""
+    """Text stays text, anything else is an object. Under an alias in _bytes, every value is an object."""
     tensor = output("s", "BYTES", np.array([element, b""], object))
     coded = {"b64": base64.b64encode(element).decode()}
     try:
@@ -85,20 +83,20 @@ def test_bytes_that_are_no_text_never_break_the_answer(element: bytes) -> None:
 
 @pytest.mark.parametrize("suffix", ["bytes", "_Bytes", "_bytes_", "s_bytes2"])
 def test_only_the_suffix_itself_means_binary(suffix: str) -> None:
-    """And only of strings."""
+    """It counts only for strings."""
     assert columns([Output(suffix, output("s", "BYTES", [b"a"]))], NonFinite.BARE) == ["a"]
     assert read(columns([Output("x_bytes", X.tensor)], NonFinite.BARE)) == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 2)], ids=str)
 def test_strings_are_nested_as_the_shape_is(shape: tuple[int, ...]) -> None:
-    """A scalar is one string."""
+    """A scalar is a single string."""
     tensor = output("s", "BYTES", np.full(shape, b"a", object))
     assert columns([Output("s", tensor)], NonFinite.BARE) == np.full(shape, "a", object).tolist()
 
 
 def test_encoded_outputs_are_strings_of_the_bytes_along_the_last_axis() -> None:
-    """By the alias they are base64 or text; the array may lie in memory in any way."""
+    """The alias decides between base64 and text; the array may have any layout in memory."""
     image = binding("pixels", "UINT8", (-1, -1), encoded=True)
     pixels = output("pixels", "UINT8", [[97, 98], [0, 255]])
     for array in (pixels.array, np.asfortranarray(pixels.array), np.repeat(pixels.array, 2, axis=1)[:, ::2]):
@@ -113,7 +111,7 @@ def test_encoded_outputs_are_strings_of_the_bytes_along_the_last_axis() -> None:
 
 @pytest.mark.parametrize("form", [columns, rows])
 def test_what_is_not_finite_follows_the_operators_choice(form: Any) -> None:
-    """Alone and beside others."""
+    """The rule holds for a value alone and beside others."""
     odd = Output("y", output("y", "FP32", [np.nan, 1.0]))
     assert b"NaN" in jsonio.dumps(form([odd], NonFinite.BARE))
     assert b"null" in jsonio.dumps(form([odd, X], NonFinite.NULL))

@@ -1,12 +1,11 @@
 """core.dialects.v1.cloudevents: requests in events of both forms, and answers in events of the same form."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -22,9 +21,6 @@ from core.wire import JSON, Call, HttpRequest, HttpResponse, Router
 from tests.support.samples import told
 from tests.support.v1_samples import model, output, result, signature
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 EVENT = {"specversion": "1.0", "id": "7", "source": "me", "type": "ask"}
 HEADERS = {b"ce-" + name.encode(): value.encode() for name, value in EVENT.items()}
 STRUCTURED = {b"content-type": b"application/cloudevents+json"}
@@ -32,25 +28,24 @@ ANSWER = HttpResponse(200, (JSON,), (b'{"predictions":', b"[NaN]}"))
 
 
 def call(headers: Mapping[bytes, bytes], body: Any = b"", name: str = "m") -> Call:
-    """A request for a model; objects become JSON."""
+    """Returns a request for a model; objects become JSON."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Call(HttpRequest("POST", "/v1/models/m:predict", headers, content), {"model": name})
 
 
 def data(body: Any, headers: Mapping[bytes, bytes] = STRUCTURED) -> bytes:
-    """What the dialect gets to read."""
+    """Returns the data that the dialect reads."""
     return bytes(opened(call(headers, body))[0])
 
 
 def refused(headers: Mapping[bytes, bytes], body: Any = b"") -> str:
-    """The refusal's text."""
     with pytest.raises(InvalidInput) as refusal:
         opened(call(headers, body))
     return refusal.value.message
 
 
 def check_attributes(found: Mapping[str, str]) -> None:
-    """Those of an answer of model m."""
+    """Checks the attributes of an answer of model m."""
     assert found["specversion"] == "1.0"
     assert found["source"] == "io.kserve.inference.m"
     assert found["type"] == "io.kserve.inference.response"
@@ -60,14 +55,14 @@ def check_attributes(found: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {b"content-type": b"application/json"}, {b"ce-id": b"1"}])
 def test_a_body_that_is_no_event_passes_untouched(headers: Mapping[bytes, bytes]) -> None:
-    """As does its answer; specversion alone makes an event."""
+    """Its answer is untouched, too; specversion alone makes a request an event."""
     body, finish = opened(call(headers, b"{"))
     assert bytes(body) == b"{"
     assert finish(ANSWER) is ANSWER
 
 
 def test_a_binary_event_has_its_attributes_in_headers() -> None:
-    """The body is the data, the answer's body the answer."""
+    """The body is the data, and the answer's body is the answer."""
     body, finish = opened(call(HEADERS | {b"content-type": b"application/json"}, b'{"instances": [1]}'))
     assert bytes(body) == b'{"instances": [1]}'
     response = finish(ANSWER)
@@ -79,7 +74,7 @@ def test_a_binary_event_has_its_attributes_in_headers() -> None:
 
 
 def test_a_structured_event_is_one_object() -> None:
-    """So is the answer, and its data is the answer as it was written."""
+    """So is the answer, and its data is the answer's text unchanged."""
     body, finish = opened(call(STRUCTURED, EVENT | {"data": {"instances": [1]}, "own": "extension"}))
     assert json.loads(bytes(body)) == {"instances": [1]}
     response = finish(ANSWER)
@@ -91,21 +86,21 @@ def test_a_structured_event_is_one_object() -> None:
 
 
 def test_every_answer_is_an_event_of_its_own() -> None:
-    """No two have the same id."""
+    """No two answers have the same id."""
     _, finish = opened(call(STRUCTURED, EVENT | {"data": {}}))
     assert told(finish(ANSWER))["id"] != told(finish(ANSWER))["id"]
 
 
 @pytest.mark.parametrize("content_type", [b"Application/CloudEvents+JSON", b"application/cloudevents+json; charset=x"])
 def test_a_structured_event_is_known_by_its_media_type(content_type: bytes) -> None:
-    """In any case, with parameters; where both forms are there it is the headers' data."""
+    """Case and parameters do not matter. If both forms are there, the body is the data of the headers' event."""
     assert data(EVENT | {"data": 5}, {b"content-type": content_type}) == b"5"
     both = HEADERS | {b"content-type": content_type}
     assert data(EVENT | {"data": 5}, both) == json.dumps(EVENT | {"data": 5}).encode()
 
 
 def test_a_compressed_event_is_read() -> None:
-    """In both forms."""
+    """The rule holds in both forms."""
     coding = {b"content-encoding": b"gzip"}
     event = gzip.compress(json.dumps(EVENT | {"data": {"a": 1}}).encode())
     assert data(event, STRUCTURED | coding) == b'{"a":1}'
@@ -121,19 +116,19 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_data_of_a_structured_event_are_read_without_loss(value: Any) -> None:
-    """Integers of 64 bits, infinities and all text."""
+    """The cases are integers of 64 bits, infinities and all text."""
     assert jsonio.loads_lists(data(EVENT | {"data": value})) == value
 
 
 def test_numbers_that_json_does_not_have_stay_what_they_are() -> None:
-    """As bare tokens."""
+    """They are bare tokens."""
     body = json.dumps(EVENT)[:-1].encode()
     assert data(body + b', "data": [NaN, -Infinity]}') == b"[NaN,-Infinity]"
 
 
 @given(st.binary(max_size=30))
 def test_data_may_be_base64(raw: bytes) -> None:
-    """Of the standard alphabet; it goes before data."""
+    """The alphabet is the standard one; data_base64 takes precedence over data."""
     coded = base64.b64encode(raw).decode()
     assert data(EVENT | {"data_base64": coded}) == raw
     assert data(EVENT | {"data": 5, "data_base64": coded}) == raw
@@ -141,13 +136,13 @@ def test_data_may_be_base64(raw: bytes) -> None:
 
 @pytest.mark.parametrize("coded", [5, None, "a", "a b=", "_-8=", "\u00e9", ["YQ=="]])
 def test_what_is_no_base64_is_refused(coded: Any) -> None:
-    """Never read as something else."""
+    """It is never read as something else."""
     assert refused(STRUCTURED, EVENT | {"data_base64": coded}) == "the event's data_base64 is not base64 text"
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_both_versions_of_the_specification_are_taken(version: str) -> None:
-    """And answered in the newer one."""
+    """The answer has the newer one."""
     assert data(EVENT | {"specversion": version, "data": 1}) == b"1"
     _, finish = opened(call(HEADERS | {b"ce-specversion": version.encode()}))
     assert dict(finish(ANSWER).headers)[b"ce-specversion"] == b"1.0"
@@ -155,7 +150,7 @@ def test_both_versions_of_the_specification_are_taken(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["2.0", "", "1", "1.0\u00e9"])
 def test_another_version_is_refused(version: str) -> None:
-    """By its text, in both forms."""
+    """The refusal quotes it, in both forms."""
     text = f"the event's specversion is '{version}'; expected 1.0"
     assert refused(HEADERS | {b"ce-specversion": version.encode("latin-1")}) == text
     assert refused(STRUCTURED, EVENT | {"specversion": version, "data": 1}) == text
@@ -163,7 +158,7 @@ def test_another_version_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("name", ["id", "source", "type"])
 def test_an_attribute_that_every_event_has_may_not_be_missing_or_empty(name: str) -> None:
-    """In either form; of a structured one it is text."""
+    """The rule holds in both forms; in a structured event the attribute must be text."""
     without = {key: value for key, value in HEADERS.items() if key != b"ce-" + name.encode()}
     assert refused(without) == f"the event's {name} is ''; expected text that is not empty"
     for value, shown in ((None, "null"), ("", "''"), (5, "5")):
@@ -172,23 +167,20 @@ def test_an_attribute_that_every_event_has_may_not_be_missing_or_empty(name: str
     assert "specversion is null" in refused(STRUCTURED, {"data": 1})
 
 
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        (b"[1]", "the event is [1]; expected an object"),
-        (EVENT, "the event has no data"),
-        (b"", "the body is not JSON"),
-        (b"\xff", "the JSON is not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("body", "text"), [
+    (b"[1]", "the event is [1]; expected an object"),
+    (EVENT, "the event has no data"),
+    (b"", "the body is not JSON"),
+    (b"\xff", "the JSON is not UTF-8"),
+])  # fmt: skip
 def test_a_structured_event_that_is_none_is_refused(body: Any, text: str) -> None:
-    """By what it is."""
+    """The refusal names what the body is instead."""
     assert refused(STRUCTURED, body).startswith(text)
 
 
 @pytest.mark.parametrize("name", ["a b", '"quoted"', "50%", "\u65e5\u672c", "tab\t", "plain-1.0", "\U0001f99c"])
 def test_a_header_holds_any_models_name(name: str) -> None:
-    """Percent-encoded where a header could not; a structured answer needs none of it."""
+    """The name is percent-encoded where a header requires it. A structured answer does not need that."""
     _, finish = opened(call(HEADERS, name=name))
     source = dict(finish(ANSWER).headers)[b"ce-source"].decode("ascii")
     assert not set(source) & set(' "\t')
@@ -198,7 +190,7 @@ def test_a_header_holds_any_models_name(name: str) -> None:
 
 
 def test_a_route_opens_the_event_and_closes_its_answer() -> None:
-    """From one end to the other."""
+    """The test covers the whole way of a request."""
     spec = model(serving_default=signature({"x": "x"}, {"y": "y"}))
     route, values = Router(V1).find("POST", "/v1/models/m:predict")
     body = json.dumps(EVENT | {"data": {"instances": [1.0]}}).encode()

@@ -1,6 +1,4 @@
-"""core.dialects.v1.inputs: rows and columns as tensors, with and without a signature that says what to expect."""
-
-from __future__ import annotations
+"""core.dialects.v1.inputs: rows and columns become tensors, with and without a signature that declares the inputs."""
 
 import math
 from typing import Any
@@ -27,14 +25,13 @@ ITEM = "Failed to process element: {} of 'instances' list. Error: INVALID_ARGUME
 
 
 def refused(call: Any, *arguments: Any) -> str:
-    """The refusal's text."""
     with pytest.raises(InvalidInput) as refusal:
         call(*arguments)
     return refusal.value.message
 
 
 def test_columns_are_whole_tensors_under_the_models_names() -> None:
-    """In the signature's order; names that it does not have are ignored; sizes may differ."""
+    """They have the signature's order; names that it does not have are ignored; sizes may differ."""
     tensors = from_columns({"a": [[1.5], [2.5]], "z": "foreign", "b": 7}, TWO)
     assert [t.name for t in tensors] == ["tensor_b", "tensor_a"]
     assert listed(tensors) == {"tensor_b": 7, "tensor_a": [[1.5], [2.5]]}
@@ -43,14 +40,14 @@ def test_columns_are_whole_tensors_under_the_models_names() -> None:
 
 @pytest.mark.parametrize("value", [3, [3.0], [[1, 2]], []])
 def test_the_only_input_needs_no_name(value: Any) -> None:
-    """A number is a scalar."""
+    """A number becomes a scalar."""
     (tensor,) = from_columns(value, ONE)
     assert tensor.array.tolist() == value
     assert from_columns({"x": value}, ONE)[0].array.tolist() == value
 
 
 def test_a_binary_value_is_a_value_and_no_object_of_names() -> None:
-    """But nothing that only looks like one."""
+    """Objects that merely resemble one are not."""
     assert is_named({"b64": 5})
     assert is_named({})
     assert not is_named({"b64": "YQ=="})
@@ -59,7 +56,7 @@ def test_a_binary_value_is_a_value_and_no_object_of_names() -> None:
 
 
 def test_rows_are_stacked_along_a_first_axis() -> None:
-    """Values, lists, or objects of them in any order of their keys."""
+    """They are values, lists, or objects of them with keys in any order."""
     assert listed(from_rows([1, 2, 3], ONE)) == {"tensor_x": [1, 2, 3]}
     assert listed(from_rows([[1], [2]], ONE)) == {"tensor_x": [[1], [2]]}
     assert listed(from_rows([{"x": 1}, {"x": 2}], ONE)) == {"tensor_x": [1, 2]}
@@ -69,8 +66,31 @@ def test_rows_are_stacked_along_a_first_axis() -> None:
     assert listed(from_rows([{"s": {"b64": "YQ=="}}], TEXT)) == {"s": [b"a"]}
 
 
+TABLE = {
+    "age": binding("age", shape=(-1, 1)),
+    "sex": binding("sex", "BYTES", shape=(-1, 1)),
+    "fare": binding("fare", shape=(-1, 1), default=7.5),
+}
+
+
+def test_scalars_are_rows_of_a_tables_columns() -> None:
+    """Exporters make each column of a DataFrame an input [-1, 1]. Numbers and text mix, and defaults are repeated."""
+    expected = {"age": [[22], [30]], "sex": [[b"m"], [b"f"]], "fare": [[7.5], [7.5]]}
+    assert listed(from_rows([{"age": 22, "sex": "m"}, {"age": 30, "sex": "f"}], TABLE)) == expected
+    assert listed(from_rows([{"age": [22], "sex": ["m"]}, {"age": [30], "sex": ["f"]}], TABLE)) == expected
+    columns = {"age": np.array([22, 30]), "sex": ["m", "f"], "fare": [[7.5], [7.5]]}
+    assert listed(from_columns(columns, TABLE)) == expected
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 2), (-1, -1), (-1, -1, -1), None, ()])
+def test_scalars_stay_scalars_for_other_inputs(shape: Any) -> None:
+    """The engine refuses them, or takes them as they are."""
+    (found,) = from_rows([1, 2], {"x": binding("x", shape=shape)})
+    assert found.array.shape == (2,)
+
+
 def test_a_model_without_inputs_takes_rows_and_columns_of_nothing() -> None:
-    """There is nothing that it could be given."""
+    """The model does not have an input that could get a value."""
     assert from_columns({}, {}) == from_rows([{}, {}], {}) == ()
     assert refused(from_rows, [1], {}).startswith("instances is a plain list, but expecting list of objects")
 
@@ -80,7 +100,7 @@ shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 @given(shape=shapes, data=st.data())
 def test_rows_are_columns_for_every_regular_array(shape: tuple[int, ...], data: st.DataObject) -> None:
-    """With and without names, as lists and as the parser's arrays, whether the model says its inputs or not."""
+    """They may have names or not, be lists or the parser's arrays, and the model may declare its inputs or not."""
     count = math.prod(shape)
     flat = data.draw(st.lists(st.integers(-(2**24), 2**24), min_size=count, max_size=count))
     lists, array = nested(flat, shape), np.array(flat).reshape(shape)
@@ -101,31 +121,26 @@ def test_rows_are_columns_for_every_regular_array(shape: tuple[int, ...], data: 
             assert tensor.array.tolist() == lists
 
 
-@pytest.mark.parametrize(
-    ("instances", "message"),
-    [
-        (5, "Expecting 'instances' to be an list/array"),
-        (np.array(5), "Expecting 'instances' to be an list/array"),
-        (np.empty((0, 2)), "No values in 'instances' array"),
-        ([[[1, 2]], [[1], [2]]], ITEM.format(1) + "Expecting shape [1,2] but got: [2,1]"),
-        (
-            [[[1], [2]], [[1, 2], [1]]],
-            ITEM.format(1) + "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
-        ),
-        ([1, "a"], ITEM.format(1) + 'JSON Value: "a" Type: String is not of expected type: float'),
-        ([1, {"x": 1}], "Expecting value/list but got object at item 1 of input list"),
-        ([{"x": 1}, 5], "Expecting object but got list at item 1 of input list"),
-        ([{"b64": 5}], ITEM.format(0) + "JSON object: does not have named input: b64"),
-        ([{"x": 1}, {"x": [1]}], ITEM.format(1) + "Expecting shape [] but got: [1]"),
-    ],
-)
+@pytest.mark.parametrize(("instances", "message"), [
+    (5, "Expecting 'instances' to be an list/array"),
+    (np.array(5), "Expecting 'instances' to be an list/array"),
+    (np.empty((0, 2)), "No values in 'instances' array"),
+    ([[[1, 2]], [[1], [2]]], ITEM.format(1) + "Expecting shape [1,2] but got: [2,1]"),
+    ([[[1], [2]], [[1, 2], [1]]],
+     ITEM.format(1) + "Encountered list at unexpected size: 1 at level: 1 expected size: 2"),
+    ([1, "a"], ITEM.format(1) + 'JSON Value: "a" Type: String is not of expected type: float'),
+    ([1, {"x": 1}], "Expecting value/list but got object at item 1 of input list"),
+    ([{"x": 1}, 5], "Expecting object but got list at item 1 of input list"),
+    ([{"b64": 5}], ITEM.format(0) + "JSON object: does not have named input: b64"),
+    ([{"x": 1}, {"x": [1]}], ITEM.format(1) + "Expecting shape [] but got: [1]"),
+])  # fmt: skip
 def test_the_first_row_that_differs_is_named(instances: Any, message: str) -> None:
-    """With what the rows before it were."""
+    """The refusal has the form of the rows before it."""
     assert refused(from_rows, instances, ONE) == message
 
 
 def test_every_row_has_exactly_the_inputs() -> None:
-    """Those that are expected come sorted, and bounded."""
+    """The refusal lists the expected names, sorted and bounded."""
     text = ITEM.format(1) + 'JSON object: {"a": 1} keys must be equal to: a,b'
     assert refused(from_rows, [{"a": 1, "b": 2}, {"a": 1}], TWO) == text
     many = {f"{number:05}": binding("x") for number in range(1000)}
@@ -134,7 +149,7 @@ def test_every_row_has_exactly_the_inputs() -> None:
 
 
 def test_a_plain_value_is_not_enough_for_many_inputs() -> None:
-    """Their names come sorted."""
+    """The refusal lists their names, sorted."""
     told = "as multiple input tensors required as per tensorinfo_map: a, b"
     assert refused(from_rows, [1, 2], TWO) == f"instances is a plain list, but expecting list of objects {told}"
     assert refused(from_columns, [1, 2], TWO) == f"inputs is a plain value/list, but expecting an object {told}"
@@ -142,7 +157,7 @@ def test_a_plain_value_is_not_enough_for_many_inputs() -> None:
 
 
 def test_a_default_stands_for_an_input_that_is_left_out() -> None:
-    """Of a row it is repeated; inputs that have one need no name for the other."""
+    """For rows it is repeated. If all other inputs have defaults, the remaining one does not need a name."""
     assert listed(from_columns({"x": [1.0, 2.0]}, DEFAULTS)) == {"x": [1, 2], "scale": 2}
     assert listed(from_columns([1.0], DEFAULTS)) == {"x": [1], "scale": 2}
     assert listed(from_columns({"x": [1.0], "scale": [3.0]}, DEFAULTS)) == {"x": [1], "scale": [3]}
@@ -154,13 +169,13 @@ def test_a_default_stands_for_an_input_that_is_left_out() -> None:
 
 @pytest.mark.parametrize("shape", [None, (), (-1, -1, -1)])
 def test_a_default_that_is_no_examples_is_taken_whole(shape: Any) -> None:
-    """Of any rank, of the tensor's own, of another."""
+    """Its rank may be any: the tensor's own or another."""
     bindings = {"x": binding("x"), "scale": binding("scale", shape=shape, default=2.0)}
     assert listed(from_rows([1.0, 5.0], bindings)) == {"x": [1, 5], "scale": 2}
 
 
 def test_where_every_input_has_a_default_one_alone_needs_no_name() -> None:
-    """Of several, nobody knows which is meant."""
+    """With several, the meaning would not be clear."""
     one = {"scale": binding("scale", default=2.0)}
     assert listed(from_columns(5.0, one)) == {"scale": 5}
     assert listed(from_columns({}, one)) == {"scale": 2}
@@ -168,20 +183,17 @@ def test_where_every_input_has_a_default_one_alone_needs_no_name() -> None:
     assert refused(from_columns, 5.0, two).endswith("tensorinfo_map: p, q")
 
 
-@pytest.mark.parametrize(
-    ("value", "datatype", "array"),
-    [
-        (True, "BOOL", True),
-        ([1, 2], "INT64", [1, 2]),
-        ([1, 2.5], "FP64", [1, 2.5]),
-        ([[]], "FP64", [[]]),
-        (["a", {"b64": "YQ=="}], "BYTES", [b"a", b"a"]),
-        (np.array([[1.5]]), "FP64", [[1.5]]),
-        (np.array([2**64 - 1], np.uint64), "UINT64", [2**64 - 1]),
-    ],
-)
+@pytest.mark.parametrize(("value", "datatype", "array"), [
+    (True, "BOOL", True),
+    ([1, 2], "INT64", [1, 2]),
+    ([1, 2.5], "FP64", [1, 2.5]),
+    ([[]], "FP64", [[]]),
+    (["a", {"b64": "YQ=="}], "BYTES", [b"a", b"a"]),
+    (np.array([[1.5]]), "FP64", [[1.5]]),
+    (np.array([2**64 - 1], np.uint64), "UINT64", [2**64 - 1]),
+])  # fmt: skip
 def test_what_a_model_does_not_say_follows_from_the_values(value: Any, datatype: str, array: Any) -> None:
-    """Under the name that KServe gives the only input, or the client's own."""
+    """The only input has KServe's name for it, or the client's own."""
     (tensor,) = from_columns(value, None)
     assert (tensor.name, tensor.datatype.name, tensor.array.tolist()) == (UNNAMED, datatype, array)
     (tensor,) = from_columns({"own": value}, None)
@@ -189,7 +201,7 @@ def test_what_a_model_does_not_say_follows_from_the_values(value: Any, datatype:
 
 
 def test_rows_of_a_model_that_says_nothing_are_alike() -> None:
-    """The first row's names are everybody's; values of several kinds have no datatype."""
+    """The first row's names hold for all rows; values of several kinds have no common datatype."""
     assert listed(from_rows([{"p": 1, "q": "a"}, {"q": "b", "p": 2}], None)) == {"p": [1, 2], "q": [b"a", b"b"]}
     assert refused(from_rows, [{"p": 1}, {"q": 1}], None) == ITEM.format(1) + (
         "JSON object: does not have named input: q"
@@ -199,7 +211,7 @@ def test_rows_of_a_model_that_says_nothing_are_alike() -> None:
 
 
 def test_encoded_strings_become_their_bytes_along_a_last_axis() -> None:
-    """Base64 or text; one alone, none, and empty ones, too."""
+    """They are base64 or text. One alone, none, and empty ones are accepted, too."""
     raw = {"b64": "AP8="}
     (tensor,) = from_columns({"image_bytes": [raw, "ab"]}, IMAGE)
     assert (tensor.name, tensor.datatype.name) == ("jpeg", "UINT8")
@@ -211,7 +223,7 @@ def test_encoded_strings_become_their_bytes_along_a_last_axis() -> None:
 
 
 def test_encoded_strings_of_one_request_are_equally_long() -> None:
-    """They are the rows of one array."""
+    """They become the rows of one array."""
     text = "input 'jpeg' has strings of 1 and of 3 bytes"
     assert refused(from_rows, ["abc", "d"], IMAGE).startswith(text)
     assert refused(from_rows, [{"image_bytes": "abc"}, {"image_bytes": "d"}], IMAGE).startswith(text)
@@ -222,12 +234,12 @@ def test_encoded_strings_of_one_request_are_equally_long() -> None:
     "rows", [[np.array([1, 2]), np.array([1])], [np.array([1, 2]), np.array([1.5, 2.5])], [np.array([1, 2]), "text"]]
 )
 def test_arrays_of_the_parser_that_differ_are_left_to_the_exact_reading(rows: list[Any]) -> None:
-    """It names the row; numpy would broadcast or convert."""
+    """The exact reader names the row; numpy would broadcast or convert."""
     assert refused(from_rows, [{"x": row} for row in rows], ONE) == "rows of different kinds"
 
 
 def test_an_array_of_the_parser_that_does_not_fit_is_refused_as_a_whole() -> None:
-    """The exact reading names the row."""
+    """The exact reader names the row."""
     with pytest.raises(InvalidInput) as refusal:
         from_rows(np.array([[1, 300]]), {"x": binding("x", "INT8")})
     assert not isinstance(refusal.value, Irregular)
@@ -235,7 +247,7 @@ def test_an_array_of_the_parser_that_does_not_fit_is_refused_as_a_whole() -> Non
 
 
 def test_a_default_is_never_written_to() -> None:
-    """It is every request's."""
+    """All requests share it."""
     default = Tensor("s", BYTES, np.array(b"x", object))
     bindings = {"n": binding("n", "INT64", (-1,)), "s": binding("s", "BYTES", (-1,))._replace(default=default)}
     _, repeated = from_rows([1, 2, 3], bindings)

@@ -3,8 +3,6 @@
 What clients see of them through a server is in the tests of the protocols.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -33,49 +31,45 @@ RAW = np.array([1, 2], "<f4").tobytes()
 
 
 def post(body: Any, *, tail: bytes = b"", **options: bool) -> Call:
-    """An inference request of an object, and of binary parts behind it."""
+    """Returns an inference request of an object, and of binary parts behind it."""
     head = json.dumps(body).encode()
     headers = {HEADER: b"%d" % len(head)} if tail else {}
     return Call(HttpRequest("POST", "/v2/models/m/infer", headers, head + tail, Options(**options)), PATH)  # type: ignore[arg-type] # a bool
 
 
 def result(datatype: str, elements: Any) -> InferResult:
-    """One output `y`."""
     row = DATATYPES[datatype]
     array = np.empty(len(elements), row.numpy)
     array[:] = elements
     return InferResult("m", "1", (Tensor("y", row, array),))
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ([], "the body is .*expected an object"),
-        ({}, "'inputs' is null"),
-        ({"inputs": [1]}, r"inputs\[0\] is 1"),
-        ({"inputs": [{}]}, r"'name' of inputs\[0\] is null"),
-        ({"id": 1, "inputs": []}, "'id' is 1"),
-        ({"parameters": 1, "inputs": []}, "'parameters' of the request is 1"),
-        ({"parameters": {"binary_data_output": 1}, "inputs": []}, "'binary_data_output' of the request is 1"),
-        ({"inputs": [X | {"datatype": "FLOAT"}]}, "'datatype' of input 'x' is 'FLOAT'; expected one of BOOL"),
-        ({"inputs": [X]}, "neither 'data' nor 'binary_data_size'"),
-        ({"inputs": [X | {"parameters": {"binary_data_size": -1}}]}, "'binary_data_size' of input 'x' is -1"),
-        ({"inputs": [X | {"parameters": {"binary_data_size": 8}, "data": [1, 2]}]}, "both 'data' and"),
-        ({"inputs": [X | {"parameters": {"binary_data_size": 8}}]}, "needs 8 bytes of binary data; 0 are left"),
-        ({"inputs": [X | {"parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
-        ({"inputs": [X | {"datatype": "BF16", "data": [1, 2]}]}, "BF16, which JSON numbers cannot carry"),
-        ({"inputs": [], "outputs": {}}, "'outputs' is {}"),
-        ({"inputs": [], "outputs": [{"name": "y", "parameters": {"classification": 0}}]}, "'classification' of output"),
-    ],
-)
+@pytest.mark.parametrize(("body", "message"), [
+    ([], "the body is .*expected an object"),
+    ({}, "'inputs' is null"),
+    ({"inputs": [1]}, r"inputs\[0\] is 1"),
+    ({"inputs": [{}]}, r"'name' of inputs\[0\] is null"),
+    ({"id": 1, "inputs": []}, "'id' is 1"),
+    ({"parameters": 1, "inputs": []}, "'parameters' of the request is 1"),
+    ({"parameters": {"binary_data_output": 1}, "inputs": []}, "'binary_data_output' of the request is 1"),
+    ({"inputs": [X | {"datatype": "FLOAT"}]}, "'datatype' of input 'x' is 'FLOAT'; expected one of BOOL"),
+    ({"inputs": [X]}, "neither 'data' nor 'binary_data_size'"),
+    ({"inputs": [X | {"parameters": {"binary_data_size": -1}}]}, "'binary_data_size' of input 'x' is -1"),
+    ({"inputs": [X | {"parameters": {"binary_data_size": 8}, "data": [1, 2]}]}, "both 'data' and"),
+    ({"inputs": [X | {"parameters": {"binary_data_size": 8}}]}, "needs 8 bytes of binary data; 0 are left"),
+    ({"inputs": [X | {"parameters": {"shared_memory_region": "r"}}]}, "shares no memory"),
+    ({"inputs": [X | {"datatype": "BF16", "data": [1, 2]}]}, "BF16, which JSON numbers cannot carry"),
+    ({"inputs": [], "outputs": {}}, "'outputs' is {}"),
+    ({"inputs": [], "outputs": [{"name": "y", "parameters": {"classification": 0}}]}, "'classification' of output"),
+])  # fmt: skip
 def test_what_is_wrong_in_a_body_is_named(body: Any, message: str) -> None:
-    """Member, value, expectation."""
+    """The refusal has the member, the value, and what was expected."""
     with pytest.raises(InvalidInput, match=message):
         v2_infer.decode(post(body))
 
 
 def test_a_number_that_a_double_may_have_changed_is_read_again() -> None:
-    """In a long list of numbers that holds a fraction, and for integers of more than 64 bits."""
+    """It may be in a long list of numbers that holds a fraction, or be an integer of more than 64 bits."""
     x = {"name": "x", "shape": [3000], "datatype": "INT64", "data": [2**53 + 1, 1.0] + [7] * 2998}
     operation, _ = v2_infer.decode(post({"inputs": [x]}))
     assert operation.inputs[0].array[:2].tolist() == [2**53 + 1, 1]
@@ -86,7 +80,7 @@ def test_a_number_that_a_double_may_have_changed_is_read_again() -> None:
 
 
 def test_binary_parts_follow_in_the_order_of_their_inputs() -> None:
-    """JSON inputs between them take none."""
+    """JSON inputs between them do not take one."""
     size = {"parameters": {"binary_data_size": 8}}
     body = {"inputs": [X | size, X | {"name": "j", "data": [5, 6]}, X | {"name": "b"} | size]}
     operation, _ = v2_infer.decode(post(body, tail=RAW + RAW[::-1]))
@@ -94,7 +88,7 @@ def test_binary_parts_follow_in_the_order_of_their_inputs() -> None:
 
 
 def test_a_binary_part_without_a_size_has_the_shapes() -> None:
-    """OVMS's clients leave it out; text cannot."""
+    """OVMS's clients omit the size; only text needs it."""
     operation, _ = v2_infer.decode(post({"inputs": [X]}, tail=RAW))
     assert operation.inputs[0].array.tolist() == [1, 2]
     with pytest.raises(InvalidInput, match="BYTES and needs 'binary_data_size'"):
@@ -104,21 +98,21 @@ def test_a_binary_part_without_a_size_has_the_shapes() -> None:
 
 
 def test_a_header_length_beyond_the_body_is_refused() -> None:
-    """With both numbers."""
+    """The refusal has both numbers."""
     call = Call(HttpRequest("POST", "/", {HEADER: b"3"}, b"{}"), PATH)
     with pytest.raises(InvalidInput, match="is 3, but the body has 2 bytes"):
         v2_infer.decode(call)
 
 
 def test_a_raw_request_is_answered_in_binary() -> None:
-    """The body is the input, whatever it is."""
+    """The body is the input, whatever it contains."""
     operation, reply = v2_infer.decode(Call(HttpRequest("POST", "/", {HEADER: b"0"}, b"abc"), PATH))
     assert operation.raw == b"abc"
     assert dict(reply(result("FP32", [1, 2])).headers)[b"content-type"] == b"application/octet-stream"
 
 
 def test_an_answer_has_no_member_without_a_value() -> None:
-    """An id only if there was one."""
+    """It has an id only if the request had one."""
     _, reply = v2_infer.decode(post({"inputs": []}))
     output = {"name": "y", "shape": [2], "datatype": "FP32", "data": [1.0, 2.0]}
     assert told(reply(result("FP32", [1, 2]))) == {"model_name": "m", "model_version": "1", "outputs": [output]}
@@ -127,7 +121,7 @@ def test_an_answer_has_no_member_without_a_value() -> None:
 
 
 def test_an_outputs_own_wish_goes_over_the_requests() -> None:
-    """And the request's holds for outputs that wish nothing."""
+    """The request's wish holds for outputs that do not state one."""
     wish = {"parameters": {"binary_data": False}}
     for outputs, binary in ([{"name": "y"}], True), ([{"name": "y"} | wish], False):
         body = {"inputs": [], "outputs": outputs, "parameters": {"binary_data_output": True}}
@@ -136,7 +130,7 @@ def test_an_outputs_own_wish_goes_over_the_requests() -> None:
 
 
 def test_what_json_cannot_carry_is_refused_with_the_remedy() -> None:
-    """Bits of BF16, bytes that are no text."""
+    """The cases are the bits of BF16, and bytes that are not text."""
     _, reply = v2_infer.decode(post({"inputs": []}))
     for datatype, element in (("BF16", 1), ("BYTES", b"\xff")):
         with pytest.raises(InvalidInput, match="ask for binary data"):
@@ -144,14 +138,14 @@ def test_what_json_cannot_carry_is_refused_with_the_remedy() -> None:
 
 
 def test_an_operator_may_want_null_for_what_is_not_finite() -> None:
-    """Instead of the strings."""
+    """Null then replaces the strings."""
     for policy, written in ("token", "NaN"), ("null", None):
         _, reply = v2_infer.decode(post({"inputs": []}, non_finite=policy))
         assert told(reply(result("FP32", [np.nan, 1])))["outputs"][0]["data"] == [written, 1.0]
 
 
 def test_an_output_may_be_asked_for_as_its_classes() -> None:
-    """So many of them."""
+    """The parameter is their number."""
     outputs = [{"name": "y", "parameters": {"classification": 2}}, {"name": "z"}]
     operation, _ = v2_infer.decode(post({"inputs": [], "outputs": outputs}))
     assert operation.outputs == (ops.RequestedOutput("y", 2), ops.RequestedOutput("z"))

@@ -1,17 +1,17 @@
 """core.dialects.v2.rpc_json, core.encoding.proto_json: proto3's JSON against protobuf's own reader and writer."""
 
-from __future__ import annotations
-
 import base64
 import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from core import operations
 from core.dialects.v2 import rpc_infer as v2_rpc_infer
@@ -23,31 +23,17 @@ from core.operations import InferResult, ModelRef
 from core.schema import open_inference as oip
 from core.tensor import Tensor, from_raw
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
 SAMPLES: Final[dict[str, list[Any]]] = {
-    "BOOL": [True, False, True],
-    "INT8": [-128, 0, 127],
-    "INT16": [-32768, 0, 32767],
-    "INT32": [-(2**31), 0, 2**31 - 1],
-    "INT64": [-(2**63), 2**53 + 1, 2**63 - 1],
-    "UINT8": [0, 1, 255],
-    "UINT16": [0, 1, 65535],
-    "UINT32": [0, 1, 2**32 - 1],
-    "UINT64": [0, 2**53 + 1, 2**64 - 1],
-    "FP32": [0.1, -3.4e38, 1e-45],
-    "FP64": [0.1, -1.7976931348623157e308, 5e-324],
-    "BYTES": [b"", b"\xff\0", "é".encode()],
-}
+    "BOOL": [True, False, True], "INT8": [-128, 0, 127], "INT16": [-32768, 0, 32767], "INT32": [-(2**31), 0, 2**31 - 1],
+    "INT64": [-(2**63), 2**53 + 1, 2**63 - 1], "UINT8": [0, 1, 255], "UINT16": [0, 1, 65535],
+    "UINT32": [0, 1, 2**32 - 1], "UINT64": [0, 2**53 + 1, 2**64 - 1], "FP32": [0.1, -3.4e38, 1e-45],
+    "FP64": [0.1, -1.7976931348623157e308, 5e-324], "BYTES": [b"", b"\xff\0", "é".encode()],
+}  # fmt: skip
 LONG: Final = 3000
-"""Elements of which a text goes to the reader of long texts."""
+"""The number of elements from which a text goes to the reader of long texts."""
 
 
 def tensor(datatype: str, values: list[Any], shape: tuple[int, ...] | None = None) -> Tensor:
-    """An output."""
     of = DATATYPES[datatype]
     array = np.empty(len(values), of.numpy)
     array[:] = values
@@ -55,7 +41,7 @@ def tensor(datatype: str, values: list[Any], shape: tuple[int, ...] | None = Non
 
 
 def question(datatype: str, values: list[Any], **members: Any) -> oip.ModelInferRequest:
-    """A typed request of one input."""
+    """Returns a typed request of one input."""
     contents = oip.InferTensorContents(**{DATATYPES[datatype].contents: values})
     tensors = [
         oip.ModelInferRequest.InferInputTensor(name="x", datatype=datatype, shape=[len(values)], contents=contents)
@@ -64,41 +50,40 @@ def question(datatype: str, values: list[Any], **members: Any) -> oip.ModelInfer
 
 
 def printed(message: Any, **options: Any) -> bytes:
-    """As protobuf prints it."""
+    """Returns the message as protobuf prints it."""
     return json_format.MessageToJson(message, indent=None, **options).encode()
 
 
 def body(datatype: str, contents: Any, count: int = 3, **members: Any) -> bytes:
-    """A document of one input with any contents."""
+    """Returns a document of one input with any contents."""
     own = {"name": "x", "datatype": datatype, "shape": [count], "contents": contents}
     return json.dumps({"modelName": "m", "inputs": [own], **members}).encode()
 
 
 def decoded(text: bytes) -> tuple[operations.Infer, Callable[[InferResult], bytes]]:
-    """The operation, and what phrases its result."""
+    """Returns the operation, and the function that makes the answer from its result."""
     return v2_rpc_json.decode(v2_rpc_json.read(text))
 
 
 def streamed(text: bytes) -> tuple[operations.Stream, Callable[[Any], Iterator[bytes]]]:
-    """The same of a stream."""
+    """Returns the same for a stream."""
     return v2_rpc_json.decode_streamed(v2_rpc_json.read(text))
 
 
 def read(text: bytes) -> NDArray[Any]:
-    """The only input."""
     (only,) = decoded(text)[0].inputs
     return only.array
 
 
 def refused(text: bytes) -> str:
-    """What is said of it."""
+    """Returns the text of the refusal."""
     with pytest.raises(InvalidInput) as error:
         decoded(text)
     return error.value.message
 
 
 def both(message: oip.ModelInferRequest, result: InferResult) -> tuple[oip.ModelInferResponse, oip.ModelInferResponse]:
-    """The answer to a request in JSON, and to its protobuf form."""
+    """Returns the answers to a request in JSON and to its protobuf form."""
     text = decoded(printed(message))[1](result)
     of_proto = v2_rpc_infer.decode(v2_rpc_infer.read(message.SerializeToString()))[1](result)
     return json_format.Parse(text, oip.ModelInferResponse()), oip.ModelInferResponse.FromString(of_proto)
@@ -108,7 +93,7 @@ def both(message: oip.ModelInferRequest, result: InferResult) -> tuple[oip.Model
 @pytest.mark.parametrize("preserve", [False, True], ids=["lowerCamel", "as_written"])
 @pytest.mark.parametrize("datatype", SAMPLES)
 def test_what_protobuf_prints_is_read_to_the_bit(datatype: str, preserve: bool, copies: int) -> None:  # noqa: FBT001 - both ways
-    """Every datatype, both spellings of the fields, short and long."""
+    """The cases are every datatype and both spellings of the fields, short and long."""
     message = question(datatype, SAMPLES[datatype] * copies)
     text = printed(message, preserving_proto_field_name=preserve)
     (expected,) = v2_rpc_infer.decode(v2_rpc_infer.read(message.SerializeToString()))[0].inputs
@@ -120,7 +105,7 @@ def test_what_protobuf_prints_is_read_to_the_bit(datatype: str, preserve: bool, 
 @pytest.mark.parametrize("copies", [1, LONG])
 @pytest.mark.parametrize("datatype", SAMPLES)
 def test_protobuf_reads_answers_as_those_of_its_own_form(datatype: str, copies: int) -> None:
-    """Every datatype."""
+    """The rule holds for every datatype."""
     values = SAMPLES[datatype] * copies
     result = InferResult("m", "7", (tensor(datatype, values),))
     found, expected = both(question("BOOL", [True], id="é"), result)
@@ -131,7 +116,7 @@ def test_protobuf_reads_answers_as_those_of_its_own_form(datatype: str, copies: 
 @pytest.mark.parametrize("datatype", DATATYPES)
 @pytest.mark.parametrize("asked", [{}, {"binary_data_output": oip.InferParameter(bool_param=True)}])
 def test_a_raw_answer_is_one_in_json_too(datatype: str, asked: dict[str, Any]) -> None:
-    """For a raw request, for who asks for it, and where there is no field for a datatype."""
+    """The rule holds for a raw request, for a client that asks for it, and for a datatype without a field."""
     values: list[Any] = [b"a"] if datatype == "BYTES" else [1]
     result = InferResult("m", "7", (tensor(datatype, values), tensor("FP16", [0.5])))
     message = question("BOOL", [True], parameters=asked)
@@ -140,10 +125,17 @@ def test_a_raw_answer_is_one_in_json_too(datatype: str, asked: dict[str, Any]) -
     assert len(found.raw_output_contents) == 2
 
 
+def test_outputs_are_raw_in_json_too_where_the_model_asks_for_it() -> None:
+    """Whatever the form of the request."""
+    found, expected = both(question("BOOL", [True]), InferResult("m", "7", (tensor("FP32", [1.5]),), raw=True))
+    assert found == expected
+    assert len(found.raw_output_contents) == 1
+
+
 @pytest.mark.parametrize("alphabet", [base64.b64encode, base64.urlsafe_b64encode])
 @pytest.mark.parametrize("stripped", [False, True])
 def test_raw_contents_are_base64_of_either_kind(alphabet: Callable[[bytes], bytes], stripped: bool) -> None:  # noqa: FBT001 - both ways
-    """With padding and without; such a request has a raw answer."""
+    """Padding is optional; such a request has a raw answer."""
     raw = np.array([np.nan, -1, 3e38], np.float32).tobytes()
     text = alphabet(raw).decode()
     own = {"name": "x", "datatype": "FP32", "shape": ["3"]}
@@ -158,14 +150,14 @@ def test_raw_contents_are_base64_of_either_kind(alphabet: Callable[[bytes], byte
 @pytest.mark.parametrize("datatype", ["BOOL", "INT64", "FP32", "BYTES"])
 @pytest.mark.parametrize("shape", [(0,), (2, 0)])
 def test_nothing_is_answered_as_nothing(datatype: str, shape: tuple[int, ...]) -> None:
-    """With its shape."""
+    """The answer has its shape."""
     result = InferResult("m", "7", (tensor(datatype, [], shape),))
     found, expected = both(question("BOOL", [True]), result)
     assert found == expected
 
 
 def test_a_scalar_has_no_shape_and_a_model_may_answer_nothing() -> None:
-    """Fields that are empty are left out, as protobuf leaves them out."""
+    """Empty fields are omitted, as protobuf omits them."""
     found, expected = both(question("BOOL", [True]), InferResult("m", "7", (tensor("INT64", [1], ()),)))
     assert found == expected
     assert json.loads(decoded(body("BOOL", {"boolContents": [True]}, 1))[1](InferResult("m", "7", ()))) == {
@@ -175,16 +167,12 @@ def test_a_scalar_has_no_shape_and_a_model_may_answer_nothing() -> None:
 
 
 def test_everything_else_of_a_request_is_read_as_protobuf_reads_it() -> None:
-    """Version, id, parameters, outputs; what is not known is passed over."""
+    """The test covers version, id, parameters and outputs; unknown members are skipped."""
     text = body(
-        "FP32",
-        {"fp32Contents": [1, 2, 3], "unheardOf": 1},
-        modelVersion="3",
-        id="9",
+        "FP32", {"fp32Contents": [1, 2, 3], "unheardOf": 1}, modelVersion="3", id="9",
         parameters={"p": {"int64Param": "5"}},
-        outputs=[{"name": "y", "parameters": {"classification": {"int64Param": 2}}}],
-        unheardOf={"a": [1]},
-    )
+        outputs=[{"name": "y", "parameters": {"classification": {"int64Param": 2}}}], unheardOf={"a": [1]},
+    )  # fmt: skip
     operation, phrase = decoded(text)
     assert operation.ref == ModelRef("m", "3")
     assert operation.parameters == {"p": 5}
@@ -194,7 +182,7 @@ def test_everything_else_of_a_request_is_read_as_protobuf_reads_it() -> None:
 
 @pytest.mark.parametrize("filler", [[], [0.25] * LONG], ids=["short", "long"])
 def test_numbers_may_be_quoted_and_floats_need_not_be_finite(filler: list[float]) -> None:
-    """In any mixture."""
+    """Both may be mixed."""
     values = [*filler, "NaN", "-Infinity", "Infinity", "1.5", "-2e3", 7]
     found = read(body("FP64", {"fp64Contents": values}, len(values)))
     assert np.isnan(found[len(filler)])
@@ -205,7 +193,7 @@ def test_numbers_may_be_quoted_and_floats_need_not_be_finite(filler: list[float]
 
 @pytest.mark.parametrize("copies", [1, LONG])
 def test_integers_of_64_bits_keep_every_digit(copies: int) -> None:
-    """Quoted, bare, and both."""
+    """They may be quoted, bare, or both."""
     highest = 2**63 - 1
     for values in ([str(highest), "-1"], [highest, -1], [str(highest), -1]):
         text = body("INT64", {"int64Contents": values * copies}, 2 * copies)
@@ -214,60 +202,57 @@ def test_integers_of_64_bits_keep_every_digit(copies: int) -> None:
 
 
 def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
-    """A double among long integers makes doubles of all in the quick reader."""
+    """A double among long integers makes the quick reader convert all of them to doubles."""
     values = [2**53 + 1, 1.0] * LONG
     assert read(body("INT64", {"int64Contents": values}, len(values))).tolist() == [2**53 + 1, 1] * LONG
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (b"", "not JSON"),
-        (b"[]", "expected an object"),
-        (b'{"modelName": 1}', "not a ModelInferRequest in JSON"),
-        (b'{"inputs": {}}', "not a ModelInferRequest in JSON"),
-        (b'{"inputs": [null]}', "not a ModelInferRequest in JSON"),
-        (b'{"inputs": [1]}', "not a ModelInferRequest in JSON"),
-        (body("FP8", {}), "FP8"),
-        (body("FP16", {}), "'x' is FP16, which has no typed contents"),
-        (body("FP32", []), "'x' has 'contents' \\[\\]"),
-        (body("FP32", {"fp32Contents": 1}), "'x' has 1 as 'fp32Contents'"),
-        (body("FP32", {"fp64Contents": [1, 2, 3]}), "'x' is FP32 and has 'fp64Contents'; expected 'fp32Contents'"),
-        (body("FP32", {"fp32Contents": [1], "fp32_contents": [1]}), "two spellings"),
-        (body("FP32", None), "0 elements"),
-        (body("FP32", {"fp32Contents": [1, None, 2]}), "'x' has null"),
-        (body("FP32", {"fp32Contents": ["1", "x", "2"]}), "'x' has 'x' where FP32"),
-        (body("FP32", {"fp32Contents": ["1,2", "3"]}), "'x' has '1,2'|2 elements"),
-        (body("FP32", {"fp32Contents": ["1", "2", "[3]"]}), "'x' has '\\[3\\]'"),
-        (body("FP32", {"fp32Contents": ["1", "2", '"3"']}), "'x' has"),
-        (body("FP32", {"fp32Contents": ["1", "2", "\ud800"]}), "surrogate|'x' has"),
-        (body("FP32", {"fp32Contents": [1, 2, "1e999"]}), "'x' has 1e999"),
-        (body("INT32", {"intContents": ["1", "2", "1.5"]}), "'x' has 1.5 where INT32"),
-        (body("BYTES", {"bytesContents": ["YQ==", "!", ""]}), "'x' has '!', which is not base64"),
-        (body("BYTES", {"bytesContents": [1] * 3}), "'x' has 1, which is not base64"),
-        (body("BYTES", {"bytesContents": [1] * LONG * 3}, LONG * 3), "'x' has 1, which is not base64"),
-        (body("FP32", {"fp32Contents": [1, 2, 3]}, rawInputContents=["AAAA"]), "'contents' beside 'rawInputContents'"),
-        (body("FP32", {}, rawInputContents=["AAAA", "AAAA"]), "raw_input_contents.*2"),
-        (body("FP32", {}, rawInputContents="AAAA"), "rawInputContents.*expected one array"),
-        (body("FP32", {}, rawInputContents=["A"]), "rawInputContents.*not base64"),
-        (body("FP32", {}, rawInputContents=[["A"]]), "rawInputContents.*not base64"),
-        (body("FP32", {}, rawInputContents=["AAAA"], raw_input_contents=[]), "expected one array"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    (b"", "not JSON"),
+    (b"[]", "expected an object"),
+    (b'{"modelName": 1}', "not a ModelInferRequest in JSON"),
+    (b'{"inputs": {}}', "not a ModelInferRequest in JSON"),
+    (b'{"inputs": [null]}', "not a ModelInferRequest in JSON"),
+    (b'{"inputs": [1]}', "not a ModelInferRequest in JSON"),
+    (body("FP8", {}), "FP8"),
+    (body("FP16", {}), "'x' is FP16, which has no typed contents"),
+    (body("FP32", []), "'x' has 'contents' \\[\\]"),
+    (body("FP32", {"fp32Contents": 1}), "'x' has 1 as 'fp32Contents'"),
+    (body("FP32", {"fp64Contents": [1, 2, 3]}), "'x' is FP32 and has 'fp64Contents'; expected 'fp32Contents'"),
+    (body("FP32", {"fp32Contents": [1], "fp32_contents": [1]}), "two spellings"),
+    (body("FP32", None), "0 elements"),
+    (body("FP32", {"fp32Contents": [1, None, 2]}), "'x' has null"),
+    (body("FP32", {"fp32Contents": ["1", "x", "2"]}), "'x' has 'x' where FP32"),
+    (body("FP32", {"fp32Contents": ["1,2", "3"]}), "'x' has '1,2'|2 elements"),
+    (body("FP32", {"fp32Contents": ["1", "2", "[3]"]}), "'x' has '\\[3\\]'"),
+    (body("FP32", {"fp32Contents": ["1", "2", '"3"']}), "'x' has"),
+    (body("FP32", {"fp32Contents": ["1", "2", "\ud800"]}), "surrogate|'x' has"),
+    (body("FP32", {"fp32Contents": [1, 2, "1e999"]}), "'x' has 1e999"),
+    (body("INT32", {"intContents": ["1", "2", "1.5"]}), "'x' has 1.5 where INT32"),
+    (body("BYTES", {"bytesContents": ["YQ==", "!", ""]}), "'x' has '!', which is not base64"),
+    (body("BYTES", {"bytesContents": [1] * 3}), "'x' has 1, which is not base64"),
+    (body("BYTES", {"bytesContents": [1] * LONG * 3}, LONG * 3), "'x' has 1, which is not base64"),
+    (body("FP32", {"fp32Contents": [1, 2, 3]}, rawInputContents=["AAAA"]), "'contents' beside 'rawInputContents'"),
+    (body("FP32", {}, rawInputContents=["AAAA", "AAAA"]), "raw_input_contents.*2"),
+    (body("FP32", {}, rawInputContents="AAAA"), "rawInputContents.*expected one array"),
+    (body("FP32", {}, rawInputContents=["A"]), "rawInputContents.*not base64"),
+    (body("FP32", {}, rawInputContents=[["A"]]), "rawInputContents.*not base64"),
+    (body("FP32", {}, rawInputContents=["AAAA"], raw_input_contents=[]), "expected one array"),
+])  # fmt: skip
 def test_what_is_no_request_is_refused_by_name(text: bytes, told: str) -> None:
-    """The input, the value, and what was expected."""
+    """The refusal names the input, the value, and what was expected."""
     with pytest.raises(InvalidInput, match=told):
         decoded(text)
 
 
 def test_a_long_array_of_texts_that_are_no_numbers_is_refused_by_the_first() -> None:
-    """However many there are."""
+    """The rule holds for any number of them."""
     assert "'no'" in refused(body("FP32", {"fp32Contents": ["1"] * LONG + ["no"]}, LONG + 1))
 
 
 @pytest.mark.parametrize("wants_end", [False, True])
 def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # noqa: FBT001 - both ways
-    """As in protobuf's form."""
+    """Protobuf's form does the same."""
     asked = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=wants_end)}
     message = question("BOOL", [True], id="4", parameters=asked)
     result = InferResult("m", "7", (tensor("FP32", [1.5]),))
@@ -280,16 +265,13 @@ def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # no
     assert operation.infer.ref == ModelRef("m")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        body("FP32", {"fp32Contents": ["no"]}, 1, id="4"),
-        body("FP32", {"fp32Contents": [1]}, 2, id="4"),
-        body("NONE", {}, id="4"),
-        body("INT64", {"int64Contents": [2**70]}, 1, id="4"),
-        json.dumps({"id": "4", "inputs": [{"name": "x"}], "rawInputContents": ["="]}).encode(),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    body("FP32", {"fp32Contents": ["no"]}, 1, id="4"),
+    body("FP32", {"fp32Contents": [1]}, 2, id="4"),
+    body("NONE", {}, id="4"),
+    body("INT64", {"int64Contents": [2**70]}, 1, id="4"),
+    json.dumps({"id": "4", "inputs": [{"name": "x"}], "rawInputContents": ["="]}).encode(),
+])  # fmt: skip
 def test_a_request_whose_tensors_are_refused_has_told_its_id(text: bytes) -> None:
     """A stream's refusal repeats it."""
     request = v2_rpc_json.read(text)
@@ -299,19 +281,13 @@ def test_a_request_whose_tensors_are_refused_has_told_its_id(text: bytes) -> Non
     assert request.message.id == "4"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        body("FP32", {"fp32Contents": [1.5] * 3}),
-        body("INT64", {"int64Contents": [2**53 + 1] * LONG}, LONG),
-        json.dumps(
-            {"inputs": [{"name": "x", "datatype": "BOOL", "shape": [3]}], "rawInputContents": ["AAAA"]}
-        ).encode(),
-    ],
-    ids=["array", "exact", "raw"],
-)
+@pytest.mark.parametrize("text", [
+    body("FP32", {"fp32Contents": [1.5] * 3}),
+    body("INT64", {"int64Contents": [2**53 + 1] * LONG}, LONG),
+    json.dumps({"inputs": [{"name": "x", "datatype": "BOOL", "shape": [3]}], "rawInputContents": ["AAAA"]}).encode(),
+], ids=["array", "exact", "raw"])  # fmt: skip
 def test_of_a_request_that_has_become_tensors_only_the_message_is_left(text: bytes) -> None:
-    """Its numbers and texts would be kept until it is answered."""
+    """Its numbers and texts would otherwise be kept until it is answered."""
     request = v2_rpc_json.read(text)
     v2_rpc_json.decode(request)
     assert (request.raw, request.contents) == ([], [])
@@ -320,7 +296,7 @@ def test_of_a_request_that_has_become_tensors_only_the_message_is_left(text: byt
 
 @given(st.binary(max_size=60))
 def test_base64_comes_back(content: bytes) -> None:
-    """As JSON text."""
+    """The JSON text has it."""
     text = json.loads(jsonio.dumps(proto_json.from_bytes(memoryview(content))))
     assert text == base64.b64encode(content).decode()
     assert proto_json.to_bytes(text) == content
@@ -364,7 +340,7 @@ documents = st.fixed_dictionaries(
 
 @given(st.one_of(documents, anything).map(lambda value: json.dumps(value).encode()) | st.binary(max_size=30))
 def test_any_document_is_a_request_or_refused(text: bytes) -> None:
-    """Nothing but the protocol's own errors."""
+    """Only the protocol's own errors are raised."""
     for decode in (decoded, streamed):
         with suppress(ServingError):
             decode(text)
@@ -372,7 +348,7 @@ def test_any_document_is_a_request_or_refused(text: bytes) -> None:
 
 @given(st.lists(st.floats(width=32), max_size=5))
 def test_any_floats_come_back_as_they_were(values: list[float]) -> None:
-    """To the bit, NaN's bits apart."""
+    """Every bit is equal, except those of NaN."""
     array = np.array(values, np.float32)
     made = from_raw("y", DATATYPES["FP32"], array.shape, array.tobytes())
     _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
@@ -383,6 +359,6 @@ def test_any_floats_come_back_as_they_were(values: list[float]) -> None:
 
 
 def test_integers_of_64_bits_are_written_as_strings() -> None:
-    """None of them as none."""
+    """An empty array stays empty."""
     for values in ([], [1], [2**63 - 1, -(2**63)]):
         assert json.loads(jsonio.dumps(proto_json.integers(np.array(values, np.int64)))) == list(map(str, values))

@@ -1,8 +1,8 @@
-"""A bucket's server, the commands as they are typed, and models to publish."""
+"""A bucket's server, the commands as a user types them, and models to publish."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -21,25 +21,21 @@ from tests.e2e import s3 as servers
 from tests.support.registries import get
 from tests.support.zoo import models as zoo
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 @pytest.fixture(autouse=True)
 def _no_aws(no_aws: None) -> None:
-    """Publishing reads the same configuration."""
+    """Hides the machine's AWS configuration, which publishing also reads."""
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[servers.Store]:
-    """A real S3 server, empty."""
+    """A real S3 server that is empty."""
     with servers.running() as running:
         yield running
 
 
 class Bucket(NamedTuple):
-    """A bucket of a test's own."""
+    """A bucket of a single test."""
 
     name: str
     client: Any
@@ -47,44 +43,46 @@ class Bucket(NamedTuple):
 
     @property
     def uri(self) -> str:
-        """The repository."""
         return f"s3://{self.name}/models"
 
     def keys(self) -> list[str]:
-        """What is there, below the repository."""
+        """Returns the keys below the repository."""
         found = self.client.list_objects_v2(Bucket=self.name, Prefix="models/").get("Contents", ())
         return [each["Key"].removeprefix("models/") for each in found]
 
     def uploads(self) -> list[str]:
-        """Keys of multipart uploads under way."""
+        """Returns the keys of multipart uploads in progress."""
         return [each["Key"] for each in self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", ())]
 
     def put(self, path: str, content: bytes = b"") -> None:
-        """An object below the repository."""
+        """Writes an object below the repository."""
         self.client.put_object(Bucket=self.name, Key=f"models/{path}", Body=content)
 
     def get(self, path: str) -> bytes:
-        """Its content."""
         content: bytes = self.client.get_object(Bucket=self.name, Key=f"models/{path}")["Body"].read()
         return content
 
     def settings(self) -> Settings:
-        """Of a server on this repository."""
+        """Returns the settings of a server on this repository."""
         own = {name: value for name, value in self.variables.items() if name.startswith("DRAGOMAN_")}
         return Settings.from_env(own | {"DRAGOMAN_REPOSITORY": self.uri})
 
     def registry(self) -> Registry:
-        """A server's models."""
         return Registry(self.settings())
 
     def served(self, name: str) -> list[Version]:
-        """What a server that looks now would serve of a model."""
+        """Returns what a server that looks now would serve of a model."""
         return served(self.settings(), name)
 
 
 @pytest.fixture
 def bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
-    """With the environment that the commands read."""
+    """A bucket of a test's own, with the environment that the commands read."""
+    return new_bucket(server, monkeypatch, tmp_path)
+
+
+def new_bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
+    """Makes a bucket, and sets the environment that the commands read."""
     name = f"b-{uuid4()}"
     server.client.create_bucket(Bucket=name)
     variables = server.variables(name) | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
@@ -96,7 +94,7 @@ def bucket(server: servers.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.fixture
 def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third party's runtime of that name is installed."""
+    """Installs a third party's runtime of that name."""
 
     class Entry:
         def load(self) -> Any:
@@ -108,7 +106,12 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, output, errors of `dragoman` with these arguments."""
+    """`dragoman`; see typed."""
+    return typed(capsys)
+
+
+def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Returns a function from the command's arguments to its exit code, output and errors."""
 
     def command(*arguments: object) -> tuple[int, str, str]:
         code = main([*map(str, arguments)])
@@ -118,7 +121,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 
 
 def adds(number: int, folder: Path, name: str = "model.onnx") -> Path:
-    """One ONNX file: with x = 0 it answers its number."""
+    """Returns an ONNX file: with x = 0 it answers its number."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_bytes(zoo.adds(number).SerializeToString())
@@ -126,7 +129,7 @@ def adds(number: int, folder: Path, name: str = "model.onnx") -> Path:
 
 
 def large(number: int, folder: Path, megabytes: int = 30) -> Path:
-    """The same with so many megabytes of weights in a file beside it; `number` is in them, too."""
+    """Writes such a model with so many megabytes of weights in a file beside it; `number` is in them, too."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = np.full(megabytes * 125_000, number, np.int64)
     nodes = [
@@ -143,7 +146,7 @@ def large(number: int, folder: Path, megabytes: int = 30) -> Path:
 
 
 def served(settings: Settings, name: str) -> list[Version]:
-    """What a server that looks now would serve of a model; none where it has no complete version yet."""
+    """Returns what a server that looks now would serve of a model; none if it has no complete version yet."""
     try:
         return list(Repository(open_store(settings)).look(name, None).versions)
     except ModelNotLoadable as error:
@@ -152,7 +155,7 @@ def served(settings: Settings, name: str) -> list[Version]:
 
 
 def answer(models: Registry, name: str, version: int | None = None) -> int:
-    """What a server says to x = 0."""
+    """Returns what a server answers to x = 0."""
     ref = ModelRef(name, None if version is None else str(version))
     model = get(models, ref)
     assert model.spec.inputs is not None

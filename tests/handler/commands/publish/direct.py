@@ -1,34 +1,26 @@
-"""botocore's client for a stand-in's objects, without a network between: thousands of requests a second."""
+"""botocore's client for a stand-in's objects, without a network: it makes thousands of requests a second."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from tests.support.s3_writes import META, Objects, Refusal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 CONDITIONS = {
-    "IfMatch": "If-Match",
-    "IfNoneMatch": "If-None-Match",
-    "ContentMD5": "Content-MD5",
-    "CopySourceRange": "x-amz-copy-source-range",
-    "CopySourceIfMatch": "x-amz-copy-source-if-match",
-}
+    "IfMatch": "If-Match", "IfNoneMatch": "If-None-Match", "ContentMD5": "Content-MD5",
+    "CopySourceRange": "x-amz-copy-source-range", "CopySourceIfMatch": "x-amz-copy-source-if-match",
+}  # fmt: skip
 
 
 class Client:
-    """`fate`: asked before each request; see the stand-in. "repeated": the answer is lost, and it is asked again."""
+    """Asks `fate` before each request; see the stand-in. "repeated": the answer is lost, and the client repeats it."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self.fate: Callable[[], str] = lambda: ""
 
     def __getattr__(self, method: str) -> Any:
-        """A request."""
         work = getattr(self, f"_{method}")
 
         def ask(**asked: Any) -> Any:
@@ -99,6 +91,6 @@ class Client:
 
 
 def headers(asked: dict[str, Any]) -> dict[str, str]:
-    """As they would be sent."""
+    """Returns the headers as they would be sent."""
     meta = {META + name: value for name, value in asked.get("Metadata", {}).items()}
     return {CONDITIONS[name]: value for name, value in asked.items() if name in CONDITIONS} | meta

@@ -1,4 +1,4 @@
-"""`dragoman push` into a bucket of a real S3 server, and what servers see of it meanwhile."""
+"""`dragoman push` into a bucket of a real S3 server, and what servers see meanwhile."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from tests.handler.commands.publish.conftest import Bucket
 
 LOOKS = 2
-"""How often a push lists what is there: before it sends, and before anything of it shows."""
+"""The number of listings in a push: before it sends, and before anything of it shows."""
 ROOT = Path(__file__).parents[4]
 
 
 def test_versions_are_numbered_on_and_served(run: Any, bucket: Bucket, tmp_path: Path) -> None:
-    """From 1, without a word on errors' stream when it is to be quiet."""
+    """Numbers begin at 1. The error stream is empty if the command is to be quiet."""
     folder = adds(1, tmp_path / "m").parent
     target = f"{bucket.uri}/m"
     assert run("push", folder, target, "--quiet") == (0, f"{target}/1: 1 file, 96 B; served\n", "")
@@ -45,7 +45,7 @@ def test_versions_are_numbered_on_and_served(run: Any, bucket: Bucket, tmp_path:
 
 
 def test_thirty_megabytes_go_in_parts_and_come_back_the_same(run: Any, bucket: Bucket, tmp_path: Path) -> None:
-    """Push, serve, pull; every object says its SHA-256, and no upload is left open."""
+    """The test pushes, serves and pulls; every object has its SHA-256, and no upload is left open."""
     folder = large(7, tmp_path / "large")
     code, out, _ = run("push", folder, f"{bucket.uri}/big")
     assert (code, out) == (0, f"{bucket.uri}/big/1: 2 files, 30.0 MB; served\n")
@@ -64,7 +64,7 @@ def test_thirty_megabytes_go_in_parts_and_come_back_the_same(run: Any, bucket: B
 def test_whoever_lists_in_between_sees_no_such_version(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """After every single request that changes the bucket, with files that go whole and in parts."""
+    """A look follows every single request that changes the bucket, with files that are sent whole and in parts."""
     run("push", adds(1, tmp_path / "one").parent, f"{bucket.uri}/m")
     seen = []
 
@@ -90,7 +90,7 @@ def test_whoever_lists_in_between_sees_no_such_version(
 def test_a_replaced_version_is_never_a_mixture(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each request that changes something it is whole, old or new; no file of the old one stays."""
+    """After each request that changes something it is complete, old or new; no file of the old one stays."""
     first = large(1, tmp_path / "one", 3)
     (first / "vocabulary.txt").write_text("a b")
     run("push", first, f"{bucket.uri}/m")
@@ -118,7 +118,7 @@ def test_a_replaced_version_is_never_a_mixture(
 def test_a_version_of_one_file_is_replaced_in_one_step(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is removed: there is no moment without it."""
+    """Nothing is removed: at every moment there is one."""
     run("push", adds(1, tmp_path / "m").parent, f"{bucket.uri}/m")
     monkeypatch.setattr(Publishing, "delete", None)
     assert run("push", adds(2, tmp_path / "m").parent, f"{bucket.uri}/m", "--version", "1", "--force")[0] == 0
@@ -146,14 +146,13 @@ sys.exit(main(sys.argv[4:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("method", "number", "remains"),
-    [("upload_part", 2, []), ("complete_multipart_upload", 1, []), ("put_object", 1, ["m/1/weights.bin"])],
-)
+@pytest.mark.parametrize(("method", "number", "remains"), [
+    ("upload_part", 2, []), ("complete_multipart_upload", 1, []), ("put_object", 1, ["m/1/weights.bin"]),
+])  # fmt: skip
 def test_a_push_that_is_killed_leaves_no_version_and_is_run_again(
     run: Any, bucket: Bucket, tmp_path: Path, method: str, number: int, remains: list[str]
 ) -> None:
-    """Wherever it was: between parts, before the large object appears, before the marker."""
+    """It may end anywhere: between parts, before the large object appears, before the marker."""
     folder, there = large(5, tmp_path / "m"), tmp_path / "there"
     command = (sys.executable, "-c", DYING, method, str(number), str(there), "push", str(folder), f"{bucket.uri}/m")
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
@@ -175,14 +174,13 @@ def test_a_push_that_is_killed_leaves_no_version_and_is_run_again(
     assert answer(bucket.registry(), "m") == 5
 
 
-@pytest.mark.parametrize(
-    ("method", "remains"),
-    [("upload_part", []), ("complete_multipart_upload", []), ("head_object", []), ("put_object", ["m/1/weights.bin"])],
-)
+@pytest.mark.parametrize(("method", "remains"), [
+    ("upload_part", []), ("complete_multipart_upload", []), ("head_object", []), ("put_object", ["m/1/weights.bin"]),
+])  # fmt: skip
 def test_ctrl_c_leaves_no_part_of_a_version_that_shows(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, remains: list[str]
 ) -> None:
-    """And nothing at all before the marker is on its way, which might have arrived."""
+    """Nothing at all is left before the marker is being sent, which might have arrived."""
     call = Publishing._call
 
     def interrupted(self: Any, asked: str, key: str | None = None, **arguments: Any) -> Any:
@@ -198,14 +196,14 @@ def test_ctrl_c_leaves_no_part_of_a_version_that_shows(
 
 
 SLOW = """
-import signal, sys, time
+import os, signal, sys, time
 from handler.cli import main
 from handler.commands.publish.files import Section
 
 readinto = Section.readinto
 def slow(self, buffer):
     if self.counting:
-        print(".", flush=True)
+        os.write(1, b".")  # at once: several threads come here
         time.sleep(1)
     return readinto(self, buffer)
 
@@ -216,13 +214,13 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
-    """The real signal, in the middle of a slow upload."""
+    """The test sends the real signal in the middle of a slow upload."""
     command = (sys.executable, "-c", SLOW, "push", str(large(5, tmp_path / "m")), f"{bucket.uri}/m")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b".\n"
+        assert process.stdout.read(1) == b"."
         assert bucket.uploads() == ["models/m/1/weights.bin"]
         process.send_signal(signal.SIGINT)
         process.stdout.read()
@@ -232,7 +230,7 @@ def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, bucket: Bucket, name: str) -> list[tuple[str | None, list[Version]]]:
-    """After each object that appears or goes: its key, and what a server would serve then."""
+    """Notes, after each object that appears or disappears, its key and what a server would serve then."""
     call, seen = Publishing._call, []
 
     def watched(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
@@ -246,7 +244,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, bucket: Bucket, name: str) -> list[tu
 
 
 def interpose(monkeypatch: pytest.MonkeyPatch, key: str, *, before: Any = None, after: Any = None) -> None:
-    """Something that somebody else does just before or after the one PUT of an object."""
+    """Runs another client's action just before or after the one PUT of an object."""
     call = Publishing._call
 
     def interposed(self: Any, method: str, asked: str | None = None, **arguments: Any) -> Any:
@@ -266,7 +264,7 @@ def interpose(monkeypatch: pytest.MonkeyPatch, key: str, *, before: Any = None, 
 def test_of_two_pushes_of_one_file_the_first_marker_wins(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the other one has looked, and found nothing."""
+    """The other push had looked, and found nothing."""
     first, second = (adds(number, tmp_path / f"{number}") for number in (1, 2))
     codes: list[int] = []
     interpose(
@@ -281,7 +279,7 @@ def test_of_two_pushes_of_one_file_the_first_marker_wins(
 def test_a_push_that_is_refused_gives_up_nothing_of_the_one_under_way(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of which one object shows and the parts of another have been sent: one of the two gets through."""
+    """One object of that push shows and the parts of another have been sent: one of the two pushes succeeds."""
     folders = [large(1, tmp_path / "1", 20), large(2, tmp_path / "2", 1)]
     for folder in folders:
         (folder / "about.txt").write_text(folder.name)
@@ -295,7 +293,7 @@ def test_a_push_that_is_refused_gives_up_nothing_of_the_one_under_way(
 def test_a_version_that_somebody_else_writes_into_is_withdrawn(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a store with conditions that are not atomic may let it happen."""
+    """A store whose conditions are not atomic may permit that."""
     interpose(monkeypatch, "m/1/model.onnx", after=lambda: bucket.put("m/1/weights.bin", b"other"))
     code, _, err = run("push", large(1, tmp_path / "m", 3), f"{bucket.uri}/m")
     assert (code, err.count("this push stops")) == (1, 1)
@@ -305,7 +303,7 @@ def test_a_version_that_somebody_else_writes_into_is_withdrawn(
 def test_a_push_that_begins_before_the_others_marker_is_refused(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All files of the first one are there and have been looked at: nothing of the second one may come between."""
+    """All files of the first one are there and have been checked: nothing of the second one may come between."""
     first, second = (large(number, tmp_path / f"{number}", 3) for number in (1, 2))
     codes: list[int] = []
     command = ["push", str(second), f"{bucket.uri}/m", "--version", "1"]
@@ -322,7 +320,7 @@ def test_a_push_that_begins_before_the_others_marker_is_refused(
 def test_what_a_push_of_something_else_has_left_is_removed_when_it_is_old(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However its folder was written."""
+    """The spelling of its folder does not matter."""
     for path in ("m/1/weights.bin", "m/001/words.txt", "m/1/sub/"):
         bucket.put(path, b"other")
     folder = large(1, tmp_path / "m", 3)
@@ -336,7 +334,7 @@ def test_what_a_push_of_something_else_has_left_is_removed_when_it_is_old(
 def test_the_same_bytes_pushed_twice_at_the_same_time_are_one_version(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever finds its own bytes in its place has nothing to complain of."""
+    """A push that finds its own bytes in place succeeds."""
     path, others = adds(1, tmp_path / "m"), []
     items = Publishing.items
 
@@ -357,7 +355,7 @@ def test_the_same_bytes_pushed_twice_at_the_same_time_are_one_version(
 def test_a_push_that_is_overtaken_touches_nothing_of_the_other_one(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused in one line; a version that has appeared meanwhile stays as it is."""
+    """It is refused in one line; a version that has appeared meanwhile stays."""
     folder = large(1, tmp_path / "m", 3)
     uploads = Publishing.uploads
 
@@ -384,7 +382,7 @@ def test_a_push_that_is_overtaken_touches_nothing_of_the_other_one(
 def test_a_store_without_conditions_is_written_without_them(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for a store that answers 501 to If-None-Match; the last marker counts there."""
+    """A stand-in for a store answers 501 to If-None-Match; the last marker counts there."""
     call, refused = Publishing._call, []
 
     def unconditional(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
@@ -402,7 +400,7 @@ def test_a_store_without_conditions_is_written_without_them(
 def test_a_file_that_changes_while_it_is_sent_is_refused(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it shows."""
+    """No part of it shows."""
     folder = large(4, tmp_path / "m", 20)
     part = Publishing.part
 
@@ -417,7 +415,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(
 
 
 def test_a_models_settings_go_with_it_and_a_versions_with_the_version(run: Any, bucket: Bucket, tmp_path: Path) -> None:
-    """Every version of a model's folder, or one of them; what the policy leaves out is said so."""
+    """A model's folder brings every version, or one of them; the output names those that the policy leaves out."""
     for number in (1, 2):
         adds(number, tmp_path / "m" / str(number))
     (tmp_path / "m" / "2" / "model-settings.json").write_text('{"platform": "mine"}')
@@ -438,7 +436,7 @@ def test_a_models_settings_go_with_it_and_a_versions_with_the_version(run: Any, 
 def test_a_models_settings_never_name_a_version_that_is_not_there(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are the last object of several versions: after each, a server serves one."""
+    """They are the last object of several versions: after each object, a server serves a version."""
     run("push", adds(1, tmp_path / "one").parent, f"{bucket.uri}/m")
     for number in (2, 3):
         adds(number, tmp_path / "m" / str(number))
@@ -456,7 +454,7 @@ def test_a_models_settings_never_name_a_version_that_is_not_there(
 def test_a_push_that_is_refused_leaves_the_models_settings(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of whoever was first."""
+    """They are those of the push that came first."""
     bucket.put("m/model-settings.json", b"{}")
     adds(1, tmp_path / "m" / "1")
     (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
@@ -470,7 +468,7 @@ def test_a_push_that_is_refused_leaves_the_models_settings(
 def test_a_version_stays_if_the_models_settings_cannot_follow_it(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
-    """Servers may have seen it; where it has replaced one, none would be left."""
+    """Servers may have seen it; if it has replaced one, none would be left."""
     large(1, tmp_path / "m" / "1", 3)
     if before == "a version":
         assert run("push", tmp_path / "m", f"{bucket.uri}/m")[0] == 0
@@ -492,7 +490,7 @@ def test_a_version_stays_if_the_models_settings_cannot_follow_it(
 def test_a_version_that_the_models_settings_complete_shows_with_them(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third party's runtime has no marker, and any file would do: all of them are there first."""
+    """A third party's runtime has no marker, and any file would do: all files are there before the settings."""
     (tmp_path / "m" / "1").mkdir(parents=True)
     for name in ("a.bin", "b.bin"):
         (tmp_path / "m" / "1" / name).write_text(name)
@@ -507,19 +505,16 @@ def test_a_version_that_the_models_settings_complete_shows_with_them(
     ]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the store refuses the keys: check AWS_ACCESS_KEY_ID and"),
-        ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "the store at 127.0.0.1 does not answer"),
-        ({"AWS_ENDPOINT_URL_S3": "http://"}, "does not answer"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the store refuses the keys: check AWS_ACCESS_KEY_ID and"),
+    ({"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}, "the store at 127.0.0.1 does not answer"),
+    ({"AWS_ENDPOINT_URL_S3": "http://"}, "does not answer"),
+])  # fmt: skip
 @pytest.mark.parametrize("command", ["push", "pull", "list"])
 def test_what_is_wrong_with_a_store_is_said_in_one_line_with_its_cure(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, wrong: Any, message: str
 ) -> None:
-    """As servers say it."""
+    """Servers use the same text."""
     for variable, value in wrong.items():
         monkeypatch.setenv(variable, value)
     arguments = (adds(1, tmp_path / "m"), f"{bucket.uri}/m") if command == "push" else (f"{bucket.uri}/m",)
@@ -532,7 +527,7 @@ def test_what_is_wrong_with_a_store_is_said_in_one_line_with_its_cure(
 
 @pytest.mark.parametrize("command", ["push", "pull", "list"])
 def test_a_bucket_that_does_not_exist_is_named(run: Any, bucket: Bucket, tmp_path: Path, command: str) -> None:
-    """Not as a setting, which nobody has set here."""
+    """The message does not name a setting, because none was set here."""
     arguments = (adds(1, tmp_path / "m"), "s3://no-such-bucket/m") if command == "push" else ("s3://no-such-bucket/m",)
     told = "dragoman: bucket 'no-such-bucket' does not exist: check its name and the region or endpoint\n"
     assert run(command, *arguments) == (1, "", told)

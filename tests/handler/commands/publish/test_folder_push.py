@@ -1,12 +1,11 @@
-"""`dragoman push` into a folder, and what is refused before anything is sent anywhere."""
-
-from __future__ import annotations
+"""`dragoman push` into a folder, and what is refused before anything is sent."""
 
 import errno
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -17,22 +16,18 @@ from handler.settings import Settings
 from tests.handler.commands.publish import conftest
 from tests.handler.commands.publish.conftest import adds, answer, large
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def served(repository: Path) -> Registry:
-    """A server's models."""
     return Registry(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}))
 
 
 def below(folder: Path) -> list[str]:
-    """Every file, hidden ones too."""
+    """Returns every file below, hidden ones too."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def test_versions_are_numbered_on_and_served(run: Any, tmp_path: Path) -> None:
-    """In a repository that the first one makes; what is hidden or compiled stays here."""
+    """The first push makes the repository; hidden and compiled files are not pushed."""
     source = adds(1, tmp_path / "m").parent
     for name in (".git/x", ".hidden", "__pycache__/x.pyc", "sub/words.txt"):
         (source / name).parent.mkdir(exist_ok=True)
@@ -50,7 +45,7 @@ def test_versions_are_numbered_on_and_served(run: Any, tmp_path: Path) -> None:
 def test_the_target_may_be_a_name_in_the_folder_where_one_is(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a slash."""
+    """The name has no slash."""
     adds(1, tmp_path / "m")
     monkeypatch.chdir(tmp_path)
     assert run("push", "m/model.onnx", "n") == (0, "./n/1: 1 file, 96 B; served\n", "")
@@ -60,7 +55,7 @@ def test_the_target_may_be_a_name_in_the_folder_where_one_is(
 
 
 def test_a_models_folder_brings_all_its_versions_and_settings(run: Any, tmp_path: Path) -> None:
-    """Under their own numbers; of 1 and 001 the plain one."""
+    """They keep their own numbers; of 1 and 001, the plain one is pushed."""
     for name, number in (("1", 1), ("001", 9), ("0012", 12)):
         adds(number, tmp_path / "m" / name)
     (tmp_path / "m" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
@@ -75,7 +70,7 @@ def test_a_models_folder_brings_all_its_versions_and_settings(run: Any, tmp_path
 
 
 def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, tmp_path: Path) -> None:
-    """Only when it is asked for."""
+    """A push replaces only with --force."""
     target = tmp_path / "r" / "m"
     adds(1, target / "003")
     (target / "003" / "old.txt").touch()
@@ -87,7 +82,7 @@ def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, 
 
 
 def test_what_a_push_that_died_has_left_is_no_version(run: Any, tmp_path: Path) -> None:
-    """Neither in its number nor in its place."""
+    """It counts neither under its number nor in its place."""
     target = tmp_path / "r" / "m"
     (target / "1").mkdir(parents=True)
     (target / "1" / "weights.bin").touch()
@@ -98,7 +93,7 @@ def test_what_a_push_that_died_has_left_is_no_version(run: Any, tmp_path: Path) 
 def test_of_two_at_the_same_time_the_second_is_refused(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it looks before or after the first one's rename."""
+    """The rule holds whether it looks before or after the first one's rename."""
     target = tmp_path / "r" / "m"
     copy, of_number = folder_module._copy, folder_module.of_number
 
@@ -128,7 +123,7 @@ def test_of_two_at_the_same_time_the_second_is_refused(
 def test_a_models_settings_come_after_the_last_version_that_they_may_name(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that looks between any two steps serves one."""
+    """A server that looks between any two steps serves a version."""
     target, seen = tmp_path / "r" / "m", []
     adds(1, target / "1")
     for number in (2, 3):
@@ -154,7 +149,7 @@ def test_a_models_settings_come_after_the_last_version_that_they_may_name(
 def test_a_push_that_is_refused_leaves_the_models_settings(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though somebody else was first only after it had looked."""
+    """The other push came first only after this one had looked."""
     target, appear = tmp_path / "r" / "m", folder_module.appear
     target.mkdir(parents=True)
     (target / "model-settings.json").write_text("{}")
@@ -176,7 +171,7 @@ def test_a_push_that_is_refused_leaves_the_models_settings(
 def test_a_push_that_fails_leaves_what_was_there(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int
 ) -> None:
-    """Even if the old version was out of its place already."""
+    """The rule holds even if the old version was already out of its place."""
     target = tmp_path / "r" / "m"
     adds(1, target / "1")
     rename = type(tmp_path).rename
@@ -195,30 +190,29 @@ def test_a_push_that_fails_leaves_what_was_there(
 
 
 def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path) -> None:
-    """By its name."""
+    """The refusal has its name."""
     (tmp_path / "file").touch()
     code, _, err = run("push", adds(1, tmp_path / "m"), tmp_path / "file" / "r" / "m")
     assert (code, err) == (1, f"dragoman: {tmp_path}/file/r cannot be written: Not a directory\n")
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({}, "m is empty"),
-        ({"words.txt": b""}, "model 'm' has no model.onnx or model.py; its files: words.txt"),
-        ({"model.onnx": b""}, "model.onnx: the file is empty"),
-        ({"model.onnx": b"\x08\x08 cut"}, "model.onnx: the file is cut short"),
-        ({"model.onnx": b"\x0a"}, "model.onnx: the file is no ONNX model, or cut short"),
-        ({"model.onnx": b"\x08\x08"}, "cannot be loaded: model.onnx: the file holds no graph"),
-        ({"model.onnx": b"", "model-settings.json": b"{"}, "model-settings.json of model 'm': the file is '{'"),
-        ({"model.onnx": b"", "model-settings.json": b'{"name": "n"}'}, "name is 'n'; expected the folder's name 'm'"),
-        ({"model.py": b"def predict(:\n"}, "model.py, line 1: invalid syntax"),
-        ({"model.py": b"\0"}, "cannot contain null bytes"),
-        ({"model.onnx": b"", "a\\b": b""}, "has a backslash or a control character in its name"),
-    ],
-)
+@pytest.mark.parametrize(("files", "message"), [
+    ({}, "m is empty"),
+    ({"words.txt": b""}, "model 'm' has no model.onnx, model.py or pipeline.json; its files: words.txt"),
+    ({"model.onnx": b""}, "model.onnx: the file is empty"),
+    ({"model.onnx": b"\x08\x08 cut"}, "model.onnx: the file is cut short"),
+    ({"model.onnx": b"\x0a"}, "model.onnx: the file is no ONNX model, or cut short"),
+    ({"model.onnx": b"\x08\x08"}, "cannot be loaded: model.onnx: the file holds no graph"),
+    ({"model.onnx": b"", "model-settings.json": b"{"}, "model-settings.json of model 'm': the file is '{'"),
+    ({"model.onnx": b"", "model-settings.json": b'{"name": "n"}'}, "name is 'n'; expected the folder's name 'm'"),
+    ({"model.py": b"def predict(:\n"}, "model.py, line 1: invalid syntax"),
+    ({"model.py": b"\0"}, "cannot contain null bytes"),
+    ({"pipeline.json": b"{"}, "m/pipeline.json: the file is '{'; expected JSON"),
+    ({"pipeline.json": b'{"steps": [{"model": 1}]}'}, "m/pipeline.json: steps[0].model is 1; expected the name"),
+    ({"model.onnx": b"", "a\\b": b""}, "has a backslash or a control character in its name"),
+])  # fmt: skip
 def test_what_no_server_could_load_is_refused(run: Any, tmp_path: Path, files: Any, message: str) -> None:
-    """In one line, and nothing is written."""
+    """The refusal has one line, and nothing is written."""
     (tmp_path / "m").mkdir()
     for name, content in files.items():
         (tmp_path / "m" / name).write_bytes(content)
@@ -228,14 +222,33 @@ def test_what_no_server_could_load_is_refused(run: Any, tmp_path: Path, files: A
     assert not (tmp_path / "r").exists()
 
 
+def test_a_pipeline_is_one_file(run: Any, tmp_path: Path) -> None:
+    """It is pushed by itself or in its folder, and served with the models of its repository."""
+    repository = tmp_path / "r"
+    run("push", adds(1, tmp_path / "m"), repository / "m")
+    file = tmp_path / "pipeline.json"
+    file.write_text(
+        '{"steps": [{"model": "m", "outputs": {"y": "h"}}, {"name": "n", "model": "m", "inputs": {"x": "h"}}]}'
+    )
+    target = repository / "p"
+    assert run("push", file, target) == (0, f"{target}/1: 1 file, {file.stat().st_size} B; served\n", "")
+    assert answer(served(repository), "p") == 2
+    file.write_text('{"steps": [{"model": "m"}]}')
+    (tmp_path / "q" / "4").mkdir(parents=True)
+    file.rename(tmp_path / "q" / "4" / "pipeline.json")
+    assert run("push", tmp_path / "q", target)[0] == 0
+    assert answer(served(repository), "p") == 1
+
+
 def test_settings_that_do_not_fit_the_model_are_refused(run: Any, tmp_path: Path) -> None:
-    """The target's, where none are brought; what is brought comes first. `--no-check` is for who knows better."""
+    """Brought settings take precedence over the target's. `--no-check` skips the check."""
     target = tmp_path / "r" / "m"
     target.mkdir(parents=True)
     (target / "model-settings.json").write_text('{"inputs": [{"name": "q", "datatype": "FP32", "shape": [1]}]}')
     source = adds(1, tmp_path / "m" / "1")
     code, _, err = run("push", source, target)
-    assert (code, err.partition(": the settings")[2]) == (1, " describe input 'q', which is not in model.onnx\n")
+    told = " describe input 'q', which is not in model.onnx: it has ['x']\n"
+    assert (code, err.partition(": the settings")[2]) == (1, told)
     assert run("push", source, target, "--no-check")[0] == 0
     (tmp_path / "m" / "model-settings.json").write_text("{}")
     assert run("push", tmp_path / "m", target, "--force")[0] == 0
@@ -243,7 +256,7 @@ def test_settings_that_do_not_fit_the_model_are_refused(run: Any, tmp_path: Path
 
 
 def test_without_onnx_runtime_a_model_is_not_tried(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And that is said, unless nothing is to be tried."""
+    """The output says so, unless checks are switched off."""
     monkeypatch.setattr("handler.commands.publish.checks.find_spec", lambda _: None)
     source = adds(1, tmp_path / "m")
     assert "ONNX Runtime is not installed" in run("push", source, tmp_path / "r" / "m")[2]
@@ -251,7 +264,7 @@ def test_without_onnx_runtime_a_model_is_not_tried(run: Any, tmp_path: Path, mon
 
 
 def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> None:
-    """As exporters write them beside it."""
+    """Exporters write them beside it."""
     large(3, tmp_path / "m", 1)
     (tmp_path / "m" / "model.onnx").rename(tmp_path / "m" / "wine.onnx")
     (tmp_path / "m" / "other.txt").touch()
@@ -267,13 +280,13 @@ def test_a_file_of_another_name_brings_its_weights(run: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("command", [("push", "nothing"), ("push", "nothing.onnx")])
 def test_what_does_not_exist_is_refused(run: Any, tmp_path: Path, command: tuple[str, str]) -> None:
-    """By its name."""
+    """The refusal has its name."""
     told = run(command[0], tmp_path / command[1], tmp_path / "r" / "m")
     assert told == (1, "", f"dragoman: there is no file or folder {tmp_path / command[1]}\n")
 
 
 def external(location: str, *, inside: str) -> bytes:
-    """A model with weights in another file, at a place in its graph where such may be."""
+    """Writes a model with weights in another file, at a place in its graph that permits that."""
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=location)
     tensor.external_data.add(key="offset", value="0")
@@ -293,7 +306,7 @@ def external(location: str, *, inside: str) -> bytes:
 
 @pytest.mark.parametrize("inside", ["initializer", "sparse", "constant", "branch", "function"])
 def test_weights_that_are_missing_beside_the_model_are_named(run: Any, tmp_path: Path, inside: str) -> None:
-    """Wherever in the graph they belong."""
+    """They may belong anywhere in the graph."""
     (tmp_path / "m").mkdir()
     path = tmp_path / "m" / "model.onnx"
     path.write_bytes(external("weights.bin", inside=inside))
@@ -304,33 +317,44 @@ def test_weights_that_are_missing_beside_the_model_are_named(run: Any, tmp_path:
 
 @pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/../../w"])
 def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path, location: str) -> None:
-    """No server would have them."""
+    """A server would not have them."""
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "model.onnx").write_bytes(external(location, inside="initializer"))
     told = run("push", tmp_path / "m", tmp_path / "r" / "m")[2]
     assert told.endswith(f"model.onnx keeps weights in {location!r}, outside its folder\n")
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("s3://bucket", "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
-        ("s3://h:9000/bucket", "names a bucket and no model"),
-        ("s3://", "'s3://' names no bucket"),
-        ("s3://b/.m", "does not end in a model's name"),
-        ("/", "does not end in a model's name"),
-        ("gs://b/m", "'gs://b/m' is neither a folder nor in S3"),
-    ],
-)
+@pytest.mark.parametrize(("target", "message"), [
+    ("s3://bucket", "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
+    ("s3://h:9000/bucket", "names a bucket and no model"),
+    ("s3://", "'s3://' names no bucket"),
+    ("s3://b/.m", "does not end in a model's name"),
+    ("/", "does not end in a model's name"),
+    ("gs://b/m", "'gs://b/m' is neither a folder nor in S3"),
+])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
-    """Before anything is looked at."""
+    """Nothing is read before that."""
     code, _, err = run("push", tmp_path, target)
     assert code == 1
     assert message in err
 
 
+def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None:
+    """Whoever forgets the model's name would hide the repository's models behind a version."""
+    model = adds(1, tmp_path / "m").parent
+    repository = tmp_path / "r"
+    assert run("push", model, repository / "old")[0] == 0
+    told = run("push", model, repository)
+    assert told == (
+        1,
+        "",
+        f"dragoman: {repository} is a repository, with model old: add the model's name, {repository}/NAME\n",
+    )
+    assert run("push", model, repository / "old", "--quiet")[1] == f"{repository}/old/2: 1 file, 96 B; served\n"
+
+
 def test_a_wrong_use_ends_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """As argparse has it."""
+    """Python's argparse uses the same exit code."""
     for arguments in (("push",), ("push", "m"), ("pull",), ("pull", "s3://b/m", "--all", "--version", "1")):
         with pytest.raises(SystemExit) as ended:
             run(*arguments)
@@ -339,7 +363,7 @@ def test_a_wrong_use_ends_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_file_that_cannot_be_read_is_refused(run: Any, tmp_path: Path) -> None:
-    """By its name."""
+    """The refusal has its name."""
     adds(1, tmp_path / "m")
     (tmp_path / "m" / "words.txt").symlink_to("nowhere")
     told = f"dragoman: {tmp_path}/m/words.txt cannot be read: No such file or directory\n"
@@ -351,3 +375,10 @@ def test_no_server_imports_what_publishes(tmp_path: Path) -> None:
     code = "import sys, handler.aws, handler.asgi, handler.cli; print([m for m in sys.modules if 'publish' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_servers_execution_providers_need_not_be_here(run: Any, tmp_path: Path) -> None:
+    """A version for a GPU can be pushed from a machine without one."""
+    adds(1, tmp_path / "m" / "1")
+    (tmp_path / "m" / "model-settings.json").write_text('{"providers": ["CUDAExecutionProvider"]}')
+    assert run("push", tmp_path / "m", tmp_path / "served" / "m")[0] == 0

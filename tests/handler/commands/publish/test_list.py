@@ -1,4 +1,4 @@
-"""`dragoman list`: what there is, and what a server makes of it."""
+"""`dragoman list`: the content of a repository, and what a server makes of it."""
 
 from __future__ import annotations
 
@@ -21,40 +21,28 @@ if TYPE_CHECKING:
 
 MODEL = b"\x08\x08"
 FILES = {
-    "a/1/model.onnx": MODEL,
-    "a/2/model.onnx": MODEL,
-    "a/2/vocabulary.txt": b"a b c",
-    "a/10/weights.bin": b"unfinished",
-    "broken/1/model.onnx": MODEL,
-    "broken/model-settings.json": b"{",
-    "own/1/model.onnx": MODEL,
-    "own/2/model.onnx": MODEL,
-    "own/2/model-settings.json": b"[]",
-    "own/model-settings.json": b'{"version_policy": {"all": {}}}',
-    "padded/1/model.onnx": MODEL,
-    "padded/001/model.onnx": MODEL,
-    "none/1/model.onnx": MODEL,
-    "none/model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}',
-    "notes/readme.txt": b"no model",
+    "a/1/model.onnx": MODEL, "a/2/model.onnx": MODEL, "a/2/vocabulary.txt": b"a b c", "a/10/weights.bin": b"unfinished",
+    "broken/1/model.onnx": MODEL, "broken/model-settings.json": b"{", "own/1/model.onnx": MODEL,
+    "own/2/model.onnx": MODEL, "own/2/model-settings.json": b"[]",
+    "own/model-settings.json": b'{"version_policy": {"all": {}}}', "padded/1/model.onnx": MODEL,
+    "padded/001/model.onnx": MODEL, "none/1/model.onnx": MODEL,
+    "none/model-settings.json": b'{"version_policy": {"specific": {"versions": [7]}}}', "notes/readme.txt": b"no model",
     "readme.txt": b"at the top",
-}
+}  # fmt: skip
 STATES = [
-    ("a", "1", "not served", "by the version policy"),
-    ("a", "2", "served", ""),
-    ("a", "10", "incomplete", "no model.onnx or model.py yet"),
+    ("a", "1", "not served", "by the version policy"), ("a", "2", "served", ""),
+    ("a", "10", "incomplete", "no model.onnx, model.py or pipeline.json yet"),
     ("broken", "1", "broken", "model-settings.json of model 'broken': the file is '{'; expected JSON"),
     ("none", "1", "not served", "by the version policy"),
-    ("notes", "", "incomplete", "no numbered folder with a model"),
-    ("own", "1", "served", ""),
+    ("notes", "", "incomplete", "no numbered folder with a model"), ("own", "1", "served", ""),
     ("own", "2", "broken", "model-settings.json of model 'own': the file is []; expected an object"),
-    ("padded", "001", "not served", "1 is"),
-    ("padded", "1", "served", ""),
-]
+    ("padded", "001", "not served", "1 is"), ("padded", "1", "served", ""),
+]  # fmt: skip
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A repository of everything that may be in one; files of a known time."""
+    """A repository with every kind of content; its files have a known time."""
     for path, content in FILES.items():
         file = tmp_path / "repository" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -65,12 +53,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def states(text: str) -> list[tuple[str, ...]]:
-    """Model, version, state and the beginning of the reason."""
+    """Returns model, version, state and the beginning of the reason."""
     return [(row["model"], row["version"], row["state"], row["reason"].partition(" (")[0]) for row in json.loads(text)]
 
 
 def test_a_folder_is_listed_with_what_a_server_makes_of_it(run: Any, folder: Path) -> None:
-    """Every version, served or not, and why not."""
+    """The list has every version, served or not, and the reason if it is not."""
     code, out, err = run("list", folder, "--json")
     assert (code, err) == (0, "")
     assert states(out) == STATES
@@ -79,7 +67,7 @@ def test_a_folder_is_listed_with_what_a_server_makes_of_it(run: Any, folder: Pat
 def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
     run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many models there are."""
+    """The number of models does not matter."""
     for path, content in FILES.items():
         bucket.put(path, content)
     bucket.put("a/1/")
@@ -113,14 +101,14 @@ def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
 
 
 def test_the_table_is_for_people(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one model, or of the repository that the environment names."""
+    """It shows one model, or the repository that the environment names."""
     code, out, _ = run("list", folder / "a")
     assert code == 0
     assert out == (
         "MODEL  VERSION  FILES  SIZE  MODIFIED             STATE\n"
         "a      1            1   2 B  2023-11-14 22:13:20  not served: by the version policy\n"
         "a      2            2   7 B  2023-11-14 22:13:20  served\n"
-        "a      10           1  10 B  2023-11-14 22:13:20  incomplete: no model.onnx or model.py yet\n"
+        "a      10           1  10 B  2023-11-14 22:13:20  incomplete: no model.onnx, model.py or pipeline.json yet\n"
     )
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(folder))
     lines = run("list")[1].splitlines()
@@ -129,7 +117,7 @@ def test_the_table_is_for_people(run: Any, folder: Path, monkeypatch: pytest.Mon
 
 
 def test_one_model_of_a_bucket_is_listed_alone(run: Any, bucket: Bucket) -> None:
-    """By its settings or by a version."""
+    """Its settings or a version identify it."""
     for path, content in FILES.items():
         bucket.put(path, content)
     for name in ("own", "a", "padded"):
@@ -146,7 +134,7 @@ def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: 
 
 
 def test_a_bucket_is_also_named_as_triton_does(run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the endpoint in it."""
+    """The name contains the endpoint."""
     bucket.put("a/1/model.onnx")
     place = bucket.variables["AWS_ENDPOINT_URL_S3"].removeprefix("http://")
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
@@ -157,7 +145,7 @@ def test_a_bucket_is_also_named_as_triton_does(run: Any, bucket: Bucket, monkeyp
 def test_a_repository_of_many_pages_is_listed_to_its_end(
     run: Any, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand keys are one page."""
+    """A page has a thousand keys."""
     for number in range(7):
         bucket.put(f"m/{number}/model.onnx")
     call = Publishing._call
@@ -170,8 +158,19 @@ def test_a_repository_of_many_pages_is_listed_to_its_end(
 
 
 def test_a_wrong_setting_is_a_wrong_use(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Exit code 2, as of `dragoman serve`."""
+    """The exit code is 2, as for `dragoman serve`."""
     monkeypatch.setenv("DRAGOMAN_S3_ADDRESSING", "x")
     code, _, err = run("push", adds(1, tmp_path), tmp_path / "r" / "m")
     assert code == 2
     assert err.startswith("dragoman: DRAGOMAN_S3_ADDRESSING is 'x'")
+
+
+def test_unknown_keys_of_the_settings_are_listed(run: Any, folder: Path) -> None:
+    """Those of the model, and those of the version; it is served all the same."""
+    (folder / "a" / "model-settings.json").write_text('{"canry": {}}')
+    (folder / "a" / "2" / "model-settings.json").write_text('{"timout": 3}')
+    rows = {row["version"]: row for row in json.loads(run("list", folder, "--json")[1]) if row["model"] == "a"}
+    told = (
+        "model-settings.json has the unknown keys 'canry' (did you mean 'canary'?), 'timout' (did you mean 'timeout'?)"
+    )
+    assert (rows["2"]["state"], rows["2"]["reason"]) == ("served", told)

@@ -1,39 +1,32 @@
-"""handler.commands.publish.meter, and what bodies tell it."""
-
-from __future__ import annotations
+"""handler.commands.publish.meter, and what bodies report to it."""
 
 import io
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from handler.commands.publish.files import CommandStopped, Section
 from handler.commands.publish.meter import Meter, human
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 class Terminal(io.StringIO):
-    """A stream that says it is one."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """It is."""
         return True
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_499, "999.5 kB"), (999_500, "1.0 MB"), (5e15, "5000.0 TB")],
-)
+@pytest.mark.parametrize(("size", "text"), [
+    (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_499, "999.5 kB"), (999_500, "1.0 MB"), (5e15, "5000.0 TB"),
+])  # fmt: skip
 def test_sizes_are_told_in_the_unit_that_fits(size: float, text: str) -> None:
-    """Decimal ones, as disks and S3's prices have them."""
+    """Units are decimal, as for disks and S3's prices."""
     assert human(size) == text
 
 
 def test_on_a_terminal_one_line_moves_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes of how many, and how fast; at most ten times a second."""
+    """It has the bytes sent, the total and the speed, changes at most ten times a second, and disappears."""
     now = [100.0]
     monkeypatch.setattr("handler.commands.publish.meter.time.monotonic", lambda: now[0])
     stream = Terminal()
@@ -53,7 +46,7 @@ def test_on_a_terminal_one_line_moves_and_goes(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_elsewhere_there_are_plain_lines_or_none() -> None:
-    """A log has no use for a line that moves."""
+    """A log cannot show a line that moves."""
     plain, quiet = io.StringIO(), Terminal()
     for meter in (Meter(quiet=False, stream=plain), Meter(quiet=True, stream=quiet)):
         meter.begin("m/1", 10)
@@ -66,7 +59,7 @@ def test_elsewhere_there_are_plain_lines_or_none() -> None:
 
 
 def test_a_body_counts_what_is_sent_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what is read to be signed, and not twice what is sent again; it ends when the command ends."""
+    """Reading for a signature does not count, nor does sending again; the body ends when the command ends."""
     (tmp_path / "f").write_bytes(bytes(range(10)))
     stop, added = threading.Event(), []
     meter = Meter(quiet=True)

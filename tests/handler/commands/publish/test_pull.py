@@ -1,4 +1,4 @@
-"""`dragoman pull`: what comes out of a bucket, and what is never left half done."""
+"""`dragoman pull`: what it takes out of a bucket, and that it never leaves a part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = b'{"version_policy": {"all": {}}}'
 
 @pytest.fixture
 def published(run: Any, bucket: Bucket, tmp_path: Path) -> str:
-    """Versions 1 and 2 of a model with settings, and a third that is not complete."""
+    """Publishes versions 1 and 2 of a model with settings, and a third that is not complete."""
     for number in (1, 2):
         adds(number, tmp_path / "m" / str(number))
         (tmp_path / "m" / str(number) / "sub").mkdir()
@@ -33,12 +33,12 @@ def published(run: Any, bucket: Bucket, tmp_path: Path) -> str:
 
 
 def files(folder: Path) -> list[str]:
-    """Every file below, hidden ones too."""
+    """Returns every file below, hidden ones too."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def test_the_newest_complete_version_comes_with_the_models_settings(run: Any, published: str, tmp_path: Path) -> None:
-    """As a model's folder, whose files and folders have the modes that others would have."""
+    """They are a model's folder, whose files and folders have the usual modes."""
     code, out, err = run("pull", published, tmp_path / "out" / "m")
     assert (code, out, err) == (0, f"{tmp_path}/out/m/2: 97 B\n", f"fetching {published}/2: 97 B\n")
     assert files(tmp_path / "out") == ["m/2/model.onnx", "m/2/sub/x.txt", "m/model-settings.json"]
@@ -51,7 +51,7 @@ def test_the_newest_complete_version_comes_with_the_models_settings(run: Any, pu
 def test_a_version_or_all_of_them_come_when_they_are_asked_for(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into a folder of the model's name, if none is given."""
+    """They are written into a folder of the model's name, if none is given."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").rename(tmp_path / "pushed")
     assert run("pull", published, "--version", "1", "--quiet") == (0, "m/1: 97 B\n", "")
@@ -63,7 +63,7 @@ def test_a_version_or_all_of_them_come_when_they_are_asked_for(
 
 
 def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, published: str, tmp_path: Path) -> None:
-    """With a word about it; other spaces are no change."""
+    """The output says so. Other white space does not count as a change."""
     own = tmp_path / "out" / "model-settings.json"
     own.parent.mkdir()
     own.write_bytes(SETTINGS.replace(b" ", b"\n"))
@@ -79,19 +79,16 @@ def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, publis
         assert err.endswith(f"{own} says something else than the bucket's, and is kept: --force replaces it\n")
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "message"),
-    [
-        ("{uri}/m", ("--version", "3"), "{uri}/m has no version 3; it has 1, 2"),
-        ("{uri}/m", ("--version", "v1"), "--version is 'v1'; expected a whole number of at most 18 digits"),
-        ("{uri}/q", (), "there is no version of a model at {uri}/q"),
-        ("here/m", (), "'here/m' is on this machine already; expected s3://bucket/prefix/NAME"),
-    ],
-)
+@pytest.mark.parametrize(("source", "options", "message"), [
+    ("{uri}/m", ("--version", "3"), "{uri}/m has no version 3; it has 1, 2"),
+    ("{uri}/m", ("--version", "v1"), "--version is 'v1'; expected a whole number of at most 18 digits"),
+    ("{uri}/q", (), "there is no version of a model at {uri}/q"),
+    ("here/m", (), "'here/m' is on this machine already; expected s3://bucket/prefix/NAME"),
+])  # fmt: skip
 def test_what_is_not_there_is_refused(
     run: Any, published: str, tmp_path: Path, source: str, options: tuple[str, ...], message: str
 ) -> None:
-    """In one line, before anything is made."""
+    """The refusal has one line, and comes before anything is written."""
     uri = published.rpartition("/")[0]
     told = run("pull", source.format(uri=uri), tmp_path / "out", *options)
     assert told == (1, "", f"dragoman: {message.format(uri=uri)}\n")
@@ -99,7 +96,7 @@ def test_what_is_not_there_is_refused(
 
 
 def test_other_bytes_than_the_publishers_are_refused(run: Any, published: str, bucket: Bucket, tmp_path: Path) -> None:
-    """An object that has kept its metadata and not its content; nothing is left here."""
+    """The object has kept its metadata and not its content; no file is left here."""
     sha256 = bucket.client.head_object(Bucket=bucket.name, Key="models/m/2/sub/x.txt")["Metadata"]
     bucket.client.put_object(Bucket=bucket.name, Key="models/m/2/sub/x.txt", Body=b"3", Metadata=sha256)
     code, _, err = run("pull", published, tmp_path / "out", "--quiet")
@@ -110,7 +107,7 @@ def test_other_bytes_than_the_publishers_are_refused(run: Any, published: str, b
 
 
 def test_what_somebody_else_has_uploaded_is_pulled_too(run: Any, bucket: Bucket, tmp_path: Path) -> None:
-    """Without a checksum, by any name of its folder."""
+    """It has no checksum, and its folder may have any name."""
     bucket.put("m/007/model.onnx", b"model")
     assert run("pull", f"{bucket.uri}/m", tmp_path / "out", "--quiet")[0] == 0
     assert files(tmp_path / "out") == ["7/model.onnx"]
@@ -119,7 +116,7 @@ def test_what_somebody_else_has_uploaded_is_pulled_too(run: Any, bucket: Bucket,
 def test_a_version_that_is_replaced_before_it_is_fetched_comes_as_it_is_now(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it and nothing else, whatever was listed before; its size is told."""
+    """All of it is the new one, whatever was listed before; its size is reported."""
     other = adds(9, tmp_path / "other").parent
     for name, text in (("sub/x.txt", "9"), ("words.txt", "new")):
         (other / name).parent.mkdir(exist_ok=True)
@@ -142,7 +139,7 @@ def test_a_version_that_is_replaced_before_it_is_fetched_comes_as_it_is_now(
 def test_a_version_that_is_half_replaced_is_not_pulled(
     run: Any, published: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fetch that finds it changed lists it again: a marker that is away then does not come."""
+    """A fetch that finds it changed lists it again; if the marker is away then, it is not pulled."""
     fetch = S3Store.fetch
 
     def half(self: Any, model: str, version: str, files: Any, progress: Any) -> Any:
@@ -159,7 +156,7 @@ def test_a_version_that_is_half_replaced_is_not_pulled(
 def test_a_servers_cap_of_its_cache_does_not_bind_a_pull(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is pulled stays here, and is in no cache."""
+    """A pull writes to a folder, not to a cache."""
     monkeypatch.setenv("DRAGOMAN_CACHE_BYTES", "5")
     assert run("pull", published, tmp_path / "out", "--quiet")[0] == 0
 
@@ -167,7 +164,7 @@ def test_a_servers_cap_of_its_cache_does_not_bind_a_pull(
 def test_a_pull_that_breaks_off_leaves_nothing(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither under the version's name nor beside it."""
+    """Nothing stays under the version's name or beside it."""
     fetch = S3Store.fetch
 
     def broken(self: Any, *asked: Any) -> Any:
@@ -183,7 +180,7 @@ def test_a_pull_that_breaks_off_leaves_nothing(
 def test_a_bucket_that_may_not_be_listed_is_no_place_to_pull_from(
     run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for a policy: the real server has none."""
+    """A stand-in plays the policy: the real server does not have one."""
 
     def forbidden(*_: Any) -> Any:
         raise Forbidden

@@ -1,11 +1,11 @@
-"""`dragoman push --force` into a bucket with Amazon's rules: at any moment a server finds a whole version."""
-
-from __future__ import annotations
+"""`dragoman push --force` into a bucket with Amazon's rules: at any moment a server finds a complete version."""
 
 import hashlib
 import itertools
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,21 +16,15 @@ from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings
-from handler.stores import open_store
+from handler.stores import Store, open_store
 from handler.stores.progress import Progress
 from tests.handler.commands.publish.direct import Client
 from tests.support import s3_stand_in
 from tests.support.s3_writes import Refusal, Thing, md5
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from handler.stores import Store
-
 URI = "s3://bucket/p"
 PART = 1000
-"""Bytes in a part here."""
+"""The bytes in a part here."""
 SMALL = {"model.onnx": b"m1", "words.txt": b"w1"}, {"model.onnx": b"m2", "labels.txt": b"l2"}
 LARGE = (
     {"model.onnx": b"m1", "weights.bin": b"1" * 2500, "words.txt": b"w1"},
@@ -53,7 +47,7 @@ class Place(NamedTuple):
     path: Path
 
     def push(self, files: dict[str, bytes], *, number: int = 1, quiet: bool = True) -> None:
-        """What the command does once it has looked at what there is here and there."""
+        """Pushes as the command does once it has looked at the files here and at the bucket."""
         folder = self.path / f"{abs(hash(frozenset(files.items())))}"
         for name, content in files.items():
             folder.mkdir(exist_ok=True)
@@ -61,10 +55,10 @@ class Place(NamedTuple):
                 (folder / name).write_bytes(content)
         (version,) = versions.find(folder, None).versions
         job = versions.PushJob("m", number, version, settings=None, force=True)
-        upload.publish(self.bucket, job, Meter(quiet=quiet))
+        upload.publish(self.bucket, job, Meter(quiet=quiet), PART)
 
     def tried(self, files: dict[str, bytes], *, number: int = 1) -> Exception | None:
-        """How the same ends, if it does not go well."""
+        """Returns how a push fails, or None."""
         try:
             self.push(files, number=number)
         except (Refused, ServingError) as error:
@@ -72,7 +66,7 @@ class Place(NamedTuple):
         return None
 
     def begin(self, files: dict[str, bytes], folder: str = "1") -> None:
-        """The bucket has these files of the version, put long ago, and nothing else."""
+        """Gives the bucket these files of the version, put long ago, and no others."""
         self.server.things.clear()
         self.server.objects.uploads.clear()
         for name, content in files.items():
@@ -80,11 +74,11 @@ class Place(NamedTuple):
             self.server.things[f"p/m/{folder}/{name}"] = Thing(content, md5(content), {}, meta=meta)
 
     def keys(self) -> set[str]:
-        """What the bucket has of the model."""
+        """Returns the keys that the bucket has of the model."""
         return {key.removeprefix("p/m/") for key in self.server.things}
 
     def served(self) -> dict[str, bytes]:
-        """The files that a server loads as version 1."""
+        """Returns the files that a server loads as version 1."""
         repository = Repository(self.store)
         listing = repository.look("m", None)
         folder = repository.fetch(listing, listing.versions[0], Progress())
@@ -92,8 +86,8 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """An S3 server that writes as Amazon's does, and botocore's client for it, which tries again at once."""
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """An S3 server that writes like Amazon's, and botocore's client for it, which retries at once."""
     folder = tmp_path_factory.mktemp("replacing")
     with s3_stand_in.running() as server, pytest.MonkeyPatch.context() as patched:
         for variable, value in server.variables().items():
@@ -101,15 +95,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         patched.setattr("botocore.endpoint.time.sleep", lambda _: None)
         settings = Settings.from_env({"DRAGOMAN_REPOSITORY": URI, "DRAGOMAN_CACHE": str(folder / "cache")})
         store = open_store(settings)
-        store.check()  # it connects
+        store.check()  # this connects
         yield Place(server, store, Bucket(settings, URI), Client(server.objects), folder)
-
-
-@pytest.fixture
-def wired(whole: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Small parts, and a publisher that writes over HTTP."""
-    monkeypatch.setattr(upload, "PART", PART)
-    return whole
 
 
 @pytest.fixture
@@ -121,7 +108,7 @@ def place(wired: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 class At:
-    """The fate of the request of a number, from 1; the publisher is dead by the next one where `dies`."""
+    """The fate of the request with a number, from 1; the publisher is dead by the next one if `dies`."""
 
     def __init__(self, number: int, fate: str, *, dies: bool) -> None:
         self._number, self._fate, self._dies = number, fate, dies
@@ -129,7 +116,6 @@ class At:
         self.reached = False
 
     def __call__(self) -> str:
-        """The next request's."""
         with self._lock:
             number = next(self._numbers)
         self.reached = self.reached or number == self._number
@@ -140,7 +126,7 @@ class At:
 
 @pytest.mark.parametrize("pair", [LARGE, SMALL, ONE, BOTH_LARGE], ids=["large", "small", "one", "both large"])
 def test_a_version_is_replaced_as_a_whole(wired: Place, pair: tuple[dict[str, bytes], dict[str, bytes]]) -> None:
-    """Though Amazon completes no conditional upload whose key was deleted meanwhile."""
+    """Amazon does not complete a conditional upload whose key was deleted meanwhile."""
     place, (old, new) = wired, pair
     place.begin(old)
     place.push(new)
@@ -156,7 +142,7 @@ def test_a_version_is_replaced_as_a_whole(wired: Place, pair: tuple[dict[str, by
 def test_whatever_ends_a_push_one_version_is_there_whole_and_the_push_is_run_again(
     place: Place, pair: tuple[dict[str, bytes], dict[str, bytes]], fate: str, *, dies: bool
 ) -> None:
-    """At each of its requests: it dies before or after it, loses the answer, asks twice, or is refused it."""
+    """At each request, the push dies before or after it, loses the answer, sends it twice, or is refused."""
     old, new = pair
     for number in itertools.count(1):
         place.begin(old)
@@ -175,7 +161,7 @@ def test_whatever_ends_a_push_one_version_is_there_whole_and_the_push_is_run_aga
 
 
 def test_a_connection_that_ends_at_any_request_leaves_a_version_whole(wired: Place) -> None:
-    """Over HTTP; the request was done, and the client asks again."""
+    """The push uses HTTP; the request was executed, and the client repeats it."""
     old, new = ONE
     for number in itertools.count(1):
         wired.begin(old)
@@ -189,7 +175,7 @@ def test_a_connection_that_ends_at_any_request_leaves_a_version_whole(wired: Pla
 
 
 def test_of_two_pushes_that_replace_a_version_one_gets_through_whole(place: Place) -> None:
-    """The second one begins and ends while the first one waits to ask, at each of its requests."""
+    """The second one begins and ends while the first one waits before each of its requests."""
     old, new = LARGE
     other = {"model.onnx": b"m3", "weights.bin": b"3" * 2500, "other.txt": b"o3"}
     for number in itertools.count(1):
@@ -211,7 +197,7 @@ def test_of_two_pushes_that_replace_a_version_one_gets_through_whole(place: Plac
 
 @pytest.mark.parametrize("change", ["deleted", "written"])
 def test_an_upload_that_meets_a_change_of_its_key_is_sent_again(place: Place, change: str) -> None:
-    """The store cannot tell whether the key was free all the time: 409 does not say that another push was quicker."""
+    """The store cannot know whether the key was free all the time: 409 does not mean that another push was faster."""
     old, new = LARGE
     place.begin(old)
     call, completed = place.client._complete_multipart_upload, []
@@ -230,7 +216,7 @@ def test_an_upload_that_meets_a_change_of_its_key_is_sent_again(place: Place, ch
 
 
 def test_a_marker_that_is_written_while_its_successor_is_sent_stays(place: Place) -> None:
-    """Of two pushes that replace one file the first one to complete wins: If-Match answers 412 to the second."""
+    """Of two pushes that replace one file, the first to complete wins: If-Match answers 412 to the second."""
     old, new = ONE
     place.begin(old)
     call = place.client._complete_multipart_upload
@@ -247,7 +233,7 @@ def test_a_marker_that_is_written_while_its_successor_is_sent_stays(place: Place
 
 @pytest.mark.parametrize("folder", ["01", "001"])
 def test_a_version_in_a_folder_with_zeros_is_replaced_under_its_plain_name(place: Place, folder: str) -> None:
-    """As a push that died has left it, or somebody's hands."""
+    """A push that died, or a person, may have left it."""
     old, new = LARGE
     place.begin(old, folder)
     assert place.served() == old
@@ -256,7 +242,7 @@ def test_a_version_in_a_folder_with_zeros_is_replaced_under_its_plain_name(place
 
 
 def test_what_a_push_of_something_else_has_left_beside_a_version_is_removed_when_it_is_old(place: Place) -> None:
-    """Before that it may be under way: the version stays as it was."""
+    """Before that, its push may be in progress: the version stays as it was."""
     old, new = LARGE
     place.begin(old)
     place.server.objects.put("p/m/01/weights.bin", {}, b"theirs")
@@ -268,7 +254,7 @@ def test_what_a_push_of_something_else_has_left_beside_a_version_is_removed_when
 
 
 def test_a_claim_of_another_push_holds_until_it_is_old(place: Place) -> None:
-    """Nothing of the version is touched before; of the same push it holds nobody up."""
+    """Nothing of the version is changed before that; a claim of the same push does not delay it."""
     old, new = LARGE
     place.begin(old)
     place.server.objects.put("p/m/.push-10", {}, b"of another version")
@@ -283,7 +269,7 @@ def test_a_claim_of_another_push_holds_until_it_is_old(place: Place) -> None:
 def test_a_store_that_copies_no_parts_keeps_the_version_in_its_other_folder(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Servers take it for the same, and the next push finds it there."""
+    """Servers treat both folders alike, and the next push finds it there."""
     old, new = LARGE
     place.begin(old)
 
@@ -301,18 +287,27 @@ def test_a_store_that_copies_no_parts_keeps_the_version_in_its_other_folder(
     assert (place.served(), place.keys()) == (old, {f"1/{name}" for name in old})
 
 
+def test_a_store_that_takes_a_copy_for_an_empty_part_gets_the_bytes(place: Place) -> None:
+    """Rclone is such a store: the upload is begun again, and nothing is copied."""
+    old, new = LARGE
+    place.begin(old)
+    place.client._upload_part_copy = lambda _: {}
+    place.push(new)
+    assert (place.served(), place.keys()) == (new, {f"1/{name}" for name in new})
+
+
 def test_several_files_without_a_marker_are_not_replaced(place: Place) -> None:
-    """A third party's runtime may take any file for a version: no order of requests hides the half of one."""
+    """A third party's runtime may accept any file as a version: no order of requests hides an incomplete one."""
     old, new = {"a.bin": b"a1", "b.bin": b"b1"}, {"a.bin": b"a2", "b.bin": b"b2"}
     place.begin(old)
-    assert "m/1 has several files to replace and no model.onnx or model.py" in str(place.tried(new))
+    assert "m/1 has several files to replace and no model.onnx, model.py or pipeline.json" in str(place.tried(new))
     assert place.keys() == {"1/a.bin", "1/b.bin"}
     place.push({"a.bin": b"a1", "b.bin": b"b2"})
     assert place.server.things["p/m/1/b.bin"].content == b"b2"
 
 
 def test_a_number_without_room_for_a_zero_is_not_replaced(place: Place) -> None:
-    """Servers read eighteen digits."""
+    """Servers read at most eighteen digits."""
     old, new = LARGE
     number = 10**17
     place.begin(old, str(number))
@@ -321,7 +316,7 @@ def test_a_number_without_room_for_a_zero_is_not_replaced(place: Place) -> None:
 
 
 def test_a_second_marker_never_stands_alone(place: Place) -> None:
-    """Servers take model.onnx of the two: model.py alone would be another model."""
+    """Servers use model.onnx of the two: model.py alone would be another model."""
     old, new = ({"model.onnx": b"m%d" % each, "model.py": b"p%d" % each, "a.bin": b"a"} for each in (1, 2))
     place.begin(old)
     seen = []

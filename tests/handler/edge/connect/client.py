@@ -1,13 +1,12 @@
-"""Calls over Connect and gRPC-Web to an application in this process."""
-
-from __future__ import annotations
+"""A client that calls an application in this process over Connect and gRPC-Web."""
 
 import asyncio
 import base64
 import json
 import struct
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,32 +14,25 @@ from core.schema import open_inference as oip
 from handler.settings import Settings
 from tests.support.remote import question, raw
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
 ROOT = Path(__file__).parents[4]
 OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
 PROTO, JSON, STREAM, STREAM_JSON, WEB, TEXT = (
-    "application/proto",
-    "application/json",
-    "application/connect+proto",
-    "application/connect+json",
-    "application/grpc-web+proto",
-    "application/grpc-web-text",
-)
+    "application/proto", "application/json", "application/connect+proto", "application/connect+json",
+    "application/grpc-web+proto", "application/grpc-web-text",
+)  # fmt: skip
 X = np.array([1, 2.5], np.float32)
 BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToString()
 HALVES = [3.5, 4.25]
 
 
 def settings(repository: Path, **more: str) -> Settings:
-    """Of a server that may run code."""
+    """Returns the settings of a server that may run code."""
     own = {"DRAGOMAN_REPOSITORY": str(repository), "DRAGOMAN_ALLOW_CODE": "true"}
     return Settings.from_env(own | {name: value for name, value in more.items() if value})
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """The received answer."""
 
     status: int
     headers: dict[str, str]
@@ -49,12 +41,12 @@ class Answer(NamedTuple):
 
     @property
     def envelopes(self) -> list[tuple[int, bytes]]:
-        """Flags and message of each."""
+        """Returns flags and message of each envelope."""
         return split(self.body)
 
     @property
     def end(self) -> dict[str, Any]:
-        """What a Connect stream ends with."""
+        """Returns the end of a Connect stream."""
         (flags, last) = self.envelopes[-1]
         assert flags == 2
         found: dict[str, Any] = json.loads(last)
@@ -62,21 +54,21 @@ class Answer(NamedTuple):
 
     @property
     def trailers(self) -> dict[str, str]:
-        """What gRPC-Web ends with."""
+        """Returns the end of a gRPC-Web answer."""
         (flags, last) = self.envelopes[-1]
         assert flags == 128
         return dict(line.split(": ", 1) for line in last.decode().splitlines())
 
     @property
     def error(self) -> tuple[int, str, str]:
-        """Status, code and text of a refusal by Connect."""
+        """Returns status, code and text of a refusal by Connect."""
         assert self.headers["content-type"] == JSON
         found = json.loads(self.body)
         return self.status, found["code"], found["message"]
 
 
 def split(body: bytes) -> list[tuple[int, bytes]]:
-    """Envelopes, the last of which ends with the body."""
+    """Splits a body into envelopes, the last of which ends with the body."""
     found = []
     while body:
         flags, size = struct.unpack_from(">BI", body)
@@ -87,12 +79,12 @@ def split(body: bytes) -> list[tuple[int, bytes]]:
 
 
 def envelope(*messages: bytes, flags: int = 0) -> bytes:
-    """All in a row."""
+    """Joins messages in envelopes."""
     return b"".join(struct.pack(">BI", flags, len(message)) + message for message in messages)
 
 
 def untext(body: bytes) -> bytes:
-    """Base64 in pieces with padding of their own."""
+    """Decodes base64 in pieces that have their own padding."""
     pieces = [piece for piece in body.split(b"=") if piece]
     return b"".join(base64.b64decode(piece + b"=" * (-len(piece) % 4)) for piece in pieces)
 
@@ -108,7 +100,7 @@ async def exchange(
     stays: Callable[[list[Any]], Awaitable[None]] | None = None,
     **headers: str,
 ) -> Answer:
-    """One call. `stays`: waits, with what has been sent so far at hand, until the client goes; else it stays."""
+    """Makes one call. The client leaves when `stays` returns, which gets what was sent so far; None: it stays."""
     given = {"content-type": content_type, **{name.replace("_", "-"): value for name, value in headers.items()}}
     inbox = [{"type": "http.request", "body": body[:7], "more_body": True}, {"type": "http.request", "body": body[7:]}]
     sent: list[Any] = []
@@ -128,6 +120,7 @@ async def exchange(
         "path": path,
         "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
+        "client": ("127.0.0.1", 1),
     }
     await app(scope, receive, send)
     start, *parts = sent
@@ -137,16 +130,16 @@ async def exchange(
 
 
 def call(app: Any, method: str, content_type: str, body: bytes = b"", service: str = OIP, **more: Any) -> Answer:
-    """One call from beginning to end."""
+    """Makes one call from beginning to end."""
     return asyncio.run(asyncio.wait_for(exchange(app, f"/{service}/{method}", content_type, body, **more), 60))
 
 
 def streamed(answer: Answer) -> list[oip.ModelStreamInferResponse]:
-    """The answers of ModelStreamInfer, without the end."""
+    """Returns the answers of ModelStreamInfer, without the end."""
     return [oip.ModelStreamInferResponse.FromString(message) for _, message in answer.envelopes[:-1]]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that is sure to come."""
+    """Waits for an event that is sure to come."""
     while not condition():  # noqa: ASYNC110 - a file or a list has no event
         await asyncio.sleep(0.005)

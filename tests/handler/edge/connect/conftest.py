@@ -1,21 +1,13 @@
-"""The models that are called, and the application that answers."""
+"""Fixtures: the called models, and the application that answers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from handler.edge.app import App
-from tests.handler.edge.connect.client import (
-    ROOT,
-    settings,
-)
+from tests.handler.edge.connect.client import ROOT, settings
 from tests.support.zoo.python import LOADS_LATE, PYTHON_MODELS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ENDLESS = '''
 """Counts until its client leaves, and notes that."""
@@ -35,13 +27,30 @@ def predict(inputs, parameters):
 '''
 
 
+MEETS = '''
+"""Answers once two requests are in it at the same time; the one with the parameter `late` as the second."""
+import threading
+import numpy as np
+
+both, first = threading.Barrier(2), threading.Event()
+metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+
+def predict(inputs, parameters):
+    both.wait(30)
+    if parameters["late"]:
+        first.wait(30)
+    yield {"y": np.array([1])}
+    first.set()
+'''
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """The sample models and python models that give many answers, that fail, and that are not loaded yet."""
+    """Holds the sample models and python models that return many answers, that fail, and that are not loaded yet."""
     for folder in (ROOT / "models").iterdir():
         if folder.is_dir():
             (tmp_path / folder.name).symlink_to(folder)
-    models = {"yields": PYTHON_MODELS["yields"], "late": LOADS_LATE, "endless": ENDLESS}
+    models = {"yields": PYTHON_MODELS["yields"], "late": LOADS_LATE, "endless": ENDLESS, "meets": MEETS}
     for name, source in models.items():
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / name / "1" / "model.py").write_text(source)
@@ -50,7 +59,6 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def app(repository: Path) -> Iterator[App]:
-    """With threads."""
     made = App(settings(repository))
     yield made
     made.close()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def function(repository: Path) -> Iterator[Callable[..., Any]]:
-    """The Lambda function behind a REST API that takes every type for binary; it gives status, headers and body."""
+    """The Lambda function behind a REST API that treats every type as binary; it returns status, headers and body."""
     made = Function(settings(repository, AWS_LAMBDA_FUNCTION_NAME="dragoman"))
 
     def ask(path: str, content_type: str, body: bytes | None = None, **more: Any) -> Answer:
@@ -78,7 +78,7 @@ def function(repository: Path) -> Iterator[Callable[..., Any]]:
 def test_every_content_type_comes_through_the_function(
     function: Callable[..., Answer], method: str, content_type: str, form: bytes
 ) -> None:
-    """Text is answered as text, which needs no gateway that knows bytes, and everything else in base64."""
+    """Text is answered as text, which does not need a gateway that supports bytes, and everything else in base64."""
     asked = {"modelName": "half_plus_three", "inputs": [{"name": "x", "datatype": "FP32", "shape": [2]}]}
     asked["rawInputContents"] = [base64.b64encode(X.tobytes()).decode()]
     message = json.dumps(asked).encode() if "json" in content_type else BODY
@@ -112,7 +112,7 @@ def test_an_answer_that_a_function_cannot_carry_is_refused_in_the_clients_own_fo
     function: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, content_type: str
 ) -> None:
     """The refusal names the limit instead of an answer at which Lambda's runtime would end the instance."""
-    monkeypatch.setattr("handler.aws.WORTH_MEASURING", 10)
+    monkeypatch.setattr("handler.edge.lambda_answers.WORTH_MEASURING", 10)
     monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 10)
     body = BODY if content_type in (PROTO, JSON) else envelope(BODY)
     answer = function(f"/{OIP}/ModelInfer", content_type, base64.b64encode(body) if content_type == TEXT else body)

@@ -1,14 +1,13 @@
 """handler.edge.connect: the limits of size, of work and of time, and what a refused call leaves in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gc
 import gzip
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,12 +32,9 @@ from tests.handler.edge.connect.client import (
 )
 from tests.support.remote import question, typed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 class Content(bytearray):
-    """Bytes whose end shows."""
+    """A bytearray that a weak reference can watch."""
 
 
 @pytest.mark.parametrize("content_type", [PROTO, WEB, STREAM])

@@ -1,17 +1,19 @@
 """handler.edge.connect: calls with many answers."""
 
-from __future__ import annotations
-
 import asyncio
+import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf import json_format
 
 from core.schema import grps, health
 from core.schema import open_inference as oip
 from handler.edge import connect
+from handler.edge.app import App
 from tests.handler.edge.connect.client import (
     BODY,
     GRPS,
@@ -25,31 +27,66 @@ from tests.handler.edge.connect.client import (
     call,
     envelope,
     exchange,
+    settings,
     streamed,
     until,
 )
 from tests.support.remote import question, raw, tensors
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from handler.edge.app import App
-
 
 def counting(number: int, **parameters: Any) -> bytes:
-    """A request to the model that gives many answers."""
+    """Returns a request to the model that answers many times."""
     told = {name: oip.InferParameter(**value) for name, value in parameters.items()}
     return question("yields", raw("n", "INT64", np.array([number])), id="9", parameters=told).SerializeToString()
 
 
 @pytest.mark.parametrize("content_type", [STREAM, WEB])
-def test_a_stream_has_every_answer_in_its_order(app: App, content_type: str) -> None:
-    """The answers to several requests come in order, however many each has."""
+def test_a_stream_has_every_answer_in_its_order(repository: Path, content_type: str) -> None:
+    """The answers to several requests come in order, however many each has, if the server keeps the order."""
+    app = App(settings(repository, DRAGOMAN_STREAM_ORDER="request", DRAGOMAN_THREADS="4"))
     answer = call(app, "ModelStreamInfer", content_type, envelope(counting(3), BODY, counting(2)))
+    app.close()
     found = [tensors(message.infer_response)["y"].tolist() for message in streamed(answer)]
     assert found == [[0], [1], [2], HALVES, [0], [1]]
     assert len(answer.parts) == len(found) + 1
     assert "content-length" not in answer.headers
+
+
+def meeting(*, late: bool) -> list[oip.ModelInferRequest]:
+    """Requests that have to meet in their model. `late`: the first one is answered after the second."""
+    told = [{"late": oip.InferParameter(bool_param=late and not number)} for number in range(2)]
+    return [question("meets", parameters=parameters, id=str(number)) for number, parameters in enumerate(told)]
+
+
+def answered_ids(repository: Path, content_type: str, body: bytes, **headers: str) -> list[str]:
+    """The ids of a stream's answers, from a server with four threads."""
+    app = App(settings(repository, DRAGOMAN_THREADS="4"))
+    answer = call(app, "ModelStreamInfer", content_type, body, **headers)
+    app.close()
+    if content_type == STREAM_JSON:
+        return [json.loads(message)["inferResponse"]["id"] for _, message in answer.envelopes[:-1]]
+    return [message.infer_response.id for message in streamed(answer)]
+
+
+def test_requests_of_a_stream_are_worked_on_side_by_side(repository: Path) -> None:
+    """An answer that is ready is sent before that of an earlier request."""
+    messages = meeting(late=True)
+    for content_type, write in ((STREAM, proto), (WEB, proto), (STREAM_JSON, json_of)):
+        assert answered_ids(repository, content_type, envelope(*map(write, messages))) == ["1", "0"]
+
+
+def proto(message: oip.ModelInferRequest) -> bytes:
+    return message.SerializeToString()
+
+
+def json_of(message: oip.ModelInferRequest) -> bytes:
+    return json_format.MessageToJson(message).encode()
+
+
+def test_compressed_requests_of_a_stream_are_answered_in_their_order(repository: Path) -> None:
+    """They are worked on side by side all the same. Their ids are not known in time."""
+    body = envelope(*(gzip.compress(proto(message)) for message in meeting(late=False)), flags=1)
+    assert answered_ids(repository, STREAM, body, connect_content_encoding="gzip") == ["0", "1"]
 
 
 def test_a_stream_of_json_is_answered_with_json(app: App) -> None:
@@ -71,18 +108,25 @@ def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
     ]
     answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(*(json.dumps(each).encode() for each in asked)))
     found = [json.loads(message) for _, message in answer.envelopes[:-1]]
+    found.sort(key=lambda each: str(each["inferResponse"]["id"]))
     assert [each["inferResponse"] for each in found] == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
     assert all(each["errorMessage"] for each in found)
 
 
-def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(app: App) -> None:
-    """The failure is an answer of the protocol, and the next request is answered."""
+def test_a_model_that_fails_amid_a_stream_ends_its_answers_and_not_the_exchange(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is an answer with the exception's class, the log has its text, and the next request is answered."""
     body = envelope(counting(2, fail={"bool_param": True}), b"\x0a", BODY)
     answer = call(app, "ModelStreamInfer", STREAM, body)
-    first, second, failed, unread, last = streamed(answer)
+    found: dict[str, list[Any]] = {"9": [], "": [], "1": []}
+    for one in streamed(answer):
+        found[one.infer_response.id].append(one)
+    first, second, failed = found["9"]
+    (unread,), (last,) = found[""], found["1"]
     assert [tensors(one.infer_response)["y"].tolist() for one in (first, second)] == [[0], [1]]
-    assert "no more" in failed.error_message
-    assert failed.infer_response.id == "9"
+    assert failed.error_message == "model 'yields' raised RuntimeError"
+    assert "RuntimeError: no more" in caplog.text
     assert "not a ModelInferRequest" in unread.error_message
     assert tensors(last.infer_response)["y"].tolist() == HALVES
     assert answer.end == {}
@@ -100,10 +144,9 @@ def test_an_error_that_has_no_answer_ends_the_stream(app: App, monkeypatch: pyte
     path = f"/{OIP}/ModelStreamInfer"
     method = connect.Calls.methods[path]
     monkeypatch.setitem(connect.Calls.methods, path, method._replace(rpc=method.rpc._replace(instead=None)))
-    answer = call(app, "ModelStreamInfer", STREAM, envelope(counting(1, fail={"bool_param": True}), BODY))
+    answer = call(app, "ModelStreamInfer", STREAM, envelope(*[counting(1, fail={"bool_param": True})] * 2))
     assert len(streamed(answer)) == 1
-    assert answer.end["error"]["code"] == "internal"
-    assert "no more" in answer.end["error"]["message"]
+    assert answer.end["error"] == {"code": "internal", "message": "model 'yields' raised RuntimeError"}
 
 
 def test_grps_streams_too(app: App) -> None:

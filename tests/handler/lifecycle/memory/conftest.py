@@ -1,17 +1,12 @@
 """Fixtures for tests of the memory limit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from handler import backends
 from handler.lifecycle import budget, memory
 from tests.handler.lifecycle.memory.machine import MB, Machine, add_mb
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

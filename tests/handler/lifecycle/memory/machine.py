@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MB: Final = 10**6
 OWN: Final = 100
-"""MB of the process itself."""
+"""The MB of the process itself."""
 
 
 class Model:
@@ -38,7 +38,7 @@ class Model:
 
 
 class Machine:
-    """What is resident, in MB. `sizes`: of the models by name; `peaks`: beyond that while they are loaded."""
+    """The resident memory, in MB. `sizes`: by model name; `peaks`: the additional MB while a model is loaded."""
 
     def __init__(self) -> None:
         self.used = OWN
@@ -48,7 +48,7 @@ class Machine:
         self.loaded: list[str] = []
 
     def load(self, source: Any, _: Settings) -> Model:
-        """As a backend does."""
+        """Loads a model as a backend does."""
         self.loaded.append(source.name)
         size = self.sizes[source.name]
         self.most = max(self.most, self.used + size + self.peaks.get(source.name, 0))
@@ -69,7 +69,7 @@ def limited(root: Path, limit: int, executor: Any = None, **settings: str) -> Re
 
 
 def budget_of(models: Registry) -> Budget | None:
-    """Returns what keeps a registry's limit."""
+    """Returns the budget that keeps a registry's limit."""
     loading: Any = models._rollout._load
     found: Budget | None = loading.__self__._budget
     return found
@@ -89,7 +89,7 @@ def in_memory(models: Registry) -> list[str]:
 
 
 def use(models: Registry, *names: str) -> None:
-    """Sends one request to each."""
+    """Sends one request to each of the models."""
     for name in names:
         with models.use(ModelRef(name), PATIENT):
             pass

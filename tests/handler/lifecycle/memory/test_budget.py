@@ -1,33 +1,17 @@
 """handler.lifecycle.budget: which models are evicted for another one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    ModelFailed,
-    ModelNotLoadable,
-)
+from core.errors import ModelFailed, ModelNotLoadable
 from core.operations import ModelRef, State
 from handler import backends
 from handler.lifecycle import memory
 from handler.lifecycle.versions import REASONS, Status
-from tests.handler.lifecycle.memory.machine import (
-    OWN,
-    Machine,
-    add_mb,
-    budget_of,
-    in_memory,
-    limited,
-    measured,
-    use,
-)
+from tests.handler.lifecycle.memory.machine import OWN, Machine, add_mb, budget_of, in_memory, limited, measured, use
 from tests.handler.lifecycle.samples import PATIENT, registry, served
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_least_recently_used_is_unloaded_first(five: Path, machine: Machine) -> None:
@@ -55,7 +39,7 @@ def test_without_a_limit_nothing_is_unloaded(five: Path) -> None:
 def test_where_nobody_tells_what_is_resident_there_is_no_limit(
     five: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log has that once."""
+    """The log says so once."""
     monkeypatch.setattr(memory, "resident", lambda: None)
     models = limited(five, 1)
     use(models, *"abc")
@@ -76,7 +60,7 @@ def test_a_model_that_takes_too_much_is_refused_with_the_numbers(five: Path, mac
             "(DRAGOMAN_MEMORY_LIMIT 200 MB)"
         )
     with pytest.raises(ModelNotLoadable):
-        models.load("big", PATIENT)  # whatever failed before
+        models.load("big", PATIENT)  # this ignores earlier failures
     assert machine.loaded == ["a", "big"]
     assert machine.used == OWN
     use(models, "a", "b")
@@ -84,7 +68,7 @@ def test_a_model_that_takes_too_much_is_refused_with_the_numbers(five: Path, mac
 
 
 def test_there_is_room_for_the_peak_of_a_load(five: Path, machine: Machine) -> None:
-    """The peak is taken for twice the file at first, then for what was measured."""
+    """The peak is estimated as twice the file at first, and is the measured one later."""
     add_mb(five, "twice", size=30)
     machine.sizes["twice"], machine.peaks["twice"] = 30, 30
     machine.peaks["e"] = 60
@@ -93,13 +77,13 @@ def test_there_is_room_for_the_peak_of_a_load(five: Path, machine: Machine) -> N
     assert in_memory(models) == ["b", "twice"]
     assert machine.most <= OWN + 100
     machine.most = 0
-    use(models, "e")  # nobody knows of its peak yet
+    use(models, "e")  # its peak is not known yet
     use(models, "a", "b", "c", "e")
     assert in_memory(models) == ["e"]
 
 
 def test_a_guess_that_may_be_too_high_is_tried_when_nothing_is_left_to_unload(five: Path, machine: Machine) -> None:
-    """The file fits and twice the file does not, and the load is tried after every eviction."""
+    """The file fits and twice the file does not: the load is tried after every eviction."""
     add_mb(five, "half", size=60)
     machine.sizes["half"] = 60
     models = limited(five, OWN + 100)
@@ -138,10 +122,7 @@ def test_a_new_version_is_loaded_beside_the_one_that_serves_or_not_at_all(five: 
         models.load("a", PATIENT)
     assert served(models, ModelRef("a")) == "2"
     told = {entry.version: (entry.state, entry.reason[:38]) for entry in models.index(PATIENT) if entry.name == "a"}
-    assert told == {
-        "2": (State.READY, ""),
-        "3": (State.UNAVAILABLE, "model 'a' version 3 needs 60 MB; at mo"),
-    }
+    assert told == {"2": (State.READY, ""), "3": (State.UNAVAILABLE, "model 'a' version 3 needs 60 MB; at mo")}
 
 
 def test_a_model_that_does_not_fit_beside_what_the_server_has_become_is_not_loaded_again(

@@ -1,34 +1,19 @@
-"""handler.lifecycle.loading: what a load takes, and when it is not begun."""
-
-from __future__ import annotations
+"""handler.lifecycle.loading: the memory that a load takes, and when a load is not begun."""
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.errors import (
-    ModelNotLoadable,
-)
+from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from handler import backends
 from handler.stores import Forbidden
 from handler.stores.directory import DirectoryStore
-from tests.handler.lifecycle.memory.machine import (
-    MB,
-    OWN,
-    Machine,
-    add_mb,
-    budget_of,
-    in_memory,
-    limited,
-    use,
-)
+from tests.handler.lifecycle.memory.machine import MB, OWN, Machine, add_mb, budget_of, in_memory, limited, use
 from tests.handler.lifecycle.samples import ONNX, PATIENT, M, get, registry, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_model_that_can_never_fit_is_not_even_fetched(
@@ -55,7 +40,7 @@ def test_a_model_that_can_never_fit_is_not_even_fetched(
 def test_sizes_that_the_store_does_not_tell_are_looked_up_when_the_files_are_here(
     five: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A store that does not permit listing reports none."""
+    """A store that does not permit listing does not report sizes."""
     add_mb(five, "big", size=150)
 
     def forbidden(*_: Any) -> Any:
@@ -68,14 +53,14 @@ def test_sizes_that_the_store_does_not_tell_are_looked_up_when_the_files_are_her
 
 
 def test_a_runtime_that_is_missing_is_its_loader_s_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Preparing a runtime that is missing, or that there is none of, raises nothing."""
+    """Preparing a missing or an unknown runtime does not raise an error."""
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for files in ({"model.onnx"}, {"model.py"}, {"weights.bin"}):
         backends.prepare(files)
 
 
 def test_onnx_models_are_measured_as_they_are(tmp_path: Path) -> None:
-    """A real model costs its file at least, and its peak is not below that."""
+    """A real model costs at least its file, and its peak is not below that."""
     for name in ("m", "n"):
         (tmp_path / name / "1").mkdir(parents=True)
         shutil.copy(ONNX, tmp_path / name / "1" / "model.onnx")
@@ -88,7 +73,7 @@ def test_onnx_models_are_measured_as_they_are(tmp_path: Path) -> None:
 
 
 def test_a_model_whose_file_is_larger_than_what_is_left_is_not_even_tried(five: Path, machine: Machine) -> None:
-    """An ONNX model takes as much as its file at least, and the others stay in memory."""
+    """An ONNX model takes at least as much as its file, and the others stay in memory."""
     add_mb(five, "big", size=150)
     models = limited(five, OWN + 100)
     use(models, "a")

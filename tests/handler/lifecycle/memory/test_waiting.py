@@ -1,21 +1,19 @@
 """handler.lifecycle.budget: loads that wait for models in use."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.deadline import within
-from core.errors import (
-    ServerBusy,
-)
+from core.errors import ServerBusy
 from core.operations import ModelRef
 from handler import backends
 from handler.lifecycle import budget, memory
 from handler.lifecycle.single_flight import Background, Pending
+from handler.settings import Settings
 from tests.handler.lifecycle.memory.machine import (
     OWN,
     Machine,
@@ -28,11 +26,6 @@ from tests.handler.lifecycle.memory.machine import (
     use_measured,
 )
 from tests.handler.lifecycle.samples import PATIENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from handler.settings import Settings
 
 
 def test_what_is_in_use_stays_and_is_waited_for(five: Path) -> None:
@@ -96,7 +89,7 @@ def test_a_model_that_nobody_has_used_yet_stays_for_those_who_wait_for_it(
 
 @pytest.mark.parametrize(("preload", "limit"), [("", 40), ("e", 70)])
 def test_what_is_unloaded_in_use_is_waited_for(five: Path, preload: str, limit: int) -> None:
-    """It takes memory until its request ends, and the model that waits is not to blame."""
+    """It takes memory until its request ends, and the waiting model is not blamed."""
     models = limited(five, OWN + limit, PRELOAD=preload)
     models.preload(PATIENT)
     with models.use(ModelRef("a"), PATIENT):
@@ -108,7 +101,7 @@ def test_what_is_unloaded_in_use_is_waited_for(five: Path, preload: str, limit: 
 
 
 def test_nothing_is_collected_while_what_is_unloaded_is_in_use(five: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection at every look would stop the requests that go on."""
+    """A collection at every check would interrupt the requests in progress."""
     models = limited(five, OWN + 40)
     with models.use(ModelRef("a"), PATIENT):
         models.unload("a", PATIENT)
@@ -118,7 +111,7 @@ def test_nothing_is_collected_while_what_is_unloaded_is_in_use(five: Path, monke
 
 
 def test_what_is_replaced_in_use_is_waited_for(five: Path, machine: Machine) -> None:
-    """The version in its place is idle, and evicting that is not enough."""
+    """The version in its place is idle, and evicting that one is not enough."""
     models = limited(five, OWN + 70)
     machine.sizes["b"] = 60
     with models.use(ModelRef("a"), PATIENT):

@@ -1,21 +1,16 @@
 """One version by itself, and models that are only names."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from core.errors import ServingError
 from core.operations import ModelSpec
 from handler.lifecycle.repository import Listing, Version
 from handler.lifecycle.usage import Gate, Loaded, Traffic
 from handler.lifecycle.versions import ServedVersion
 from handler.stores import Folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from core.errors import ServingError
 
 
 def listing(settings: bytes | None = None) -> Listing:
@@ -24,7 +19,7 @@ def listing(settings: bytes | None = None) -> Listing:
 
 
 def new() -> ServedVersion:
-    """Returns it as it is before it is loaded."""
+    """Returns that version as it is before it is loaded."""
     found = listing()
     return ServedVersion(found, found.versions[0], Traffic())
 

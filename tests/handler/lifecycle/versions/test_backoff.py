@@ -1,16 +1,10 @@
 """handler.lifecycle.backoff: when a load that failed may be tried again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServerBusy
 from handler.lifecycle.backoff import FIRST_PAUSE, LONGEST_PAUSE, Backoff
-
-if TYPE_CHECKING:
-    from tests.handler.lifecycle.samples import Clock
+from tests.handler.lifecycle.samples import Clock
 
 
 def test_pauses_double_up_to_the_longest(clock: Clock) -> None:

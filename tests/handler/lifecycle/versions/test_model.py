@@ -1,47 +1,33 @@
-"""handler.lifecycle.versions: any course of events, beside a simple model of one version."""
-
-from __future__ import annotations
+"""handler.lifecycle.versions: any sequence of events, compared with a simple model of one version."""
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from core.errors import (
-    ModelFailed,
-    ModelNotLoadable,
-    ModelUnavailable,
-    ServerBusy,
-    ServingError,
-    StillLoading,
-)
+from core.errors import ModelFailed, ModelNotLoadable, ModelUnavailable, ServerBusy, ServingError, StillLoading
 from core.operations import IndexEntry, State
-from handler.lifecycle.versions import Postponed, Status
+from handler.lifecycle.usage import Loaded
+from handler.lifecycle.versions import Postponed, ServedVersion, Status
+from handler.stores.progress import Progress
 from tests.handler.lifecycle.samples import Clock
 from tests.handler.lifecycle.versions.one_version import listing, loads, new
-
-if TYPE_CHECKING:
-    from handler.lifecycle.usage import Loaded
-    from handler.lifecycle.versions import ServedVersion
-    from handler.stores.progress import Progress
 
 AFTER: Final = {StillLoading: Status.LOADING, Postponed: Status.POSTPONED}
 """The status after a load that did not fail, and did not end; after every other error it is FAILED."""
 UNFORESEEN: Final = "model 'm' version 7 cannot be loaded: KeyError"
 REASONS: Final = {
-    "evict": "unloaded to make room for other models",
-    "unload": "unloaded",
-    "replace": "replaced by a newer version",
-}
+    "evict": "unloaded to make room for other models", "unload": "unloaded", "replace": "replaced by a newer version",
+}  # fmt: skip
 OUTCOMES: Final = [None, StillLoading, Postponed, ModelNotLoadable, ModelUnavailable, ServerBusy, KeyError]
-"""Of a load: None is a model in memory."""
+"""The outcome of a load: None is a model in memory."""
 
 
 class OneVersion(RuleBasedStateMachine):
-    """Whatever happens to a version, it is as the attributes of this model say."""
+    """Compares a version with the attributes of this model after any events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,8 +36,8 @@ class OneVersion(RuleBasedStateMachine):
         self.patch.setattr(time, "monotonic", self.clock)
         self.version = new()
         self.status, self.reason = Status.NEW, "not loaded yet"
-        self.failure: ServingError | None = None  # of the status
-        self.pausing: ServingError | None = None  # until it is forgiven
+        self.failure: ServingError | None = None  # the failure of the status
+        self.pausing: ServingError | None = None  # the failure that holds until it is forgiven
         self.until = 0.0
         self.failures = 0
         self.loaded: Loaded | None = None
@@ -67,12 +53,11 @@ class OneVersion(RuleBasedStateMachine):
         self.patch.undo()
 
     def stand(self, status: Status, reason: str = "", failure: ServingError | None = None) -> None:
-        """Notes a status."""
         self.status, self.reason, self.failure = status, reason, failure
 
     @property
     def pause(self) -> float:
-        """Seconds until the next try."""
+        """Returns the seconds until the next try."""
         return self.until - self.clock.now if self.pausing is not None else 0.0
 
     @rule(
@@ -82,7 +67,7 @@ class OneVersion(RuleBasedStateMachine):
         replaced=st.booleans(),
     )
     def obtain(self, outcome: type[Exception] | None, seconds: float, *, at_once: bool, replaced: bool) -> None:
-        """A request needs the model, whose load takes some time, and meanwhile it may be replaced."""
+        """Asks for the model, whose load takes some time; meanwhile the version may be replaced."""
         tried: list[ServedVersion] = []
 
         def load(version: ServedVersion, progress: Progress, _: Any) -> Loaded:
@@ -138,7 +123,7 @@ class OneVersion(RuleBasedStateMachine):
 
     @rule()
     def use(self) -> None:
-        """A request begins to use what is in memory."""
+        """Begins to use what is in memory."""
         used = self.version.use()
         assert used is self.loaded
         if used is not None:
@@ -148,7 +133,7 @@ class OneVersion(RuleBasedStateMachine):
     @precondition(lambda self: self.uses)
     @rule(data=st.data())
     def again(self, data: st.DataObject) -> None:
-        """An answer outlives its request, whether its model was taken out of memory or not."""
+        """Takes another use, for an answer that outlives its request, whether its model left memory or not."""
         used = data.draw(st.sampled_from(self.uses))
         assert used.again() is used
         self.uses.append(used)
@@ -156,14 +141,13 @@ class OneVersion(RuleBasedStateMachine):
     @precondition(lambda self: self.uses)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        """A request ends."""
         used = self.uses.pop(data.draw(st.integers(0, len(self.uses) - 1)))
         with used as model:
             assert model is used.model
 
     @rule()
     def evict(self) -> None:
-        """Another model needs the memory."""
+        """Evicts the version, because another model needs the memory."""
         may = self.loaded is not None and self.loaded not in self.uses
         assert self.version.evict() is may
         if may:
@@ -172,32 +156,31 @@ class OneVersion(RuleBasedStateMachine):
 
     @rule(event=st.sampled_from(["unload", "replace"]))
     def take_out(self, event: str) -> None:
-        """A client unloads it, or a newer version takes its place."""
+        """Takes the version out: a client unloads it, or a newer version replaces it."""
         getattr(self.version, event)()
         self.loaded, self.serves = None, False
         self.stand(Status.UNLOADED if event == "unload" else Status.REPLACED, REASONS[event])
 
     @rule()
     def forgive(self) -> None:
-        """The process goes on elsewhere."""
+        """Forgives the failure, because the process continues elsewhere."""
         self.version.forgive()
         self.pausing, self.failures, self.due = None, 0, float("-inf")
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 2.0, 60.0]))
     def wait(self, seconds: float) -> None:
-        """Time passes."""
         self.clock.now += seconds
 
     @rule(seconds=st.sampled_from([0.0, 60.0]))
     def look(self, seconds: float) -> None:
-        """The repository still has these files."""
+        """Looks at the repository, which still has these files."""
         self.listing, self.due = listing(b"%d" % seconds), self.clock.now + seconds
         self.version.relist(self.listing)
         self.version.look_again(self.due)
 
     @invariant()
     def is_in_memory_only_if_it_is_ready(self) -> None:
-        """No request gets a model otherwise, and each model is in use as often as its requests have not ended."""
+        """Checks that only a ready model is in memory, and that it has as many uses as requests that have not ended."""
         assert self.version.loaded is self.loaded
         assert (self.loaded is not None) == (self.version.status is Status.READY)
         for loaded in self.every:
@@ -205,7 +188,7 @@ class OneVersion(RuleBasedStateMachine):
 
     @invariant()
     def says_what_it_is(self) -> None:
-        """Status, state, reason and fault are those of the last event."""
+        """Checks that status, state, reason and fault are those of the last event."""
         assert (self.version.status, self.version.reason) == (self.status, self.reason)
         state = {Status.READY: State.READY, Status.LOADING: State.LOADING}.get(self.status, State.UNAVAILABLE)
         fault = self.failure.fault if self.failure is not None else None
@@ -214,20 +197,20 @@ class OneVersion(RuleBasedStateMachine):
 
     @invariant()
     def serves_from_its_load_until_it_is_given_up(self) -> None:
-        """An eviction does not end that, nor does a load that fails."""
+        """Checks that neither an eviction nor a failed load ends serving."""
         assert self.version.serves is self.serves
         assert self.version.load_seconds == self.load_seconds
 
     @invariant()
     def pauses_after_a_failure(self) -> None:
-        """A success and forgiveness end the pause."""
+        """Checks that a success and forgiveness end the pause."""
         backoff = self.version._backoff
         assert (0.0 if backoff is None else backoff.left) == self.pause
         assert self.version.is_failing is (self.loaded is None and self.pause > 0)
 
     @invariant()
     def knows_its_latest_listing(self) -> None:
-        """And when the next one is due."""
+        """Checks the listing, and when the next one is due."""
         assert (self.version.listing, self.version.due) == (self.listing, self.due)
 
 

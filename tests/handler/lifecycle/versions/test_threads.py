@@ -1,25 +1,20 @@
 """handler.lifecycle.versions: threads that use, load, evict and replace one version at the same time."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.deadline import NEVER
+from handler.lifecycle.usage import Loaded
 from handler.lifecycle.versions import Status
 from tests.handler.lifecycle.samples import PATIENT, M, get, registry
 from tests.handler.lifecycle.versions.one_version import loads, new
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from handler.lifecycle.usage import Loaded
 
 USERS = 4
 USES = 400
@@ -36,7 +31,7 @@ def _hasty() -> Iterator[None]:
 
 
 class Looked(list[None]):
-    """Uses of a model: when they are first counted, something else happens, and there are none."""
+    """Uses of a model. When they are counted first, something else happens; there are none."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
         super().__init__()
@@ -51,7 +46,7 @@ class Looked(list[None]):
 
 @pytest.mark.parametrize("event", ["replace", "unload"])
 def test_a_version_that_another_thread_takes_out_of_memory_first_is_not_evicted(event: str) -> None:
-    """Between the look at its uses and the eviction it may be replaced or unloaded, and stays that."""
+    """It may be replaced or unloaded between the look at its uses and the eviction, and then stays so."""
     version = new()
     version.obtain(loads)
     assert version.loaded is not None
@@ -104,7 +99,7 @@ def test_a_use_that_begins_while_the_model_is_taken_away_is_none(root: Path) -> 
 
         def __len__(self) -> int:
             self.looks += 1
-            return self.looks - 1  # used from the second look on
+            return self.looks - 1  # it is used from the second look on
 
     loaded.uses = Late()
     assert not slot.evict()
@@ -113,7 +108,7 @@ def test_a_use_that_begins_while_the_model_is_taken_away_is_none(root: Path) -> 
 
 @pytest.mark.usefixtures("_hasty")
 def test_no_thread_gets_a_model_that_was_taken_away_and_no_use_is_lost() -> None:
-    """While a thread uses the model it is there, and when all have ended none is in use."""
+    """While a thread uses the model, it is there; when all have ended, none is in use."""
     version, every, done, failed = new(), [], threading.Event(), threading.Event()
 
     def load(*arguments: Any) -> Loaded:
@@ -159,7 +154,7 @@ def test_no_thread_gets_a_model_that_was_taken_away_and_no_use_is_lost() -> None
 
 @pytest.mark.usefixtures("_hasty")
 def test_threads_that_change_a_version_at_the_same_time_do_not_break_its_states() -> None:
-    """Whatever overtakes what, no event comes in a status that cannot have it, and the model and the status agree."""
+    """Whatever the order, no event occurs in a status that cannot have it, and the model and the status agree."""
     version = new()
 
     def obtain() -> None:

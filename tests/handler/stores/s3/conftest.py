@@ -1,4 +1,4 @@
-"""What several modules of tests of S3 stores ask for."""
+"""Fixtures for several modules of tests of S3 stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def secure(stand_in: s3_stand_in.StandIn, tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The stand-in behind TLS, with a certificate of its own: its URL, and the certificate's file."""
+    """The stand-in behind TLS, with its own certificate: its URL, and the certificate's file."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
     made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *names)

@@ -1,6 +1,6 @@
 """Processes that fetch model m: killed_fetches.py kill TIMES SECONDS, or killed_fetches.py together COUNT.
 
-Everything is imported before they fork, so that a process has nothing to do but to fetch. Prints how each ended.
+Everything is imported before they fork, so that a process only has to fetch. Prints how each ended.
 """
 
 import os
@@ -19,13 +19,13 @@ from handler.stores.s3.store import S3Store
 
 
 def told(result: str) -> None:
-    """For the test."""
+    """Prints a line for the test."""
     sys.stdout.write(f"{result}\n")
     sys.stdout.flush()  # a fork would write it again
 
 
 def fetch(store: S3Store) -> None:
-    """Become a process that fetches, and ends."""
+    """Becomes a process that fetches, and ends."""
     try:
         store.fetch("m", "1", store.files("m"), Progress())
     except BaseException:  # noqa: BLE001 - it must not go on as its parent would
@@ -35,7 +35,7 @@ def fetch(store: S3Store) -> None:
 
 
 def begun(store: S3Store) -> int:
-    """Fork one."""
+    """Forks such a process."""
     process = os.fork()
     if not process:
         fetch(store)
@@ -43,13 +43,13 @@ def begun(store: S3Store) -> int:
 
 
 def ended(process: int) -> str:
-    """Wait for it."""
+    """Waits for its end."""
     _, status = os.waitpid(process, 0)
     return {0: "done", signal.SIGKILL: "killed"}.get(status, f"status-{status}")
 
 
 def kill(store: S3Store, times: int, seconds: float) -> None:
-    """One after the other, each killed within `seconds`, until one gets done."""
+    """Starts one process after the other, and kills each within `seconds`, until one finishes."""
     chance = random.Random(times)  # noqa: S311 - the same each time
     for _ in range(times):
         process = begun(store)

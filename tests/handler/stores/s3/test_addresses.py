@@ -45,24 +45,24 @@ ENDPOINTS = (
 
 @cache
 def oracle() -> Any:
-    """A session that has not read this machine's own configuration."""
+    """Returns a session that has not read this machine's own configuration."""
     return get_session()
 
 
 @cache
 def client(endpoint: str | None, style: str, region: str) -> Any:
-    """Botocore's, for every bucket of a store."""
+    """Returns botocore's client for every bucket of a store."""
     settings = Settings.from_env({"DRAGOMAN_S3_ADDRESSING": style})
     return session.client(oracle(), settings, Location("", "", endpoint), region)
 
 
 def host(region: str) -> Host:
-    """With every variant."""
+    """Returns the host, with every variant."""
     return Host(region, fips=True, dualstack=True)
 
 
 def theirs(bucket: str, endpoint: str | None, style: str, region: str) -> str | None:
-    """What botocore says, None where it refuses."""
+    """Returns botocore's host, None if it refuses."""
     own = endpoint and not endpoint.rstrip("/").endswith(".amazonaws.com")
     try:
         made = client(endpoint, "path" if own and style == "auto" else style, region)
@@ -75,7 +75,7 @@ def theirs(bucket: str, endpoint: str | None, style: str, region: str) -> str | 
 def test_a_buckets_host_is_botocores_in_every_region(
     monkeypatch: pytest.MonkeyPatch, *, fips: bool, dualstack: bool
 ) -> None:
-    """With FIPS and dual-stack; only where Amazon offers none of that is botocore left to say so."""
+    """The variants are FIPS and dual-stack. Only if Amazon offers neither is the refusal left to botocore."""
     client.cache_clear()
     monkeypatch.setenv("AWS_USE_FIPS_ENDPOINT", str(fips))
     monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", str(dualstack))
@@ -87,7 +87,7 @@ def test_a_buckets_host_is_botocores_in_every_region(
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_bucket_name_is_addressed_as_botocore_does(style: str) -> None:
-    """In one region of each partition: as a subdomain or in the path. What is left to botocore is no plain name."""
+    """Each partition is tried in one region, as a subdomain or in the path. Names that are not plain are botocore's."""
     left = set()
     for bucket, region in product(BUCKETS, ONE_OF_EACH):
         if (url := base_url(bucket, None, style, Host(region))) is None:
@@ -99,7 +99,7 @@ def test_every_bucket_name_is_addressed_as_botocore_does(style: str) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_every_endpoint_is_addressed_as_botocore_does(style: str) -> None:
-    """Whatever the variables for FIPS and dual-stack say. What is left to botocore is no plain URL."""
+    """The variables for FIPS and dual-stack do not matter. URLs that are not plain are left to botocore."""
     left = set()
     for bucket, endpoint, region in product(BUCKETS, ENDPOINTS, ("us-east-1", "garage")):
         if (url := base_url(bucket, endpoint, "path" if style == "auto" else style, host(region))) is None:
@@ -111,7 +111,7 @@ def test_every_endpoint_is_addressed_as_botocore_does(style: str) -> None:
 
 
 def test_us_east_1_has_a_host_of_its_own_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By AWS_S3_US_EAST_1_REGIONAL_ENDPOINT."""
+    """AWS_S3_US_EAST_1_REGIONAL_ENDPOINT asks for it."""
     client.cache_clear()
     monkeypatch.setenv("AWS_S3_US_EAST_1_REGIONAL_ENDPOINT", "regional")
     url = theirs("models", None, "auto", "us-east-1")
@@ -124,5 +124,5 @@ def test_us_east_1_has_a_host_of_its_own_where_that_is_asked_for(monkeypatch: py
     "region", ["aws-global", "fips-us-east-1", "us-east-1-fips", "s3-external-1", "EU", "garage", "xx-west-1", "a.b"]
 )
 def test_what_is_no_region_of_aws_is_left_to_botocore(region: str) -> None:
-    """And one that is to come: its partition is not known."""
+    """So is a future region, whose partition is not known."""
     assert base_url("models", None, "auto", Host(region)) is None

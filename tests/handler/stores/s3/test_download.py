@@ -1,6 +1,6 @@
 """handler.stores.s3.download, regions and retries: how the work is shared, and what is checked at its end.
 
-On a stand-in (tests/support/s3_stand_in.py), whose checksums Swift does not have.
+The tests use a stand-in (tests/support/s3_stand_in.py), whose checksums Swift does not have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CRC = base64.b64encode(zlib.crc32(CONTENT).to_bytes(4)).decode()
 
 @pytest.fixture
 def proxy(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
-    """In front of it; listings go through."""
+    """A proxy in front of the stand-in; it passes listings on."""
     with fault_proxy.running(stand_in.url) as between:
         between.only = ".bin"
         yield between
@@ -54,7 +54,7 @@ def store(
     monkeypatch: pytest.MonkeyPatch,
     small: None,
 ) -> S3Store:
-    """A store that asks the stand-in by the proxy."""
+    """A store that asks the stand-in through the proxy."""
     for name, value in stand_in.variables(proxy.url).items():
         monkeypatch.setenv(name, value)
     environ = {"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path / "cache")}
@@ -62,7 +62,7 @@ def store(
 
 
 def fetched(store: S3Store, progress: Progress | None = None) -> bytes:
-    """The one file of model m."""
+    """Returns the one file of model m."""
     folder = store.fetch("m", "1", store.files("m"), progress or Progress())
     return (folder.path / "model.bin").read_bytes()
 
@@ -70,7 +70,7 @@ def fetched(store: S3Store, progress: Progress | None = None) -> bytes:
 def test_a_large_object_is_asked_for_in_ranges_that_together_are_the_whole(
     store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, each once, and nothing beside them; where nobody has to help another."""
+    """Each is asked for once, at the same time, and without other requests, if no stream has to help another."""
     monkeypatch.setattr(regions, "LEAST", len(CONTENT))
     stand_in.put("p/m/1/model.bin", CONTENT)
     progress = Progress()
@@ -92,13 +92,15 @@ def test_one_stream_that_is_fast_is_left_alone(
     stand_in.rate = 3_000_000
     stand_in.put("p/m/1/model.bin", CONTENT)
     assert fetched(store) == CONTENT
-    assert (sorted(map(str, stand_in.ranges_asked)) == ["bytes=0-74999", "bytes=75000-599999"]) == is_fast
+    asked = sorted(map(str, stand_in.ranges_asked))
+    # On a busy machine the stream has proved fast before it asks for its first range.
+    assert (asked in (["bytes=0-74999", "bytes=75000-599999"], ["bytes=0-599999"])) == is_fast
 
 
 def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_one(
     store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:
-    """S3 does not send it with ranges. What does not have it is fetched again, once."""
+    """S3 does not send it with ranges. A content that differs is fetched again, once."""
     stand_in.put("p/m/1/model.bin", CONTENT, etag="parts-2", x_amz_checksum_crc32=CRC)
     proxy.faults = [Fault("flip", 10)]
     assert fetched(store) == CONTENT
@@ -110,7 +112,7 @@ def test_the_checksum_of_a_large_object_is_asked_for_where_the_listing_tells_of_
 def test_another_content_than_the_checksum_says_is_refused(
     store: S3Store, stand_in: s3_stand_in.StandIn, tmp_path: Path, size: int
 ) -> None:
-    """After a second fetch; large or small."""
+    """A second fetch precedes the refusal; the object may be large or small."""
     stand_in.put("p/m/1/model.bin", CONTENT[:size], etag="parts-2", x_amz_checksum_crc32="AAAAAA==")
     with pytest.raises(ModelUnavailable, match="1/model.bin of model 'm' came twice .* the store's crc32 says"):
         fetched(store)
@@ -122,7 +124,7 @@ def test_another_content_than_the_checksum_says_is_refused(
 def test_what_was_listed_is_what_its_name_in_the_cache_stands_for(
     store: S3Store, stand_in: s3_stand_in.StandIn, size: int, *, conditions: bool
 ) -> None:
-    """Though the object was replaced after its listing, and came back; some stores ignore If-Match."""
+    """The object was replaced after its listing, and changed back; some stores ignore If-Match."""
     old, new = CONTENT[:size], CONTENT[::-1][:size]
     stand_in.conditions = conditions
     stand_in.put("p/m/1/model.bin", old, etag="old-2")
@@ -136,7 +138,7 @@ def test_what_was_listed_is_what_its_name_in_the_cache_stands_for(
 
 
 def test_an_etag_of_kms_is_no_md5(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
-    """Though it looks like one."""
+    """It only looks like one."""
     kms = {"x_amz_server_side_encryption": "aws:kms"}
     stand_in.put("p/m/1/model.bin", b"content", etag="0" * 32, **kms)
     assert fetched(store) == b"content"
@@ -155,7 +157,7 @@ def test_streams_that_are_told_to_slow_down_leave_the_work_to_the_others(
 def test_a_failure_ends_streams_to_which_the_store_says_nothing(
     store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though they wait for the head of an answer: the store, without the proxy, sees them go."""
+    """They wait for the head of an answer: the store, without the proxy, sees them leave."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", stand_in.url)
     store = S3Store(store._client._settings)
     waiting, seen = threading.Event(), queue.SimpleQueue[bytes | None]()
@@ -182,7 +184,7 @@ def test_a_failure_ends_streams_to_which_the_store_says_nothing(
 def test_a_version_that_is_listed_again_ends_at_the_deadline(
     store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the store says nothing; this is a part of the fetch."""
+    """The store does not answer; the listing is a part of the fetch."""
     stand_in.put("p/m/1/model.bin", CONTENT)
     files = store.files("m")
     stand_in.put("p/m/1/model.bin", CONTENT[::-1])
@@ -196,7 +198,7 @@ def test_a_version_that_is_listed_again_ends_at_the_deadline(
 def test_what_came_of_a_version_that_was_replaced_is_not_in_the_next_one(
     store: S3Store, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy
 ) -> None:
-    """A file that is gone, and one that has become a folder."""
+    """The cases are a file that is gone, and a file that has become a folder."""
     for path in ("a", "w", "model.bin"):
         stand_in.put(f"p/m/1/{path}", b"old")
     proxy.always = Fault("error")
@@ -212,7 +214,7 @@ def test_what_came_of_a_version_that_was_replaced_is_not_in_the_next_one(
 
 
 def test_many_files_are_fetched_side_by_side(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
-    """Empty ones without a request."""
+    """Empty ones do not need a request."""
     contents = {f"{number}/file": CONTENT[: number * 20_000] for number in range(10)}
     for name, content in contents.items():
         stand_in.put(f"p/m/1/{name}", content)
@@ -223,7 +225,7 @@ def test_many_files_are_fetched_side_by_side(store: S3Store, stand_in: s3_stand_
 def test_a_disk_that_fills_up_is_said_so(
     store: S3Store, stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the setting's name and the system's reason; the next call goes on."""
+    """The refusal has the setting's name and the system's reason; the next call continues."""
     stand_in.put("p/m/1/model.bin", CONTENT)
     with monkeypatch.context() as patch:
         patch.setattr(parts.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -233,7 +235,7 @@ def test_a_disk_that_fills_up_is_said_so(
 
 
 def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, stand_in: s3_stand_in.StandIn) -> None:
-    """Unless it is there already."""
+    """A complete model is returned even then."""
     stand_in.put("p/m/1/model.bin", CONTENT)
     with pytest.raises(ModelUnavailable, match="model 'm' is 0 of 1 MB loaded"):
         fetched(store, Progress(Deadline(0.0)))
@@ -244,7 +246,7 @@ def test_a_deadline_that_has_passed_fetches_nothing(store: S3Store, stand_in: s3
 
 
 def test_the_slowest_region_is_shared_when_others_are_done() -> None:
-    """Its second half goes to whoever is free; less than two requests' worth does not."""
+    """Its second half goes to any free stream; less than two requests' worth is not shared."""
     work = Work(100 * regions.LEAST)
     work.resume([(0, work.size)], 2)
     first, second = claim([work]), claim([work])
@@ -263,12 +265,12 @@ def test_the_slowest_region_is_shared_when_others_are_done() -> None:
 
 
 def test_what_is_missing_is_cut_into_equal_shares() -> None:
-    """None across a gap."""
+    """No share crosses a gap."""
     assert [(region.start, region.end) for region in regions.cut([(0, 5), (7, 8)], 3)] == [(0, 3), (3, 5), (7, 8)]
 
 
 def test_pauses_double_with_jitter_and_end() -> None:
-    """What brings something begins anew."""
+    """Progress restarts the sequence."""
     tries = Tries(4)
     for most in (0.1, 0.2, 0.4):
         pause = tries.pause()
@@ -280,5 +282,5 @@ def test_pauses_double_with_jitter_and_end() -> None:
 
 @pytest.mark.parametrize(("cpus", "streams"), [(0.3, 8), (1, 8), (2, 16), (64, 32)])
 def test_streams_grow_with_the_platforms_cpus(cpus: float, streams: int) -> None:
-    """Eight for each, and no more than a store likes."""
+    """Each has eight, up to the number that a store accepts."""
     assert most_streams(cpus) == streams

@@ -1,7 +1,7 @@
-"""Fetching through faults: hundreds of seeded schedules on a stand-in, and processes killed at any moment of a fetch.
+"""Fetches survive hundreds of seeded schedules of faults on a stand-in, and processes killed at any moment.
 
-The stand-in is tests/support/s3_stand_in.py, because five hundred fetches must take seconds; each kind of fault is met
-on a real server in test_store.py.
+The stand-in is tests/support/s3_stand_in.py, because five hundred fetches must take seconds; test_store.py meets each
+kind of fault on a real server.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SIZES = (0, 1, 5_000, 70_000, 300_000)
 
 @pytest.fixture
 def proxy(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
-    """In front of it."""
+    """A proxy in front of the stand-in."""
     with fault_proxy.running(stand_in.url) as between:
         yield between
 
 
 def store_at(stand_in: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
-    """A store with a cache of its own."""
+    """Returns a store with a separate cache."""
     for name, value in stand_in.variables(url).items():
         monkeypatch.setenv(name, value)
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(cache)})
@@ -53,7 +53,7 @@ def store_at(stand_in: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: 
 
 
 class Schedule:
-    """What happens in one seeded run: a version of some files, faults to come, perhaps a deadline."""
+    """One seeded run: a version of some files, the coming faults, perhaps a deadline."""
 
     def __init__(self, seed: int, stand_in: s3_stand_in.StandIn, proxy: fault_proxy.Proxy) -> None:
         self.random = random.Random(seed)  # noqa: S311 - the same each time
@@ -62,7 +62,7 @@ class Schedule:
         self.model = f"m{seed}"
         self.contents = {f"{number}.bin": self._content() for number in range(self.random.choice((1, 1, 2, 4)))}
         self.all = {name: {content} for name, content in self.contents.items()}
-        self.checked = self.random.random() < 0.5  # every other time nothing but lengths and ETags tells what is right
+        self.checked = self.random.random() < 0.5  # every other time, only lengths and ETags tell what is right
         for name, content in self.contents.items():
             self._put(name, content)
         self.faults = [self._fault() for _ in range(self.random.randint(1, 6))]
@@ -78,20 +78,20 @@ class Schedule:
         return Fault(kind, after, self.random.uniform(0, 0.02), self._swap if kind == "swap" else None)
 
     def _swap(self) -> None:
-        """Another content."""
+        """Replaces the content of a file."""
         with self._lock:
             if not self._over:
                 self._replace()
 
     def end(self) -> None:
-        """No request that is still on its way swaps anything any more; something may have changed meanwhile."""
+        """Ends the faults: no request in flight replaces a file any more. A last change may have happened meanwhile."""
         with self._lock:
             self._over = True
             if self.random.random() < 0.5:
                 self._replace()
 
     def _replace(self) -> None:
-        """One file is replaced, by one of the same size every other time; or is gone, or in a folder of its name."""
+        """Replaces a file, every other time by one of the same size; or removes it, or makes a folder of its name."""
         name, how = self.random.choice(list(self.contents)), self.random.choice(("size", "any", "gone", "folder"))
         old = self.contents[name]
         if how in ("gone", "folder") and not (how == "gone" and len(self.contents) == 1):
@@ -112,11 +112,11 @@ class Schedule:
         self.server.put(self._key(name), content, etag if self.checked else f"{etag}-2")
 
     def is_right(self, folder: Path) -> bool:
-        """Every file, as the bucket has it now, and no other."""
+        """Returns whether the folder has every file as the bucket has it now, and no other."""
         return found(folder) == self.contents
 
     def is_clean(self, cache: Path) -> bool:
-        """Whatever has its final name has been in the bucket."""
+        """Returns whether every file with its final name has been in the bucket."""
         folders = [path for path in cache.glob("*/*") if path.is_dir() and path.name != "parts"]
         folders += cache.glob("*/parts/new")
         files = [file for folder in folders for file in found(folder).items()]
@@ -124,7 +124,7 @@ class Schedule:
 
 
 def found(folder: Path) -> dict[str, bytes]:
-    """What is in its files, by their paths in it."""
+    """Returns the content of a folder's files, by their paths in it."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
@@ -138,7 +138,7 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Five hundred in all; the seed is in the assertion."""
+    """There are five hundred in all; the seed is in the assertion."""
     monkeypatch.setattr(fetching, "READ", 32 * 1024)
     store = store_at(stand_in, proxy.url, tmp_path / "cache", monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
@@ -161,7 +161,7 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
 
 
 def run(stand_in: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str]:
-    """tests/handler/stores/s3/killed_fetches.py, whose processes do what the arguments say."""
+    """Runs tests/handler/stores/s3/killed_fetches.py, whose processes do what the arguments say."""
     script = Path(__file__).with_name("killed_fetches.py")
     environ = {**stand_in.variables(), "DRAGOMAN_CACHE": str(cache), "AWS_EC2_METADATA_DISABLED": "true"}
     done = subprocess.run(
@@ -180,7 +180,7 @@ def run(stand_in: s3_stand_in.StandIn, cache: Path, *arguments: str) -> list[str
 def test_a_process_killed_at_any_moment_leaves_what_the_next_one_goes_on_with(
     stand_in: s3_stand_in.StandIn, tmp_path: Path
 ) -> None:
-    """None lives long enough to fetch it all; together they do, and never fetch much twice."""
+    """None lives long enough to fetch it all; together they do, and hardly fetch anything twice."""
     content = np.random.default_rng(1).bytes(3_000_000)
     stand_in.put("p/m/1/big.bin", content, etag="unverifiable-2")
     stand_in.put("p/m/1/small.bin", b"small")
@@ -203,7 +203,7 @@ def test_processes_that_want_the_same_model_fetch_it_once(stand_in: s3_stand_in.
 
 
 def test_the_schedules_are_many_and_their_kinds_all(stand_in: s3_stand_in.StandIn) -> None:
-    """Seeds decide alone."""
+    """Seeds alone decide."""
     unused: Any = None
     kinds = {fault.kind for seed in range(SCHEDULES) for fault in Schedule(seed, stand_in, unused).faults}
     assert kinds == set(KINDS)

@@ -1,4 +1,4 @@
-"""handler.stores.s3.http and answers: connections, proxies and TLS on loopback."""
+"""handler.stores.s3.http and answers: connections, proxies and TLS, on loopback."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def bucket(url: str, **more: Any) -> BucketReader:
-    """Asked without a signature."""
+    """Returns a bucket that is asked without a signature."""
     return BucketReader(f"{url}/bucket", "us-east-1", Anonymous(), **more)
 
 
 def test_a_connection_is_kept_for_the_next_request(stand_in: s3_stand_in.StandIn) -> None:
-    """For some seconds; one that the store has closed meanwhile is no failure."""
+    """It is kept for some seconds; a connection that the store has closed meanwhile is not a failure."""
     stand_in.put("x", b"content")
     asked = bucket(stand_in.url)
     assert whole(asked.get("x", 1).body, 1) == b"content"
@@ -45,7 +45,7 @@ def test_a_connection_is_kept_for_the_next_request(stand_in: s3_stand_in.StandIn
 
 @pytest.fixture
 def speaks() -> Iterator[Any]:
-    """A server that says what it is told, to whatever is asked; it keeps the requests."""
+    """A server that answers every request as it is told, and keeps the requests."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         said: dict[str, Any] = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "text": b"", "requests": []}
 
@@ -76,14 +76,14 @@ def speaks() -> Iterator[Any]:
     ],
 )
 def test_what_is_no_answer_may_be_tried_again(speaks: Any, text: bytes, message: str) -> None:
-    """Broken, with what went wrong in a word."""
+    """It raises Broken with a short reason."""
     speaks["text"] = text
     with pytest.raises(Broken, match=message):
         bucket(speaks["url"]).get("x", 1)
 
 
 def test_a_connection_that_the_store_ends_is_read_to_its_end(speaks: Any) -> None:
-    """And not kept; http.client forgets the socket before the body is read."""
+    """It is not kept; http.client forgets the socket before the body is read."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
     asked = bucket(speaks["url"])
     body = asked.get("x", 1).body
@@ -93,7 +93,7 @@ def test_a_connection_that_the_store_ends_is_read_to_its_end(speaks: Any) -> Non
 
 
 def test_a_proxy_is_asked_with_the_whole_address(speaks: Any) -> None:
-    """And with its own login; nothing is sent to the store itself."""
+    """The request has the proxy's own login; the store itself gets no connection."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     asked = bucket("http://store.invalid", proxy=speaks["url"].replace("//", "//us%40er:pass@"))
     assert whole(asked.get("a b", 1).body, 1) == b"ok"
@@ -103,7 +103,7 @@ def test_a_proxy_is_asked_with_the_whole_address(speaks: Any) -> None:
 
 
 def test_a_proxy_opens_a_tunnel_for_tls(speaks: Any) -> None:
-    """The store's name and port, to which TLS is spoken then."""
+    """The proxy gets the store's name and port, and TLS is spoken through the tunnel."""
     speaks["text"] = b"HTTP/1.1 407 Login\r\n\r\n"
     asked = bucket("https://store.invalid", proxy=speaks["url"], tls=ssl.create_default_context())
     with pytest.raises(Broken, match="OSError"):
@@ -115,7 +115,7 @@ def test_a_proxy_opens_a_tunnel_for_tls(speaks: Any) -> None:
 def test_cutting_a_line_ends_a_read_that_waits(
     stand_in: s3_stand_in.StandIn, secure: tuple[str, str], *, tls: bool
 ) -> None:
-    """In the thread that reads; once more is no error, and what is asked on that line afterwards breaks off, too."""
+    """A second cut is not an error, and later requests on that line break off, too."""
     stand_in.put("x", bytes(100_000))
     stand_in.rate = 1.0
     url, certificate = secure
@@ -134,7 +134,7 @@ def test_cutting_a_line_ends_a_read_that_waits(
 
 @pytest.fixture
 def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The stand-in says nothing of objects any more."""
+    """Makes the stand-in silent about objects."""
     end = threading.Event()
     monkeypatch.setattr(s3_stand_in.Handler, "_object", lambda *_: end.wait())
     yield
@@ -149,7 +149,7 @@ def test_a_kept_connection_that_stalls_is_not_asked_again(
     seconds: float,
     stall: float,
 ) -> None:
-    """The time that there was for an answer is over; whoever asked decides."""
+    """The time for an answer is over; the caller decides."""
     stand_in.put("x", b"content")
     asked = bucket(stand_in.url)
     assert whole(asked.get("x", 5).body, 5) == b"content"
@@ -162,7 +162,7 @@ def test_a_kept_connection_that_stalls_is_not_asked_again(
 
 
 def test_no_time_is_no_answer(stand_in: s3_stand_in.StandIn) -> None:
-    """Nothing is asked then, and nothing read on."""
+    """Without time, no request is sent and nothing more is read."""
     stand_in.put("x", bytes(100_000))
     asked = bucket(stand_in.url)
     with pytest.raises(Broken, match="TimeoutError"):
@@ -173,7 +173,7 @@ def test_no_time_is_no_answer(stand_in: s3_stand_in.StandIn) -> None:
 
 
 def test_a_listing_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
-    """As AWS sends it; the connection is kept."""
+    """AWS sends it so; the connection is kept."""
     stand_in.put("x", b"content")
     plain = bucket(stand_in.url).list({}, 5)
     stand_in.chunked = True
@@ -185,7 +185,7 @@ def test_a_listing_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
 
 
 def test_a_refusal_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
-    """Of an object, which itself must have a length."""
+    """The refusal is for an object, which itself must have a length."""
     stand_in.chunked = True
     with pytest.raises(StoreRefused, match="404 NoSuchKey"):
         bucket(stand_in.url).get("x", 5)
@@ -201,14 +201,14 @@ def test_a_refusal_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
     ],
 )
 def test_a_listing_that_breaks_off_may_be_tried_again(speaks: Any, text: bytes, message: str) -> None:
-    """However its end is told."""
+    """The rule holds for every kind of end."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\n" + text
     with pytest.raises(Broken, match=message):
         bucket(speaks["url"]).list({}, 5)
 
 
 def test_a_listing_without_end_is_refused(speaks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it fills the memory."""
+    """The limit comes before it fills the memory."""
     monkeypatch.setattr(s3_answers, "SMALL", 10)
     speaks["text"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 2
     with pytest.raises(StoreRefused, match="200 TooLong"):

@@ -30,20 +30,20 @@ from handler.stores.s3.location import Location, locate
     ],
 )
 def test_a_repository_is_located(uri: str, environ: dict[str, str], place: Location) -> None:
-    """AWS's form, Triton's, and every variable that names an endpoint."""
+    """The cases are AWS's form, Triton's, and every variable that names an endpoint."""
     assert locate(uri, environ) == place
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///x", "s3://http://h", "s3://h:9000"])
 def test_a_repository_without_a_bucket_is_a_wrong_setting(uri: str) -> None:
-    """At start."""
+    """The start fails."""
     with pytest.raises(InvalidSettings, match="expected s3://bucket/prefix"):
         locate(uri, {})
 
 
 @pytest.mark.parametrize("uri", ["s3://http://[::1/b/m", "s3://[::1/b/m", "s3://h:x/b", "s3://https://h:99999/b"])
 def test_a_repository_at_no_address_is_a_wrong_setting(uri: str) -> None:
-    """At start, with the value."""
+    """The start fails, and the error has the value."""
     with pytest.raises(
         InvalidSettings, match=re.escape(f"DRAGOMAN_REPOSITORY is {uri!r}; expected s3://bucket/prefix")
     ):
@@ -52,6 +52,6 @@ def test_a_repository_at_no_address_is_a_wrong_setting(uri: str) -> None:
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT"])
 def test_an_endpoint_that_is_no_address_is_a_wrong_setting(variable: str) -> None:
-    """With its own name."""
+    """The error has the setting's own name."""
     with pytest.raises(InvalidSettings, match=rf"{variable} is 'http://\[::1'; expected a URL"):
         locate("s3://b/m", {variable: "http://[::1"})

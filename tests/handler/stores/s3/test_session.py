@@ -38,7 +38,7 @@ CERTIFI = httpsession.where()
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but what a test sets."""
+    """Leaves only the variables and files that a test sets."""
     for name in [*os.environ]:
         if name.startswith(("AWS_S3_", "AWS_USE_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -47,14 +47,14 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> Settings:
-    """Set the variables; return settings of a bucket."""
+    """Sets the variables; returns settings of a bucket."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     return Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://models/p"})
 
 
 def ahead(minutes: float) -> str:
-    """A time as AWS_CREDENTIAL_EXPIRATION has it."""
+    """Returns a time in the form of AWS_CREDENTIAL_EXPIRATION."""
     return (datetime.now(UTC) + timedelta(minutes=minutes)).isoformat()
 
 
@@ -89,7 +89,7 @@ def ahead(minutes: float) -> str:
 def test_what_the_environment_says_is_what_botocore_finds(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:
-    """URL, region, proxy, certificates, keys and signature: of its own client for the same bucket."""
+    """They agree with botocore's client on URL, region, proxy, certificates, keys and signature for the same bucket."""
     settings = configure(monkeypatch, KEYS | environ)
     place = locate(settings.repository, os.environ)
     used: list[str | None] = []
@@ -131,13 +131,13 @@ def test_what_the_environment_says_is_what_botocore_finds(
     ids="-".join,
 )
 def test_what_might_say_otherwise_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
-    """Profiles and files, and variables that are not read here."""
+    """These are profiles and files, and variables that are not read here."""
     settings = configure(monkeypatch, KEYS | REGION | environ)
     assert session._by_environment(settings, locate(settings.repository, {}), "") is None
 
 
 def test_a_file_at_its_usual_place_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In ~/.aws, where no variable names another."""
+    """It is in ~/.aws, and no variable names another."""
     monkeypatch.delenv("AWS_CONFIG_FILE")
     monkeypatch.setenv("HOME", str(tmp_path))
     settings = configure(monkeypatch, KEYS | REGION)
@@ -151,7 +151,7 @@ def test_a_file_at_its_usual_place_is_left_to_botocore(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("minutes", [60, 5, -1])
 def test_keys_that_expire_are_read_again_when_botocore_does(monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
-    """From a quarter of an hour before their end on; after it they are refused."""
+    """Reading begins a quarter of an hour before their end; after it they are refused."""
     configure(monkeypatch, KEYS | {"AWS_CREDENTIAL_EXPIRATION": ahead(60)})
     signer, theirs = KeySigner("eu-west-1"), get_session().get_credentials()
 
@@ -175,7 +175,7 @@ def test_keys_that_expire_are_read_again_when_botocore_does(monkeypatch: pytest.
 
 
 def test_without_certifi_the_certificates_are_botocores_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in Lambda's runtime."""
+    """Lambda's runtime is such a place."""
     monkeypatch.setitem(sys.modules, "certifi", None)
     assert environment.certificates(None, {}) == httpsession.DEFAULT_CA_BUNDLE
     assert environment.certificates("", {}) == httpsession.DEFAULT_CA_BUNDLE
@@ -197,7 +197,7 @@ print([name for name in ("botocore", "boto3", "urllib3", "certifi", "urllib.requ
 def test_a_fetch_does_not_import_botocore_where_the_environment_says_all(
     stand_in: s3_stand_in.StandIn, tmp_path: Path
 ) -> None:
-    """In a process of its own, on the stand-in: as on Lambda."""
+    """A separate process runs it on the stand-in, as on Lambda."""
     stand_in.put("p/m/1/x", b"content")
     environ = stand_in.variables() | REGION | {"AWS_SESSION_TOKEN": "t", "DRAGOMAN_CACHE": str(tmp_path / "cache")}
     environ |= {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
@@ -211,7 +211,7 @@ def test_a_fetch_does_not_import_botocore_where_the_environment_says_all(
 def test_a_restored_instance_signs_with_the_keys_that_the_environment_has_then(
     monkeypatch: pytest.MonkeyPatch, stand_in: s3_stand_in.StandIn, tmp_path: Path
 ) -> None:
-    """After disconnect; until then it keeps those that it has."""
+    """The rule holds after disconnect; until then it keeps those that it has."""
     configure(monkeypatch, stand_in.variables())
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path)})
     store = S3Store(settings)
@@ -225,7 +225,7 @@ def test_a_restored_instance_signs_with_the_keys_that_the_environment_has_then(
 
 
 def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what NO_PROXY names."""
+    """Hosts in NO_PROXY are asked directly."""
     monkeypatch.setenv("http_proxy", "proxy:3128")
     monkeypatch.setenv("https_proxy", "http://proxy:3129")
     monkeypatch.setenv("no_proxy", "inside.example")
@@ -237,14 +237,14 @@ def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_certificates_are_checked_unless_that_is_switched_off(
     secure: tuple[str, str], stand_in: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AWS_CA_BUNDLE names those to trust; S3_VERIFY_SSL=0 is KServe's."""
+    """AWS_CA_BUNDLE names the trusted ones; S3_VERIFY_SSL=0 is KServe's."""
     url, certificate = secure
     stand_in.put("p/m/x", b"content")
     monkeypatch.setattr("handler.stores.s3.retries.FIRST_PAUSE", 0.001)
     for name, value in stand_in.variables(url).items():
         monkeypatch.setenv(name, value)
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path)})
-    with pytest.raises(ModelUnavailable, match="does not answer .SSLCertVerificationError"):
+    with pytest.raises(ModelUnavailable, match="does not answer .SSLCertVerificationError.: check AWS_CA_BUNDLE"):
         S3Store(settings).read("m", "x")
     monkeypatch.setenv("AWS_CA_BUNDLE", certificate)
     assert S3Store(settings).read("m", "x") == b"content"
@@ -254,7 +254,7 @@ def test_certificates_are_checked_unless_that_is_switched_off(
 
 
 def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key without a secret, for instance; the reason is said, its text is not."""
+    """A key without a secret is an example; the message has the reason's kind, not its text."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     with pytest.raises(ModelNotLoadable, match="no usable AWS credentials.*PartialCredentialsError"):
         KeySigner("us-east-1").sign("GET", "http://h/", {})
@@ -264,7 +264,7 @@ def test_credentials_that_cannot_be_had_are_no_usable_ones(monkeypatch: pytest.M
 def test_renewed_credentials_are_looked_for_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: dict[str, str]
 ) -> None:
-    """In the environment as it is then; by botocore where there is a profile."""
+    """The current environment is read; with a profile, botocore does it."""
     monkeypatch.chdir(tmp_path)
     Path("config").write_text("[default]\n")
     configure(monkeypatch, KEYS | profile)

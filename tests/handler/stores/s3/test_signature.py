@@ -27,7 +27,7 @@ from handler.stores.s3.signature import Login, signed
     ],
 )
 def test_a_signature_is_botocores(url: str, method: str, token: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same moment, header by header."""
+    """The signatures of the same moment agree header by header."""
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_, **__: moment)
     request = AWSRequest(method, url, headers={"x-amz-checksum-mode": "ENABLED"})
@@ -39,6 +39,6 @@ def test_a_signature_is_botocores(url: str, method: str, token: str | None, monk
 
 
 def test_dates_of_the_signature_are_utc() -> None:
-    """Whatever the machine's zone is."""
+    """The machine's zone does not matter."""
     headers = signed("GET", "http://h/", {}, Login("k", "s", None, "r"))
     assert headers["X-Amz-Date"][:8] == time.strftime("%Y%m%d", time.gmtime())

@@ -1,7 +1,7 @@
 """handler.stores.s3.store against a real S3 server: OpenStack Swift's.
 
-Its answers pass a proxy of faults where a test needs them. What no real server here can be made to answer, a stand-in
-does (tests/support/s3_stand_in.py); those tests say so.
+A proxy of faults stands in front of it if a test needs them. A stand-in (tests/support/s3_stand_in.py) sends the
+answers that no real server here can be made to send; those tests say so.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def server() -> Iterator[servers.Store]:
 
 @pytest.fixture
 def proxy(server: servers.Store) -> Iterator[fault_proxy.Proxy]:
-    """In front of the server."""
+    """A proxy in front of the server."""
     with fault_proxy.running(server.endpoint) as between:
         yield between
 
@@ -70,25 +70,25 @@ def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
 
 @pytest.fixture
 def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long, either."""
+    """Shortens waits, too."""
     monkeypatch.setattr(s3_answers, "STALL", 0.5)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses between tries are for stores, not for tests."""
+    """Shortens the pauses between tries, which are meant for real stores."""
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
 
 
 class Env:
-    """Settings for a store, and the variables that botocore reads."""
+    """Sets the settings of a store, and the variables that botocore reads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
         self._patch = monkeypatch
         self._cache = cache
 
     def settings(self, variables: dict[str, str], **more: str) -> Settings:
-        """As a function would be configured."""
+        """Returns settings like a function's."""
         environ = {**variables, "DRAGOMAN_CACHE": str(self._cache / "cache"), **more}
         for name, value in environ.items():
             if not name.startswith("DRAGOMAN_"):
@@ -98,16 +98,18 @@ class Env:
 
 @pytest.fixture
 def env(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Env:
-    """A cache of this test's own."""
+    """An environment with a separate cache."""
     return Env(monkeypatch, tmp_path)
 
 
 def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_time(
     server: servers.Store, env: Env, tmp_path: Path
 ) -> None:
-    """One listing, one object; what was unloaded is not fetched again."""
+    """It takes one listing and one object; an unloaded model is not fetched again."""
     models = Registry(env.settings(server.variables()))
-    assert list(models.names(Background())) == ["half_plus_three", "iris", "strings"]
+    assert list(models.names(Background())) == sorted(
+        path.name for path in (ROOT / "models").iterdir() if path.is_dir()
+    )
     assert models.ready(Background()).ready
     model = get(models, ModelRef("half_plus_three"))
     assert model.spec.version == "123"
@@ -121,7 +123,7 @@ def test_a_model_in_a_bucket_is_found_loaded_and_its_files_stay_for_the_next_tim
 
 
 def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Store, env: Env) -> None:
-    """A sibling whose name begins alike, folder markers, empty files, and keys that would leave the folder."""
+    """The cases are a sibling with a similar name, folder markers, empty files, and keys that leave the folder."""
     bucket = "listing"
     server.client.create_bucket(Bucket=bucket)
     for key in ("m/1/model.onnx", "m/1/", "m-2/1/model.onnx", "m/1/../../x", "m/1/empty"):
@@ -133,7 +135,7 @@ def test_only_whole_folders_of_a_models_own_name_are_listed(server: servers.Stor
 
 
 def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env: Env) -> None:
-    """A thousand keys are one page, unless fewer are asked for."""
+    """A page has a thousand keys, unless fewer are asked for."""
     bucket = "pages"
     server.client.create_bucket(Bucket=bucket)
     for number in range(12):
@@ -161,7 +163,7 @@ def test_listings_of_many_pages_are_read_to_their_end(server: servers.Store, env
 def test_what_is_wrong_with_a_store_is_said_with_its_cure(
     server: servers.Store, env: Env, wrong: dict[str, str], kind: type[ServingError], message: str
 ) -> None:
-    """In readiness, in every answer, without the secret."""
+    """Readiness and every answer have it, without the secret."""
     models = Registry(env.settings({**server.variables(), **wrong}))
     with pytest.raises(kind, match=message) as refusal:
         get(models, ModelRef("half_plus_three"))
@@ -172,7 +174,7 @@ def test_what_is_wrong_with_a_store_is_said_with_its_cure(
 
 
 def test_no_credentials_at_all_are_said_so(server: servers.Store, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the setting for public buckets."""
+    """The message names the setting for public buckets."""
     settings = env.settings(server.variables())
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -181,26 +183,26 @@ def test_no_credentials_at_all_are_said_so(server: servers.Store, env: Env, monk
 
 
 def test_an_object_that_goes_between_listing_and_loading_is_missing(server: servers.Store, env: Env) -> None:
-    """Or forbidden: S3 does not tell."""
+    """It may also be forbidden: S3 does not distinguish them."""
     store = S3Store(env.settings(server.variables()))
     with pytest.raises(ModelUnavailable, match="1/gone of model 'iris' is missing or forbidden"):
         store.fetch("iris", "1", [File("1/gone", 1, "etag")], Progress())
 
 
 def test_settings_that_are_not_there_are_none(server: servers.Store, env: Env) -> None:
-    """A model needs none."""
+    """A model does not need settings."""
     assert S3Store(env.settings(server.variables())).read("strings", "model-settings.json") is None
 
 
 def test_a_model_larger_than_the_disk_is_refused_before_it_is_fetched(server: servers.Store, env: Env) -> None:
-    """With both numbers."""
+    """The refusal has both numbers."""
     store = S3Store(env.settings(server.variables()))
     with pytest.raises(ModelNotLoadable, match=rf"'m' has {2**60} bytes, \d+ are free: enlarge DRAGOMAN_CACHE"):
         store.fetch("m", "1", [File("1/model.onnx", 2**60, "etag")], Progress())
 
 
 def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: Env, tmp_path: Path) -> None:
-    """By the name of its setting."""
+    """The refusal has the name of its setting."""
     (tmp_path / "file").touch()
     store = S3Store(env.settings(server.variables(), DRAGOMAN_CACHE=str(tmp_path / "file" / "x")))
     with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE cannot be written"):
@@ -208,13 +210,13 @@ def test_a_cache_that_cannot_be_written_is_refused(server: servers.Store, env: E
 
 
 def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
-    """S3's notification."""
+    """Returns S3's notification."""
     record = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
     return {"Records": [record | {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}} for key in keys]}
 
 
 def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: servers.Store, env: Env) -> None:
-    """Each once, what is wrong is said, and other buckets' and prefixes' objects are none of ours."""
+    """Each is loaded once, errors are reported, and objects of other buckets and prefixes are ignored."""
     function = Function(env.settings(server.variables()))
     sample = json.loads((ROOT / "events" / "s3-object-created.json").read_text(encoding="utf-8"))
     assert function(sample, None) == {"checked": [{"model": "half_plus_three", "ready": True}]}
@@ -229,7 +231,7 @@ def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: se
 
 
 def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **more: str) -> S3Store:
-    """A store that asks the stand-in."""
+    """Returns a store that asks the stand-in."""
     return S3Store(env.settings(stand_in.variables(url), **more))
 
 
@@ -248,12 +250,12 @@ def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **
 def test_every_refusal_of_a_store_has_its_message(
     stand_in: s3_stand_in.StandIn, env: Env, code: str, status: int, kind: type[ServingError], message: str
 ) -> None:
-    """On the stand-in: no real server here can be made to refuse so. Of a listing, a small file, and a model's."""
+    """The stand-in refuses, since no real server here can be made to: a listing, a small file, and a model's file."""
     stand_in.refusal = (status, code, {})
     store = store_at(env, stand_in)
     with pytest.raises(kind, match=message):
         store.check()
-    if code != "404":  # of an object that is: it is not there
+    if code != "404":  # a refusal for an object that exists: 404 would mean that it does not
         with pytest.raises(kind, match=message):
             store.read("m", "model-settings.json")
         with pytest.raises(kind, match=message):
@@ -261,7 +263,7 @@ def test_every_refusal_of_a_store_has_its_message(
 
 
 def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """On the stand-in: the region stands in the signature's scope."""
+    """The stand-in is used: the region stands in the signature's scope."""
     stand_in.put("p/m/1/x", b"x")
     store = store_at(env, stand_in, AWS_REGION="eu-west-1")
     stand_in.refusal = (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-central-1"})
@@ -292,7 +294,7 @@ def elsewhere(stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, to
 def test_requests_that_learn_a_buckets_region_at_the_same_time_are_all_answered(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the stand-in: who comes second finds that the region is known."""
+    """The stand-in is used: the second request finds that the region is known."""
     elsewhere(stand_in, monkeypatch, together=2)
     store = store_at(env, stand_in, AWS_REGION="eu-west-1")
     with ThreadPoolExecutor(2) as pool:
@@ -303,7 +305,7 @@ def test_requests_that_learn_a_buckets_region_at_the_same_time_are_all_answered(
 def test_a_buckets_region_is_remembered_when_connections_are_forgotten(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the stand-in: what was listed before a snapshot is fetched after it."""
+    """The stand-in is used: what was listed before a snapshot is fetched after it."""
     elsewhere(stand_in, monkeypatch, together=1)
     store = store_at(env, stand_in, AWS_REGION="eu-west-1")
     files = store.files("m")
@@ -315,7 +317,7 @@ def test_a_buckets_region_is_remembered_when_connections_are_forgotten(
 def test_a_bucket_that_is_always_in_another_region_is_not_asked_for_ever(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the stand-in."""
+    """The stand-in is used."""
 
     def asked(handler: s3_stand_in.Handler) -> None:
         region = "eu-west-1" if "/eu-central-1/s3/" in handler.headers["Authorization"] else "eu-central-1"
@@ -327,7 +329,7 @@ def test_a_bucket_that_is_always_in_another_region_is_not_asked_for_ever(
 
 
 def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """A web server that is no store, for instance; on the stand-in."""
+    """It may come from a web server that is not a store; the stand-in is used."""
     stand_in.refusal = (200, "</Code>", {})
     with pytest.raises(ModelUnavailable, match="the listing is no XML"):
         store_at(env, stand_in).check()
@@ -336,7 +338,7 @@ def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, en
 def test_keys_are_decoded_where_the_store_says_that_they_are_encoded(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the stand-in: some stores do not know the encoding that they are asked for, and name keys as they are."""
+    """The stand-in is used: some stores do not know the requested encoding, and name keys unencoded."""
     store = store_at(env, stand_in)
     key = "<Contents><Key>p/m/1/%C3%A9+%2B</Key><Size>1</Size></Contents>"
     for encoded, path in (("<EncodingType>url</EncodingType>", "1/é +"), ("", "1/%C3%A9+%2B")):
@@ -345,7 +347,7 @@ def test_keys_are_decoded_where_the_store_says_that_they_are_encoded(
 
 
 def listing(*parts: str) -> str:
-    """A page with these, which the stand-in gives as if it were a refusal."""
+    """Returns a page with these, which the stand-in sends as if it were a refusal."""
     return f"<ListBucketResult>{''.join(parts)}</ListBucketResult>"
 
 
@@ -370,7 +372,7 @@ MORE = "<IsTruncated>true</IsTruncated>"
 def test_a_listing_that_cannot_be_read_is_no_answer(
     stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch, page: str, message: str
 ) -> None:
-    """On the stand-in, which gives one page again and again: it would be asked for ever."""
+    """The stand-in sends one page again and again: without the check it would be asked for ever."""
     monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: page)
     with pytest.raises(ModelUnavailable, match=f"127.0.0.1 does not answer .{message}."):
         store_at(env, stand_in).files("m")
@@ -378,7 +380,7 @@ def test_a_listing_that_cannot_be_read_is_no_answer(
 
 
 def test_listings_and_refusals_of_a_store_may_come_in_chunks(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """On the stand-in, as AWS sends them."""
+    """The stand-in sends them like AWS."""
     stand_in.chunked = True
     stand_in.put("p/m/1/x", b"x")
     store = store_at(env, stand_in)
@@ -390,7 +392,7 @@ def test_listings_and_refusals_of_a_store_may_come_in_chunks(stand_in: s3_stand_
 
 
 def test_a_bucket_that_may_not_be_listed_still_answers(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """On the stand-in: Swift has no such right apart. Models cannot be named then; files are read all the same."""
+    """The stand-in is used: Swift has no such permission. Models cannot be named then; files are still read."""
     stand_in.listable = False
     stand_in.put("p/m/x.json", b"{}")
     store = store_at(env, stand_in)
@@ -404,7 +406,7 @@ def test_a_bucket_that_may_not_be_listed_still_answers(stand_in: s3_stand_in.Sta
 
 
 def test_a_file_of_a_bucket_that_may_not_be_listed_takes_one_get(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """On the stand-in. Size and ETag are those of its answer; the second time nothing of it is read."""
+    """The stand-in is used. Size and ETag are those of its answer; the second time, none of it is read."""
     stand_in.listable = False
     stand_in.put("p/m/1/model.onnx", b"first")
     store = store_at(env, stand_in)
@@ -420,7 +422,7 @@ def test_a_file_of_a_bucket_that_may_not_be_listed_takes_one_get(stand_in: s3_st
 
 
 def test_a_public_bucket_is_read_unsigned(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """Only when it is asked for; on the stand-in, which shows the signature."""
+    """A setting asks for it; the stand-in shows the signature."""
     stand_in.put("p/m/x", b"{}")
     assert store_at(env, stand_in).read("m", "x") == b"{}"
     assert store_at(env, stand_in, DRAGOMAN_S3_ANONYMOUS="true").read("m", "x") == b"{}"
@@ -432,7 +434,7 @@ CONTENT = np.random.default_rng(0).bytes(300_000)
 
 
 def published(server: servers.Store, bucket: str, content: bytes = CONTENT) -> str:
-    """A bucket with one version of one model in it."""
+    """Makes a bucket with one version of one model in it."""
     with suppress(server.client.exceptions.BucketAlreadyOwnedByYou):
         server.client.create_bucket(Bucket=bucket)
     server.client.put_object(Bucket=bucket, Key=f"{PREFIX}/m/1/model.bin", Body=content)
@@ -441,12 +443,12 @@ def published(server: servers.Store, bucket: str, content: bytes = CONTENT) -> s
 
 @pytest.fixture(scope="module")
 def bucket(server: servers.Store) -> str:
-    """One that stays as it is."""
+    """A bucket that no test changes."""
     return published(server, "faults")
 
 
 def through(proxy: fault_proxy.Proxy, server: servers.Store, env: Env, bucket: str) -> S3Store:
-    """A store behind the proxy; only the model's file takes faults."""
+    """Returns a store behind the proxy; only the model's file meets faults."""
     proxy.only = "model.bin"
     return S3Store(env.settings({**server.variables(bucket), "AWS_ENDPOINT_URL_S3": proxy.url}))
 
@@ -466,7 +468,7 @@ def through(proxy: fault_proxy.Proxy, server: servers.Store, env: Env, bucket: s
 def test_whatever_happens_on_the_way_the_file_is_right(
     server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str, faults: list[Fault]
 ) -> None:
-    """Swift's, byte by byte; the same call that met the faults."""
+    """The bytes are Swift's; the same call that met the faults returns them."""
     store = through(proxy, server, env, bucket)
     files = store.files("m")
     proxy.faults = list(faults)
@@ -490,7 +492,7 @@ def test_whatever_happens_on_the_way_the_file_is_right(
 def test_what_does_not_pass_is_said_and_the_next_call_goes_on(
     server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str, tmp_path: Path, kind: str, message: str
 ) -> None:
-    """Nothing gets its final name before it is right."""
+    """No file gets its final name before it is right."""
     store = through(proxy, server, env, bucket)
     files = store.files("m")
     proxy.always = Fault(kind, 0)
@@ -507,7 +509,7 @@ def test_what_does_not_pass_is_said_and_the_next_call_goes_on(
 def test_an_object_replaced_meanwhile_is_never_mixed(
     server: servers.Store, proxy: fault_proxy.Proxy, env: Env, after: int
 ) -> None:
-    """The new one comes, from its beginning."""
+    """The new one is fetched from its beginning."""
     bucket, other = published(server, "replaced"), CONTENT[::-1]
     store = through(proxy, server, env, bucket)
     files = store.files("m")
@@ -520,7 +522,7 @@ def test_an_object_replaced_meanwhile_is_never_mixed(
 def test_an_object_replaced_between_two_calls_is_begun_anew(
     server: servers.Store, proxy: fault_proxy.Proxy, env: Env
 ) -> None:
-    """Though half of the old one lies in the cache, and the listing is an old one."""
+    """Half of the old one lies in the cache, and the listing is an old one."""
     bucket, other = published(server, "between"), CONTENT[::-1]
     store = through(proxy, server, env, bucket)
     files = store.files("m")
@@ -537,7 +539,7 @@ def test_an_object_replaced_between_two_calls_is_begun_anew(
 def test_a_server_that_restarts_is_waited_for_as_long_as_tries_last(
     server: servers.Store, proxy: fault_proxy.Proxy, env: Env, bucket: str
 ) -> None:
-    """Its connections are reset in mid-air, and its port is closed; what had come is not fetched again."""
+    """Its connections are reset, and its port is closed; bytes that had arrived are not fetched again."""
     store = through(proxy, server, env, bucket)
     files = store.files("m")
     proxy.faults = [Fault("truncate", 10_000, then=proxy.down)]
@@ -552,7 +554,7 @@ def test_a_server_that_restarts_is_waited_for_as_long_as_tries_last(
 
 
 def test_a_small_model_takes_one_listing_and_one_get(server: servers.Store, proxy: fault_proxy.Proxy, env: Env) -> None:
-    """And where its version is known, the GET alone; the second time nothing."""
+    """If its version is known, the GET alone is needed; the second time there is no request."""
     store = through(proxy, server, env, published(server, "one", b"small"))
     files = store.files("m")
     store.fetch("m", "1", files, Progress())
@@ -568,7 +570,7 @@ def test_a_small_model_takes_one_listing_and_one_get(server: servers.Store, prox
 def test_a_load_that_is_longer_than_its_deadline_converges(
     stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
 ) -> None:
-    """On the stand-in, which sends as slowly as it is told: no call has time for all of it, some together do."""
+    """The stand-in is slow: no single call has time for all of it, and some together do."""
     content = np.random.default_rng(3).bytes(2_000_000)
     stand_in.put("p/m/1/model.bin", content)
     stand_in.rate = 100_000
@@ -589,7 +591,7 @@ def test_a_load_that_is_longer_than_its_deadline_converges(
 def test_a_load_that_runs_out_of_time_says_how_far_it_is(
     stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
 ) -> None:
-    """On the stand-in. And stops at once, though the store says nothing; with a hint when to come again."""
+    """The stand-in is used. The load stops at once although the store is silent, and has a hint when to retry."""
     stand_in.put("p/m/1/model.bin", bytes(4_000_000))
     behind.faults = [Fault("stall", 1_500_000)]
     behind.only = "model.bin"
@@ -606,7 +608,7 @@ def test_a_load_that_runs_out_of_time_says_how_far_it_is(
 def test_a_store_without_ranges_is_read_from_the_beginning(
     stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
 ) -> None:
-    """On the stand-in, as some compatible stores do: 200 to a Range request is the whole object."""
+    """The stand-in is used, like some compatible stores: 200 to a Range request is the whole object."""
     stand_in.put("p/m/1/model.bin", CONTENT)
     stand_in.ranges = False
     store = store_at(env, stand_in, behind.url)
@@ -619,7 +621,7 @@ def test_a_store_without_ranges_is_read_from_the_beginning(
 def test_a_store_whose_listing_has_other_etags_is_believed_when_it_sends(
     stand_in: s3_stand_in.StandIn, env: Env
 ) -> None:
-    """On the stand-in: some stores list none, and a listing may be older than what a GET finds."""
+    """The stand-in is used: some stores list none, and a listing may be older than the answer to a GET."""
     stand_in.put("p/m/1/model.bin", b"content")
     store = store_at(env, stand_in)
     stand_in.listed_etags = False
@@ -630,7 +632,7 @@ def test_a_store_whose_listing_has_other_etags_is_believed_when_it_sends(
 
 
 def test_objects_without_etags_are_fetched_each_time(stand_in: s3_stand_in.StandIn, env: Env) -> None:
-    """On the stand-in: nothing else would tell that they changed."""
+    """The stand-in is used: without them, a change cannot be noticed."""
     stand_in.put("p/m/1/model.bin", b"old", etag="")
     store = store_at(env, stand_in)
     store.fetch("m", "1", store.files("m"), Progress())
@@ -642,7 +644,7 @@ def test_objects_without_etags_are_fetched_each_time(stand_in: s3_stand_in.Stand
 def test_a_version_that_never_stops_changing_is_refused(
     stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
 ) -> None:
-    """On the stand-in."""
+    """The stand-in is used."""
     numbers = iter(range(100))
     stand_in.put("p/m/1/model.bin", b"content")
     store = store_at(env, stand_in, behind.url)
@@ -666,7 +668,7 @@ def test_a_version_that_never_stops_changing_is_refused(
 def test_path_style_is_for_endpoints_of_ones_own(
     env: Env, monkeypatch: pytest.MonkeyPatch, endpoint: str | None, said: str, url: str
 ) -> None:
-    """Unless it is said otherwise."""
+    """A setting can change that."""
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     variables = {"DRAGOMAN_REPOSITORY": "s3://models/p", "AWS_REGION": "eu-west-1"}
     if endpoint:

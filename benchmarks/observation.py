@@ -1,0 +1,94 @@
+"""What counting a tiny request and writing its line costs, against the same request without a record.
+
+In one process, without sockets: CPU time, as the least of many rounds that take turns. The lines go nowhere, because
+the cost of a file or a terminal is not ours. What was added is then compared with the time of a whole request, its p50
+over one connection to uvicorn: `control` is that time without what was added.
+"""
+
+import asyncio
+import os
+import time
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import client
+from benchmarks.measure import Row, fastest, table
+from benchmarks.server import uvicorn
+from handler.edge.app import App
+from handler.edge.observe.record import RECORD, Record
+from handler.settings import Settings
+
+MODELS: Final = Path(__file__).parents[1] / "models"
+BODY: Final = b'{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,5]}]}'
+PATH: Final = "/v2/models/half_plus_three/infer"
+TIMES: Final = 200
+BAR: Final = 1.06
+ROUNDS: Final = 8
+Message = dict[str, Any]
+
+
+def scope() -> dict[str, Any]:
+    """Returns the head of a tiny request, as uvicorn passes it."""
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"%d" % len(BODY))]
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": PATH,
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+
+
+async def receive() -> Message:
+    return {"type": "http.request", "body": BODY, "more_body": False}
+
+
+async def send(_: Any) -> None:
+    return
+
+
+async def bare(app: App) -> None:
+    """Answers a request that nobody watches."""
+    await app.serve(scope(), receive, send)
+
+
+async def watched(app: App) -> None:
+    await app(scope(), receive, send)
+
+
+async def measured(app: App, rounds: int) -> tuple[list[float], list[float]]:
+    """Returns the microseconds of a request in each round: watched, and bare."""
+    RECORD.set(Record("POST", "/", b"-"))
+    ways = (watched, bare)
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for index, way in enumerate(ways):
+            begun = time.process_time_ns()
+            for _ in range(TIMES):
+                await way(app)
+            taken[index].append((time.process_time_ns() - begun) / TIMES / 1e3)
+    return taken
+
+
+def main(*, quick: bool) -> list[Row]:
+    """Returns rows for each form of the log."""
+    environ = {"DRAGOMAN_REPOSITORY": str(MODELS), "DRAGOMAN_ACCESS_LOG": "true"}
+    wire = client.request(PATH, BODY, {})
+    with uvicorn("handler.asgi:app", environ | {"DRAGOMAN_LOG_LEVEL": "WARNING"}) as port:
+        p50 = min(client.latency(port, wire, 1000) for _ in range(ROUNDS)) * 1e3
+    found = []
+    for form in ("text", "json"):
+        app = App(Settings.from_env(environ | {"DRAGOMAN_LOG_FORMAT": form}))
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+            ours, control = asyncio.run(measured(app, 30 if quick else 150))
+            app.close()
+        bar = BAR if form == "text" else None
+        added = min(ours) - min(control)
+        found.append(fastest(f"tiny, metrics and {form} access log, CPU", ours, control, "us"))
+        found.append(fastest(f"tiny, what {form} adds to a request's p50", [p50], [p50 - added], "us", bar))
+    print(table("A request that is counted and logged, against one that is not", found))
+    return found

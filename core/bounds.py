@@ -1,0 +1,44 @@
+"""Limits the parts and the bytes of a request, which are counted before anything is made of them.
+
+A part costs a server up to a thousand times what its bytes cost the client: an empty input is two bytes of protobuf,
+and microseconds of Python. The bounds are far above what clients send, and far below what a server notices.
+"""
+
+from collections.abc import Sized
+from typing import Final
+
+from core.errors import TooLarge, TooMany
+
+MOST_PARTS: Final = 4096
+"""The most inputs, outputs, parameters, named values or raw contents of a request. Models have some hundreds."""
+MOST_MESSAGES: Final = 1024
+"""The most messages of a stream whose requests come as one body."""
+MOST_REFUSED: Final = 16
+"""The most messages of a stream that are refused in a row; the next refusal ends the stream."""
+LONGEST_CALL: Final = 64 * 1024
+"""The most bytes of a request that carries no tensors."""
+MOST_FILLED: Final = 64 * 1024 * 1024
+"""The most bytes of inputs that a request leaves to their defaults: an empty row is two bytes long."""
+
+
+def check_parts(parts: Sized, what: str) -> None:
+    """Raises TooMany for more parts than a request may have. `what`: their name in the message."""
+    if len(parts) > MOST_PARTS:
+        check_number(len(parts), what)
+
+
+def check_number(count: int, what: str) -> None:
+    if count > MOST_PARTS:
+        raise TooMany(f"the request has {count} {what}; at most {MOST_PARTS} are accepted")
+
+
+def check_call(size: int) -> None:
+    """Raises TooLarge for a body of `size` bytes that is too long for a request without tensors."""
+    if size > LONGEST_CALL:
+        raise TooLarge(f"the body has {size} bytes; a request without tensors has at most {LONGEST_CALL}")
+
+
+def check_filled(size: int) -> None:
+    """Raises TooLarge for defaults that would fill too many bytes."""
+    if size > MOST_FILLED:
+        raise TooLarge(f"the defaults of missing inputs would fill {size} bytes; at most {MOST_FILLED} are filled")

@@ -1,0 +1,84 @@
+"""Which gRPC calls are let in, before their messages are read, and how a call is refused."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import grpc
+from grpc import aio
+
+from core.dialects.grpc import reflection
+from core.dialects.rpcs import RPCS
+from core.errors import Fault, ServingError
+from core.wire import Right, headers_of
+from handler.edge.exchange import Scope
+from handler.edge.gate.gate import AccessGate
+from handler.edge.observe.calls import CallWatch, expected
+from handler.edge.observe.record import refused
+
+if TYPE_CHECKING:
+    from handler.edge.jobs import ServedModels
+
+Context = aio.ServicerContext[bytes, bytes]
+CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
+LONGEST_DETAILS: Final = 1300
+"""Bytes of an error's text. Percent-encoding makes three times as many, and clients accept 8 kB of trailers at most."""
+RIGHTS: Final = {method.path: method.rpc.right for method in RPCS} | {
+    f"/{service}/{reflection.METHOD}": Right.READ for service in reflection.SERVICES
+}
+ADMITTED: "Final[ContextVar[ServedModels | None]]" = ContextVar("admitted", default=None)
+"""The models for the call of the current task, once the doorkeeper has admitted it."""
+Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+
+
+class Doorkeeper(aio.ServerInterceptor):
+    """Refuses a call before its messages are read, if there is authentication."""
+
+    def __init__(self, gate: AccessGate, calls: CallWatch) -> None:
+        self._gate = gate
+        self._calls = calls
+
+    async def intercept_service(self, continuation: Callable[..., Awaitable[Any]], details: Any) -> Any:
+        expected(details.method, details.invocation_metadata)
+        visitor = await self._gate.enter(scope_of(details.invocation_metadata, details.method, None))
+        try:
+            ADMITTED.set(visitor.models(RIGHTS.get(details.method)))
+        except ServingError as error:
+            return refusing(error, self._calls, details.method)
+        return await continuation(details)
+
+
+def refusing(error: ServingError, calls: CallWatch, path: str) -> Any:
+    """Returns the handler of a call, a unary one, too, that is refused before a message is read."""
+    return grpc.stream_stream_rpc_method_handler(calls.one(path, RIGHTS.get(path), partial(_refuse, error)))
+
+
+async def _refuse(error: ServingError, _bodies: AsyncIterator[bytes], context: Context) -> None:
+    code, details, metadata = refusal_of(error)
+    await context.abort(code, details, (*context.trailing_metadata(), *metadata))
+
+
+def scope_of(metadata: Any, path: str, client: tuple[str, int] | None) -> Scope:
+    """Returns a call as ASGI describes a request, for the gate."""
+    headers = [
+        (name.encode(), value if isinstance(value, bytes) else value.encode("utf-8", "replace"))
+        for name, value in metadata or ()
+    ]
+    return {"type": "grpc", "method": "gRPC", "path": path, "headers": headers, "client": client}
+
+
+def client_of(peer: str) -> tuple[str, int] | None:
+    """Returns the address in "ipv4:127.0.0.1:5000" or "ipv6:%5B::1%5D:5000", None for a socket of another kind."""
+    kind, _, address = peer.partition(":")
+    host, _, port = unquote(address).rpartition(":")
+    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") and port.isdecimal() else None
+
+
+def refusal_of(error: ServingError) -> Refusal:
+    """Returns how a call is refused, and notes it in the call's record."""
+    refused(error)
+    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
+    metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
+    return CODES[error.fault], details, metadata

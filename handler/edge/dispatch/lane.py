@@ -1,0 +1,224 @@
+"""The lane in which a model's work waits for a thread, the work itself, and how its result comes back."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from core.errors import ServerBusy, TimedOut
+from core.operations import ModelSpec
+from handler.backends.runs import Run
+from handler.edge.dispatch.limits import late
+
+if TYPE_CHECKING:
+    from core.batches import Prepared, Ran
+
+PATIENCE_RUNS: Final = 3
+"""A client of a slow model waits for so many of its inferences, if that takes longer than DRAGOMAN_QUEUE_TIME."""
+NEW: Final = 0.2
+"""The weight of the newest inference in the average of their times."""
+
+
+class Owner(Protocol):
+    """The request that a piece of work belongs to."""
+
+    def expire(self) -> str:
+        """Counts a failure at the time limit. Returns the version that works on it, "" if none does yet."""
+        ...
+
+
+class BatchPart(NamedTuple):
+    """The part that a request may have in a batch. `steps`: as core.batches.steps. `size`: bytes of the request.
+
+    `spec`: of the version that it names. `gathers`: it may run with others.
+    """
+
+    steps: "Callable[[], Generator[Prepared | None, Ran, Any]]"
+    spec: ModelSpec
+    size: int
+    gathers: bool = True
+
+
+class Ends(Protocol):
+    def end(self, error: Callable[[], BaseException], /) -> None:
+        """Ends work, which raises what `error` returns."""
+        ...
+
+
+class _Over:
+    """The future of work that nobody awaits any more."""
+
+    def done(self) -> bool:
+        return True
+
+    def cancelled(self) -> bool:
+        return True
+
+
+OVER: "Final[Any]" = _Over()
+
+
+class Errand:
+    """One piece of work. `run`: ends it. `until`: the client's deadline on time.monotonic(). `put`: when it came.
+
+    `admitted`: it continues an admitted request, and is never refused for the length of its lane. `part`: of a
+    model whose requests run together. `batch`: the one in which it runs with others.
+    """
+
+    __slots__ = (
+        *("admitted", "batch", "call", "future", "is_late", "lane", "loop", "owner"),
+        *("part", "put", "run", "until"),
+    )
+
+    def __init__(
+        self,
+        call: Callable[[], Any] | BatchPart,
+        lane: "Lane",
+        loop: asyncio.AbstractEventLoop,
+        until: float,
+        owner: Owner | None,
+    ) -> None:
+        self.call: Any = call
+        self.lane = lane
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.run = Run()
+        self.until = until
+        self.put = 0.0
+        self.owner = owner
+        self.is_late = False
+        self.admitted = False
+        self.part = call if isinstance(call, BatchPart) else None
+        self.batch: Ends | None = None
+
+    def do(self) -> bool:
+        """Does the work in this thread. Returns whether it has ended by itself."""
+        if self.future.cancelled():
+            return False
+        try:
+            outcome, error = self.call(), None
+        except BaseException as raised:  # noqa: BLE001 - raised where the work is awaited
+            outcome, error = None, raised
+        is_done = error is None
+        hand_over(((self, outcome, error),))
+        del outcome, error  # the error's traceback holds this frame: a cycle, with the request's body in it
+        return is_done
+
+    def leave(self) -> None:
+        """Lets go of the result, which nobody awaits any more.
+
+        An error's traceback holds the frames of its thread, and these hold the work: another cycle, with the future.
+        """
+        self.future = OVER
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Ends the work that nobody waits for any more."""
+        (self.batch or self.run).end(error)
+
+    def overrun(self) -> None:
+        """Ends the work at its time limit, and refuses its request."""
+        hand_over(((self, None, self.late()),))
+
+    def late(self) -> TimedOut:
+        """Ends the work at its time limit, and returns the refusal."""
+        version = self.owner.expire() if self.owner is not None else ""
+        spec, default = self.lane.spec, self.lane.default
+
+        def refusal() -> TimedOut:
+            if spec is None:
+                return TimedOut(f"the request was not read within {default or 0:g} s (DRAGOMAN_TIMEOUT)")
+            return late(spec, version or spec.version, default)
+
+        self.run.end(refusal)
+        return refusal()
+
+
+def hand_over(outcomes: "Sequence[tuple[Errand, Any, BaseException | None]]") -> None:
+    """Gives results and errors to those who await them, in one event loop."""
+    if outcomes:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            outcomes[0][0].loop.call_soon_threadsafe(_settle, outcomes)
+
+
+def _settle(outcomes: Sequence[tuple[Errand, Any, BaseException | None]]) -> None:
+    for work, outcome, error in outcomes:
+        if work.future.done():
+            continue
+        if error is None:
+            work.future.set_result(outcome)
+        else:
+            work.future.set_exception(error)
+
+
+class Crowd:
+    """What a lane has learned of its batches. Only the event loop's thread uses `watched`.
+
+    `last`: requests in the largest run of the last batch. `rows`: of a request there. `company`: requests in a batch,
+    on average. `unfit`: versions whose outputs could not be split, each with the spec for which that is so.
+    `watched`: the event loop that looks at the lane when its batch is due.
+    """
+
+    __slots__ = ("company", "last", "rows", "unfit", "watched")
+
+    def __init__(self) -> None:
+        self.last = 1
+        self.rows = 1.0
+        self.company = 1.0
+        self.unfit: dict[str, ModelSpec] = {}
+        self.watched: asyncio.AbstractEventLoop | None = None
+
+    def met(self, largest: int, rows: int, members: int) -> None:
+        """Takes a batch into account. `largest`: requests in its largest run. `rows`: of all requests."""
+        self.last = largest
+        self.rows = max(1.0, rows / members)
+        self.company += NEW * (members - self.company)
+
+
+class Lane:
+    """One model's work.
+
+    `spec`: of the version that its latest work is for. `held`: its threads; `lost`: those of them that run on beyond
+    their limit. `seconds`: what an inference takes, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT. `queue`:
+    DRAGOMAN_QUEUE_TIME.
+    """
+
+    __slots__ = ("crowd", "default", "held", "in_ring", "lost", "name", "queue", "seconds", "spec", "waiting")
+
+    def __init__(self, name: str, default: float | None, queue: float) -> None:
+        self.name = name
+        self.default = default
+        self.queue = queue
+        self.spec: ModelSpec | None = None
+        self.held = 0
+        self.lost = 0
+        self.seconds = 0.0
+        self.in_ring = False
+        self.crowd = Crowd()
+        self.waiting: OrderedDict[Errand, None] = OrderedDict()
+
+    @property
+    def limit(self) -> float | None:
+        """The seconds that an inference may run."""
+        return self.default if self.spec is None or self.spec.timeout is None else self.spec.timeout
+
+    @property
+    def title(self) -> str:
+        return f"model {self.name!r}" if self.name else "the request"
+
+    def measure(self, seconds: float) -> None:
+        """Takes the time of an inference into account."""
+        self.seconds = seconds if not self.seconds else (1 - NEW) * self.seconds + NEW * seconds
+
+    def allowed(self, seconds: float) -> float:
+        """Returns how long work may wait. `seconds`: what an inference takes."""
+        return max(self.queue, PATIENCE_RUNS * seconds)
+
+    def stuck(self) -> ServerBusy:
+        """Returns the refusal while the model's threads are lost."""
+        return ServerBusy(f"{self.title} takes no request: {self.loss}", retry_after=self.limit)
+
+    @property
+    def loss(self) -> str:
+        """Why the model takes no request, for its readiness."""
+        return f"{self.lost} of its inferences run on beyond the time limit and hold the threads that it may have"

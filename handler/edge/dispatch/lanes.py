@@ -1,0 +1,174 @@
+"""The lanes in which work waits for a thread: one for each model. Lanes take turns, whatever their lengths are.
+
+Nothing here waits, locks or knows threads. Rules: a lane is in the ring exactly if work waits in it, no longer for
+partners in a batch (gathering.is_due), and its model may have one more thread; a model has at most `cap` threads;
+threads that run on beyond their time limit count as its own.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from core.errors import ServerBusy
+from core.operations import ModelSpec
+from handler.edge.dispatch.batches import Batch
+from handler.edge.dispatch.gathering import gathered, is_due
+from handler.edge.dispatch.lane import Errand, Lane
+
+SLOW_SECONDS: Final = 1.0
+"""A model leaves one thread to the others before its first answer, and while its inferences take longer."""
+QUEUE_SECONDS: Final = 4.0
+"""DRAGOMAN_QUEUE_TIME: clients commonly leave after five."""
+STALE_SECONDS: Final = 0.5
+"""Under overload a line in order answers every client late, and those with less patience never."""
+
+
+class Lanes:
+    """All lanes. `threads`: how many run at the same time. `timeout`: seconds, of models that do not say another.
+
+    `queue`: the seconds that work may wait.
+    """
+
+    def __init__(self, threads: int, timeout: float | None = None, queue: float = QUEUE_SECONDS) -> None:
+        self.threads = threads
+        self._timeout = timeout
+        self._queue = queue
+        self._lanes: dict[str, Lane] = {}
+        self._ring: deque[Lane] = deque()
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self._lanes.values())
+
+    def of(self, spec: ModelSpec | None) -> Lane:
+        """Returns the model's lane; that of all other work without a spec."""
+        name = "" if spec is None else spec.name
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(name, self._timeout, self._queue)
+        if spec is not None:
+            lane.spec = spec
+        return lane
+
+    def find(self, name: str) -> Lane | None:
+        return self._lanes.get(name)
+
+    def cap(self, lane: Lane) -> int:
+        """Returns how many threads the lane's work may have. A slow model leaves one to the others, if there are two.
+
+        A model may be slow until its first answer says otherwise. Work without a model is short.
+        """
+        if lane.spec is not None and lane.spec.max_concurrency is not None:
+            return min(lane.spec.max_concurrency, self.threads)
+        is_slow = lane.name and (not lane.seconds or lane.seconds >= SLOW_SECONDS or lane.lost)
+        return max(1, self.threads - 1) if is_slow else self.threads
+
+    def put(self, work: Errand, now: float) -> None:
+        lane = work.lane
+        work.put = now
+        lane.waiting[work] = None
+        self.offer(lane, now)
+
+    def offer(self, lane: Lane, now: float) -> None:
+        """Lets the lane have its turn, if it may have one."""
+        if not lane.in_ring and lane.waiting and lane.held < self.cap(lane) and is_due(lane, now):
+            lane.in_ring = True
+            self._ring.append(lane)
+
+    def take(self, now: float) -> Errand | Batch | None:
+        """Returns work of the lane whose turn it is; None if none may have a thread now.
+
+        It is the oldest, or the newest once the oldest has waited for long: its client may be about to leave. Admitted
+        work is not refused any more, and so it must not starve.
+        """
+        while self._ring:
+            lane = self._ring.popleft()
+            lane.in_ring = False
+            if lane.waiting and lane.held < self.cap(lane):
+                oldest = next(iter(lane.waiting))
+                is_stale = now - oldest.put > STALE_SECONDS and not oldest.admitted
+                work, _ = lane.waiting.popitem(last=is_stale)
+                taken = work if work.part is None else gathered(work, work.part, newest=is_stale)
+                lane.held += 1
+                self.offer(lane, now)
+                return taken
+        return None
+
+    def takes(self, lane: Lane) -> bool:
+        """Decides whether new work of the lane may have a thread at once, without partners. Counts the thread."""
+        if not self.is_open(lane):
+            return False
+        lane.held += 1
+        return True
+
+    def is_open(self, lane: Lane) -> bool:
+        """Decides whether nothing stands before new work of the lane."""
+        return not lane.waiting and lane.held < self.cap(lane)
+
+    def release(self, lane: Lane, seconds: float | None, now: float = 0.0) -> None:
+        """Takes a thread back. `seconds`: the time of an inference that has ended by itself."""
+        lane.held -= 1
+        if seconds is not None:
+            lane.measure(seconds)
+        self.offer(lane, now)
+
+    def drop(self, work: Errand) -> bool:
+        """Takes waiting work out of its lane. Returns False if it does not wait."""
+        if work not in work.lane.waiting:
+            return False
+        del work.lane.waiting[work]
+        return True
+
+    def hog(self) -> Lane | None:
+        """Returns the lane that has as many working threads as there are."""
+        return next((lane for lane in self._lanes.values() if lane.held - lane.lost >= self.threads), None)
+
+    def crowded(self, lane: Lane) -> Errand | None:
+        """Takes out the newest request of the longest lane, if that is longer than this one would be."""
+        longest = max(self._lanes.values(), key=lambda each: len(each.waiting))
+        if len(longest.waiting) <= len(lane.waiting) + 1:
+            return None
+        newest = next((work for work in reversed(longest.waiting) if not work.admitted), None)
+        if newest is not None:
+            del longest.waiting[newest]
+        return newest
+
+    def wait(self, lane: Lane) -> float:
+        """Estimates the seconds until new work of the lane gets a thread."""
+        active = sum(1 for each in self._lanes.values() if each.held > each.lost or each.waiting)
+        share = self.threads / active if active > 1 else self.threads
+        return (
+            (len(lane.waiting) / lane.crowd.company + 1)
+            * lane.seconds
+            / max(1.0, min(share, self.cap(lane) - lane.lost))
+        )
+
+    def refusal(self, lane: Lane, until: float, now: float) -> ServerBusy | None:
+        """Returns why new work would wait too long, None if it would not. `until`: its client's deadline."""
+        if lane.lost >= self.cap(lane):
+            return lane.stuck()
+        wait = self.wait(lane)
+        if wait > lane.allowed(lane.seconds):
+            return ServerBusy(
+                f"{lane.title} has {len(lane.waiting)} requests waiting, {wait:.1f} s of work: try again then",
+                retry_after=wait,
+            )
+        if lane.seconds and now + wait + lane.seconds > until:
+            return ServerBusy(
+                f"{lane.title} would answer in {wait + lane.seconds:.1f} s, after the request's deadline",
+                retry_after=wait,
+            )
+        return None
+
+    def overdue(self, lane: Lane, now: float, longest: float) -> Iterator[Errand]:
+        """Takes out work that has waited for longer than it can be useful, but none while slow work holds the threads.
+
+        `longest`: the seconds that the oldest running work has taken so far.
+        """
+        allowed = lane.allowed(max(lane.seconds, longest))
+        if lane.limit is not None:
+            allowed = min(allowed, max(lane.limit, lane.queue))
+        for work in list(itertools.takewhile(lambda each: now - each.put > allowed, lane.waiting)):
+            if not work.admitted:
+                del lane.waiting[work]
+                yield work

@@ -1,0 +1,146 @@
+"""Chooses the thread of an ASGI server that works on a request, and waits for the request's model.
+
+There are threads for inference, for requests that may ask the store, and for loads. Lambda does without
+(inline.Inline).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from core.deadline import NEVER, Deadline, answerable
+from core.wire import Waits
+from handler.edge.dispatch import streams
+from handler.edge.dispatch.batches import Again
+from handler.edge.dispatch.lane import BatchPart
+from handler.edge.dispatch.limits import Hurried, Watchdog
+from handler.edge.dispatch.workers import Workers
+from handler.edge.jobs import Job
+from handler.edge.leaving import Leaving
+from handler.edge.timing import Misplaced, Timing
+from handler.lifecycle.single_flight import Load, Pending
+from handler.settings import Settings
+
+T = TypeVar("T")
+LOADERS: Final = 4
+"""Models loaded at the same time; each load waits mostly for the network."""
+ASIDE: Final = 4
+"""Threads for everything but inference, which may ask the store: health is answered however busy the models are."""
+
+
+class Threads:
+    """Runs a request in the thread that suits what it may wait for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._patience = settings.patience
+        self._workers = Workers(settings.threads, settings.queue, settings.timeout, settings.queue_time)
+        self._watchdog = Watchdog()
+        self._aside = ThreadPoolExecutor(ASIDE, "dragoman-aside")
+        self.loaders = ThreadPoolExecutor(LOADERS, "dragoman-load")
+
+    async def answer(self, job: Job[T], waits: Waits, deadline: Deadline = NEVER, leaving: Leaving | None = None) -> T:
+        """Returns the job's answer. Cancelling this ends the work. Raises ServingError, StillLoading at the deadline.
+
+        `deadline`: the client's. `leaving`: cancels this when the client leaves.
+        """
+        until: Deadline | None = None
+        alone = False
+        while True:
+            try:
+                if self._is_short(job, waits):
+                    return self._watchdog.hurry(job.run)
+                return await self._in_a_thread(job, waits, deadline, leaving, alone=alone)
+            except Hurried:
+                job.timing.use.hesitate()
+            except Again:
+                alone = True
+            except Misplaced:
+                continue  # its model is known, and in memory
+            except Pending as pending:
+                until = until or self._until(deadline)
+                result = await _landed(pending.load, job.timing, until)
+                if pending.final:
+                    return job.phrase(result)
+
+    def _is_short(self, job: Job[T], waits: Waits) -> bool:
+        return job.is_quick() if waits is Waits.MODEL else waits is Waits.NOTHING and not job.is_long()
+
+    async def _in_a_thread(
+        self, job: Job[T], waits: Waits, deadline: Deadline, leaving: Leaving | None, *, alone: bool
+    ) -> T:
+        if leaving is not None:
+            leaving.begin()
+        if waits in (Waits.NOTHING, Waits.STORE):
+            return await self.aside(job.run)
+        spec = job.spec()
+        job.timing.is_misplaced = spec is None and job.timing.use is None
+        work: Callable[[], T] | BatchPart = job.run
+        if spec is not None and spec.batching is not None and waits is Waits.MODEL:
+            work = BatchPart(job.steps, spec, job.codec.size, gathers=not alone)
+        answer: T = await self._workers.run(work, spec, admitted=alone, until=deadline.at, owner=job.timing)
+        return answer
+
+    def _until(self, deadline: Deadline) -> Deadline:
+        """Returns when a request stops waiting for its model: DRAGOMAN_PATIENCE from now, or its client's deadline."""
+        limits = [] if self._patience is None else [self._patience]
+        if not deadline.is_never:
+            limits.append(answerable(deadline.left))
+        return Deadline(time.monotonic() + min(limits)) if limits else NEVER
+
+    async def work(self, work: Callable[[], T], *, is_quick: bool) -> T:
+        """Returns the work's result, in a thread for inference unless it is quick. Raises ServerBusy."""
+        if is_quick:
+            return work()
+        result: T = await self._workers.run(work)
+        return result
+
+    async def aside(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Returns the result of work that may ask the store."""
+        return await asyncio.get_running_loop().run_in_executor(self._aside, work, *arguments)
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Starts work that no request waits for."""
+        self._aside.submit(work)
+
+    def each(self, items: Iterable[T], timing: Timing) -> AsyncGenerator[T]:
+        """Returns the items of a stream, as its model makes them and its client takes them. The caller closes it.
+
+        `timing`: of the request, which knows the model.
+        """
+        spec = None if timing.use is None else timing.use.model.spec
+        return streams.each(items, self._workers, spec, timing)
+
+    def trouble(self, name: str) -> str:
+        """Returns why no request is answered, "" if requests are; with a name, requests to that model."""
+        return self._workers.trouble(name)
+
+    def pending(self) -> Mapping[tuple[str, str], int]:
+        """Returns how many requests wait for a thread, by model and version."""
+        return self._workers.pending()
+
+    def close(self) -> None:
+        """Ends the threads; no request can be answered afterwards."""
+        self._workers.close()
+        self._watchdog.close()
+        for executor in (self.loaders, self._aside):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+async def _landed(load: Load, timing: Timing, until: Deadline) -> Any:
+    """Awaits the load. No thread is held, and cancelling the wait does not cancel the load.
+
+    Raises StillLoading at the deadline.
+    """
+    begun = time.perf_counter_ns()
+    scope = asyncio.timeout(None if until.is_never else max(0.0, until.left))
+    try:
+        async with scope:
+            return await asyncio.shield(asyncio.wrap_future(load.future))
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise load.unfinished() from None
+    finally:
+        timing.waited(time.perf_counter_ns() - begun, load)

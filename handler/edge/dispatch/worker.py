@@ -1,0 +1,62 @@
+"""One thread of the pool."""
+
+import threading
+import time
+from typing import Protocol
+
+from handler.backends.runs import CURRENT
+from handler.edge.dispatch.batches import Batch
+from handler.edge.dispatch.lane import Errand, Lane
+
+
+class Pool(Protocol):
+    def next_for(self, worker: "Worker", lane: Lane, seconds: float | None, /) -> Errand | Batch | None:
+        """Returns waiting work, None if the worker is idle from now on or has to end.
+
+        `seconds`: the time of the work of `lane` that it has done, None if that did not end by itself.
+        """
+        ...
+
+
+class Worker(threading.Thread):
+    """A thread that sleeps on a lock. `wake` releases the lock with work, or with None to end the thread.
+
+    `begun`: when its work began, on time.monotonic(). `lost`: the work goes on beyond its time limit.
+    """
+
+    def __init__(self, pool: Pool, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._pool = pool
+        self.work: Errand | Batch | None = None
+        self.begun = 0.0
+        self.lost = False
+        self._woken = threading.Lock()
+        self._woken.acquire()
+
+    def begin(self, work: Errand | Batch) -> None:
+        self.begun = time.monotonic()
+        self.work = work
+
+    def wake(self, work: Errand | Batch | None) -> None:
+        if work is not None:
+            self.begin(work)
+        self._woken.release()
+
+    def run(self) -> None:
+        while True:
+            self._woken.acquire()
+            work = self.work
+            if work is None:
+                return
+            while work is not None:
+                lane, seconds = work.lane, do(work, self.begun)
+                work = None  # an idle thread must not keep a request's tensors alive
+                work = self._pool.next_for(self, lane, seconds)
+
+
+def do(work: Errand | Batch, begun: float) -> float | None:
+    """Does the work. Returns its seconds if it has ended by itself, or was late."""
+    CURRENT.run = work.run
+    is_done = work.do()
+    CURRENT.run = None
+    return time.monotonic() - begun if is_done or work.is_late else None

@@ -1,0 +1,285 @@
+"""The bounded pool of threads in which an ASGI server runs models.
+
+concurrent.futures does not bound its queue, and wakes its threads in turn, each with cold caches. Its round trip from
+an event loop takes 56 us; this one takes 20 us. This pool wakes the thread that fell idle last.
+
+A thread whose work does not end at its time limit is lost until it returns, and another one takes its place. There are
+at most twice as many threads as the setting says, and one more for the others while one model holds all of them.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from core.errors import ServerBusy
+from core.operations import ModelSpec
+from handler.edge.dispatch.batches import Batch
+from handler.edge.dispatch.gathering import patience
+from handler.edge.dispatch.lane import BatchPart, Errand, Lane, Owner, hand_over
+from handler.edge.dispatch.lanes import QUEUE_SECONDS, Lanes
+from handler.edge.dispatch.worker import Worker
+
+log = logging.getLogger(__name__)
+TICK_SECONDS: Final = 0.05
+"""Seconds between two looks at running and waiting work, while there is any."""
+GRACE_SECONDS: Final = 0.2
+"""A runtime that was ended returns within this time; a thread that does not is lost."""
+RELIEF_SECONDS: Final = 0.1
+"""Seconds for which the other models wait for one more thread, while one model has all threads."""
+
+
+class Left(Exception):
+    """Ends the work of a client that has left."""
+
+
+class Workers:
+    """The pool. Only an event loop's thread calls `run`. `close` ends the threads once the waiting work is done.
+
+    `timeout`: seconds that work may run, unless its model's settings say another number; None: for ever. `patience`:
+    seconds that work may wait.
+    """
+
+    def __init__(self, threads: int, queue: int, timeout: float | None = None, patience: float = QUEUE_SECONDS) -> None:
+        self._room = threads + queue
+        self._requests = 0
+        self._closed = False
+        self._ticking: asyncio.AbstractEventLoop | None = None
+        # Guards all that follows. Work waits only while no thread is idle, or its model has its share of them.
+        self._lock = threading.Lock()
+        self._lanes = Lanes(threads, timeout, patience)
+        self._threads = [Worker(self, f"dragoman-{index}") for index in range(threads)]
+        self._lost = 0
+        self._idle = list(self._threads)
+        for worker in self._idle:
+            worker.start()
+
+    async def run(
+        self,
+        call: Callable[[], Any] | BatchPart,
+        spec: ModelSpec | None = None,
+        *,
+        admitted: bool = False,
+        until: float = float("inf"),
+        owner: Owner | None = None,
+    ) -> Any:
+        """Returns the result of `call`, which one of the threads calls. A part is done in a batch, perhaps with others.
+
+        Cancelling this ends the work.
+
+        `spec`: the model that works. `admitted`: the work continues an admitted request, and is never refused for the
+        length of its lane. `until`: the client's deadline on time.monotonic(). `owner`: counts a failure at the time
+        limit. Raises TimedOut at that limit, ServerBusy if too much work waits, batches.Again if a batch has failed.
+        """
+        work = Errand(call, self._lanes.of(spec), asyncio.get_running_loop(), until, owner)
+        work.admitted = admitted
+        self._put(work)
+        self._requests += 1
+        try:
+            return await work.future
+        except asyncio.CancelledError:
+            self._abandon(work)
+            raise
+        finally:
+            self._requests -= 1
+            work.leave()
+
+    def spare(self, call: Callable[[], None]) -> None:
+        """Calls `call`, which raises nothing, in one of the threads, without waiting for it."""
+        work = Errand(call, self._lanes.of(None), asyncio.get_running_loop(), float("inf"), None)
+        work.admitted = True
+        self._put(work)
+
+    def trouble(self, name: str = "") -> str:
+        """Returns why no request is answered, "" if requests are; with a name, requests to that model."""
+        if not name:
+            lost = self._lost
+            held = ", ".join(f"{lane.title} {lane.lost}" for lane in self._lanes if lane.lost)
+            text = f"all {lost} threads run on beyond the time limit of an inference ({held}): restart this server"
+            return text if lost and lost >= len(self._threads) else ""
+        lane = self._lanes.find(name)
+        return lane.loss if lane is not None and lane.lost >= self._lanes.cap(lane) else ""
+
+    def pending(self) -> dict[tuple[str, str], int]:
+        """Returns how many requests wait, by model and version; those whose model is not known yet under ("", "")."""
+        with self._lock:
+            lanes = list(self._lanes)
+        return {(lane.name, "" if lane.spec is None else lane.spec.version): len(lane.waiting) for lane in lanes}
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for lane in self._lanes:
+                self._lanes.offer(lane, math.inf)  # others do not come any more
+            self._serve(math.inf)
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.wake(None)
+
+    # -- in the event loop --------------------------------------------------------------------------------------------
+
+    def _put(self, work: Errand) -> None:
+        """Wakes a thread for the work, or lets it wait. Raises ServerBusy."""
+        if self._ticking is not work.loop:
+            self._ticking = work.loop
+            work.loop.call_later(TICK_SECONDS, self._tick, work.loop)
+        with self._lock:
+            if self._requests >= self._room and not work.admitted:
+                self._make_room(work.lane)
+            if work.part is not None or not self._idle or not self._lanes.takes(work.lane):
+                self._queue(work, time.monotonic())
+                return
+            worker = self._idle.pop()
+        worker.wake(work)
+
+    def _queue(self, work: Errand, now: float) -> None:
+        """Lets the work wait. Raises ServerBusy. Under the lock."""
+        lane = work.lane
+        is_free = bool(self._idle) and self._lanes.is_open(lane)
+        refusal = None if is_free or work.admitted else self._lanes.refusal(lane, work.until, now)
+        if refusal is not None:
+            raise refusal
+        self._lanes.put(work, now)
+        if work.part is not None:
+            self._serve(now)
+            self._expect(lane, work.loop, now)
+
+    def _expect(self, lane: Lane, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        """Looks at a lane whose requests wait for others when they need not any more. Under the lock."""
+        if lane.waiting and lane.crowd.watched is not loop:
+            lane.crowd.watched = loop
+            loop.call_later(patience(lane, now), self._look, lane, loop)
+
+    def _look(self, lane: Lane, loop: asyncio.AbstractEventLoop) -> None:
+        now = time.monotonic()
+        with self._lock:
+            lane.crowd.watched = None
+            self._lanes.offer(lane, now)
+            self._serve(now)
+            self._expect(lane, loop, now)
+
+    def _serve(self, now: float) -> None:
+        """Wakes idle threads for waiting work. Under the lock."""
+        while self._idle and (more := self._lanes.take(now)) is not None:
+            self._idle.pop().wake(more)
+
+    def _make_room(self, lane: Lane) -> None:
+        """Refuses the newest request of the longest lane, or raises ServerBusy for a new one of this lane."""
+        wait = max(1.0, self._lanes.wait(lane))
+        text = f"{self._requests} requests wait already: try again, or raise DRAGOMAN_QUEUE"
+        pushed = self._lanes.crowded(lane)
+        if pushed is None:
+            raise ServerBusy(text, retry_after=wait)
+        hand_over(((pushed, None, ServerBusy(text, retry_after=wait)),))
+
+    def _abandon(self, work: Errand) -> None:
+        """Ends the work that nobody waits for any more, or takes it out of its lane."""
+        with self._lock:
+            waited = self._lanes.drop(work)
+        if not waited:
+            work.end(Left)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ends work that has run for too long, refuses work that has waited for too long, and replaces lost threads."""
+        if self._ticking is not loop:
+            return
+        now = time.monotonic()
+        running = [(worker, work) for worker in list(self._threads) if (work := worker.work) is not None]
+        for worker, work in running:
+            self._watch(worker, work, now)
+        with self._lock:
+            longest = max((now - worker.begun for worker, _ in running if not worker.lost), default=0.0)
+            overdue = [
+                (work, self._refused(lane)) for lane in self._lanes for work in self._lanes.overdue(lane, now, longest)
+            ]
+            new = self._relieved(now)
+        hand_over([(work, None, refusal) for work, refusal in overdue])
+        if new is not None:
+            new.start()
+        self._ticking = None
+        if running or overdue:
+            self._ticking = loop
+            loop.call_later(TICK_SECONDS, self._tick, loop)
+
+    def _watch(self, worker: Worker, work: Errand | Batch, now: float) -> None:
+        limit = work.lane.limit
+        ran = now - worker.begun
+        if limit is None or ran < limit or worker.lost:
+            return
+        if not work.is_late:
+            work.is_late = True
+            work.overrun()
+        elif ran >= limit + GRACE_SECONDS:
+            self._lose(worker, work)
+
+    def _lose(self, worker: Worker, work: Errand | Batch) -> None:
+        """Counts a thread as lost, and starts another one while there are not too many."""
+        with self._lock:
+            if worker.work is not work:
+                return
+            lane, new = work.lane, None
+            worker.lost = True
+            self._lost += 1
+            lane.lost += 1
+            waiting = list(lane.waiting) if lane.lost >= self._lanes.cap(lane) else []
+            if waiting:
+                lane.waiting.clear()
+            if len(self._threads) < 2 * self._lanes.threads:
+                new = self._one_more()
+        log.warning("%s: %s; %d threads are lost", lane.title, lane.loss, self._lost)
+        hand_over([(refused, None, lane.stuck()) for refused in waiting])
+        if new is not None:
+            new.start()
+
+    def _refused(self, lane: Lane) -> ServerBusy:
+        return ServerBusy(f"{lane.title} did not get a thread in time: try again", retry_after=self._lanes.wait(lane))
+
+    def _relieved(self, now: float) -> Worker | None:
+        """Makes a thread for the others, if one model has held all threads for a while. Under the lock."""
+        lanes = self._lanes
+        if self._idle or lanes.threads == 1 or len(self._threads) - self._lost > lanes.threads or lanes.hog() is None:
+            return None
+        waits = (next(iter(lane.waiting)).put for lane in lanes if lane.waiting and lane.in_ring)
+        return self._one_more() if now - min(waits, default=now) > RELIEF_SECONDS else None
+
+    def _one_more(self) -> Worker:
+        """Makes a thread, which begins with waiting work or is idle. Under the lock."""
+        worker = Worker(self, f"dragoman-{len(self._threads)}")
+        self._threads.append(worker)
+        work = self._lanes.take(time.monotonic())
+        if work is None:
+            self._idle.append(worker)
+        else:
+            worker.wake(work)
+        return worker
+
+    # -- in a thread of the pool --------------------------------------------------------------------------------------
+
+    def next_for(self, worker: Worker, lane: Lane, seconds: float | None) -> Errand | Batch | None:
+        """Returns waiting work, None if the worker is idle from now on or has to end.
+
+        `seconds`: the time of the work of `lane` that it has done, None if that did not end by itself.
+        """
+        with self._lock:
+            worker.work = None
+            if worker.lost:
+                worker.lost = False
+                self._lost -= 1
+                lane.lost -= 1
+                log.warning("%s: an inference that ran beyond its time limit has ended", lane.title)
+            now = math.inf if self._closed else time.monotonic()
+            self._lanes.release(lane, seconds, now)
+            surplus = len(self._threads) - self._lost > self._lanes.threads and self._lanes.hog() is None
+            work = None if surplus else self._lanes.take(now)
+            if work is not None:
+                worker.begin(work)
+            elif surplus or self._closed:
+                self._threads.remove(worker)
+                worker.wake(None)
+            else:
+                self._idle.append(worker)
+            self._serve(now)
+            return work

@@ -1,0 +1,252 @@
+"""The gate itself: the caller of a request, and whether it has a right on a model. Nothing else decides that.
+
+Every edge enters here, and gets the models that it may ask from a Visitor: a route that forgot the gate would have
+none. The decision is made of an identity, a right and a model. Without authentication a caller's identity is its place:
+this machine, or elsewhere.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from core.errors import NotPermitted, ServingError, Unauthenticated, shown
+from core.wire import Header, Right
+from handler.edge.exchange import Headers, Receive, Scope, Send
+from handler.edge.gate import origins
+from handler.edge.gate.credentials import API_KEY, AUTHORIZATION, credential, gateways_key, sole
+from handler.edge.gate.identity import GRANTS, Caller
+from handler.edge.gate.refusals import RefusalLog
+from handler.edge.gate.view import SeenModels, lacking, not_permitted
+from handler.edge.jobs import ServedModels
+from handler.settings import InvalidSettings, Settings
+
+if TYPE_CHECKING:
+    from handler.edge.gate.keys import KeyRing
+    from handler.edge.gate.tokens import Tokens
+
+Application = Callable[["Visitor", Scope, Receive, Send], Awaitable[None]]
+log = logging.getLogger(__name__)
+MOST_DIGESTS: Final = 256
+"""Valid credentials whose digests are remembered, by the whole header: a warm request is spared the hash. Whether the
+credential is still valid is decided for each request. Finding it leaks nothing: a dictionary compares hashes first, and
+those of bytes depend on a secret of the process."""
+INVOKED: Final = "dragoman.invoked"
+"""The member of ASGI's scope that marks a direct invocation of the function, which IAM has permitted."""
+FROM_ELSEWHERE: Final = (
+    "load, unload, online and offline are for direct clients on this machine, and this one is not: set DRAGOMAN_AUTH "
+    "and send a key with the right 'admin', or set DRAGOMAN_CONTROL=open in a network where every client may do it"
+)
+"""The refusal that a container's user reads first: with a published port, every peer is another machine."""
+ON_LAMBDA: Final = (
+    "load, unload, online and offline are off on Lambda: set DRAGOMAN_AUTH and send a key with the right 'admin', "
+    "or set DRAGOMAN_CONTROL=open"
+)
+OF_A_PAGE: Final = (
+    "load, unload, online and offline are not for pages of other sites: the request's Origin, Sec-Fetch-Site or Host "
+    "is not this server's own"
+)
+SWITCHED_OFF: Final = "load, unload, online and offline are off: DRAGOMAN_CONTROL=off"
+NO_CREDENTIAL: Final = "a key or a token is required: send it as Authorization: Bearer, or as x-api-key"
+ANYBODY: Final = GRANTS["infer"] | GRANTS["read"]
+LOCAL: Final = Caller("a local client", GRANTS["admin"])
+GUEST: Final = Caller("a client", GRANTS["admin"])
+EVERYBODY: Final = Caller("a client", ANYBODY)
+"""The caller of a server without authentication, on a route where its place does not matter."""
+INVOKER: Final = Caller("an invoker", GRANTS["infer"])
+REFUSED: Final = {
+    why: Caller("a client", ANYBODY, why=why) for why in (FROM_ELSEWHERE, ON_LAMBDA, OF_A_PAGE, SWITCHED_OFF)
+}
+
+
+class Visitor:
+    """One request at the gate. `identity` None: the caller is not known, for the reason `error`."""
+
+    __slots__ = ("_gate", "error", "headers", "identity", "scope")
+
+    def __init__(
+        self, gate: "AccessGate", scope: Scope, headers: Headers, identity: Caller | None, error: ServingError | None
+    ) -> None:
+        self._gate = gate
+        self.scope = scope
+        self.headers = headers
+        self.identity = identity
+        self.error = error
+
+    def models(self, right: Right | None, model: str | None = None) -> ServedModels:
+        """Returns the models for a route. `right` None: any known caller, without a route. `model`: the path's.
+
+        Raises Unauthenticated, NotPermitted, ServerBusy while the keys of tokens cannot be fetched.
+        """
+        identity, gate = self.identity, self._gate
+        if identity is not None and right in identity.rights and right is not Right.ADMIN:  # nearly always
+            if identity.models is None:
+                return gate.models
+            if model is None or identity.may_use(model):
+                return SeenModels(gate.models, identity, gate.default_model)
+        return gate.admit(self, right, model)
+
+    def recognise(self) -> Caller:
+        """Returns the caller. Raises Unauthenticated for an unknown one, which does not learn which paths exist."""
+        if self.identity is None:
+            self._gate.log.refused(self.scope, "an unknown caller")
+            raise self.error or Unauthenticated(NO_CREDENTIAL)
+        return self.identity
+
+
+class AccessGate:
+    """The gate of one application."""
+
+    def __init__(self, settings: Settings, models: ServedModels) -> None:
+        """Raises InvalidSettings."""
+        self.models = models
+        self.default_model = settings.default_model
+        self.log = RefusalLog(log)
+        self.sharing = origins.Sharing(settings.cors_origins) if settings.cors_origins else None
+        self._settings = settings
+        self.is_closed = settings.auth != "none" or settings.trust_authorizer
+        self._digests: dict[tuple[bytes, bytes | None], bytes] = {}
+        self._sha256: Any = None
+        self._keys: KeyRing | None = None
+        self._tokens: Tokens | None = None
+        if self.is_closed:
+            from hashlib import sha256  # noqa: PLC0415 - for servers with authentication, as what follows
+
+            self._sha256 = sha256
+        if settings.auth in ("keys", "both"):
+            from handler.edge.gate import keys  # noqa: PLC0415 - the same
+
+            if not settings.keys and not settings.keys_file:
+                raise InvalidSettings("DRAGOMAN_AUTH with keys needs DRAGOMAN_KEYS_FILE or DRAGOMAN_KEYS")
+            self._keys = keys.KeyRing(settings.keys, settings.keys_file)
+        if settings.auth in ("jwt", "both"):
+            from handler.edge.gate import tokens  # noqa: PLC0415 - the same
+
+            self._tokens = tokens.Tokens(settings)
+
+    def serve(self, application: Application, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Passes a request on, with its visitor, to `application`."""
+        if self.sharing is not None:
+            return self._shared(self.sharing, application, scope, receive, send)
+        headers = dict(scope["headers"])
+        identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
+        if identity is not None:  # nearly always; a coroutine less
+            return application(Visitor(self, scope, headers, identity, None), scope, receive, send)
+        return self._passed(application, scope, receive, send)
+
+    async def _passed(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        await application(await self.enter(scope), scope, receive, send)
+
+    async def _shared(
+        self, sharing: origins.Sharing, application: Application, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Lets pages of other sites read the answer. Answers a browser's preflight itself."""
+        send = sharing.wrapped(scope, send)
+        answer = sharing.preflight(scope)
+        if answer is None:
+            await self._passed(application, scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+        await send({"type": "http.response.body", "body": b""})
+
+    # -- the caller ---------------------------------------------------------------------------------------------------
+
+    def looks(self, right: Right) -> bool:
+        """Decides whether the gate will look at the head of a request for a route."""
+        return self.is_closed or right is Right.ADMIN
+
+    async def enter(self, scope: Scope) -> Visitor:
+        """Returns a request's visitor. Raises nothing: health is for callers with a wrong credential, too."""
+        headers, identity = dict(scope.get("headers", ())), None if self.is_closed else EVERYBODY
+        try:
+            return Visitor(self, scope, headers, identity or await self._identity(scope), None)
+        except ServingError as error:
+            return Visitor(self, scope, headers, None, error)
+
+    async def _identity(self, scope: Scope) -> Caller | None:
+        """Returns the caller, None without a credential. Raises Unauthenticated, ServerBusy."""
+        if INVOKED in scope:
+            return INVOKER
+        event = scope.get(origins.EVENT)
+        sent = sole(scope["headers"], None if event is None else gateways_key(event))
+        if sent is not None:
+            return await self._proved(sent)
+        if event is None or not self._settings.trust_authorizer:
+            return None
+        from handler.edge.gate import claims  # noqa: PLC0415 - on Lambda only
+
+        found = claims.caller(event, self._settings)
+        if found is None or not origins.is_cross_site(scope):
+            return found
+        # An authorizer may have read a cookie, which a browser adds to the requests of every page.
+        return Caller(found.name, found.rights - {Right.ADMIN}, found.models, OF_A_PAGE)
+
+    async def _proved(self, sent: Header) -> Caller:
+        """Returns the owner of a credential. Raises Unauthenticated, ServerBusy."""
+        text = credential(sent)
+        digest = self._sha256(text).digest()
+        found = self._known(digest)
+        if found is None and self._tokens is not None:
+            found = await self._tokens.identity(text, digest)
+        if found is None:
+            raise Unauthenticated("the key is not valid")
+        if len(self._digests) >= MOST_DIGESTS:
+            self._digests.clear()
+        self._digests[sent] = digest
+        return found
+
+    def _known(self, digest: bytes) -> Caller | None:
+        """Returns the owner of a key, or of a token that was proved lately."""
+        found = None if self._keys is None else self._keys.identity(digest)
+        return self._tokens.known(digest) if found is None and self._tokens is not None else found
+
+    def _at_once(self, scope: Scope, headers: Headers) -> Caller | None:
+        """Returns a caller that has been here before, None if a closer look has to decide."""
+        bearer, key = headers.get(AUTHORIZATION), headers.get(API_KEY)
+        if len(headers) != len(scope["headers"]) or origins.EVENT in scope or (bearer is None) is (key is None):
+            return None  # perhaps a header came twice
+        digest = self._digests.get((AUTHORIZATION, bearer) if key is None else (API_KEY, key))
+        return None if digest is None else self._known(digest)
+
+    # -- what it may do -----------------------------------------------------------------------------------------------
+
+    def admit(self, visitor: Visitor, right: Right | None, model: str | None) -> ServedModels:
+        """Returns the models that the visitor may ask on a route. Raises Unauthenticated, NotPermitted, ServerBusy."""
+        identity = visitor.identity
+        if right is not Right.OPEN:
+            identity = visitor.recognise()
+            if right is not None:
+                identity = self._decided(visitor.scope, identity, right)
+            if model is not None and not identity.may_use(model):
+                self.log.refused(visitor.scope, identity.name)
+                raise not_permitted(model)
+        if identity is not None and identity.models is None and Right.READ in identity.rights:
+            return self.models
+        return SeenModels(self.models, identity, self.default_model)
+
+    def _decided(self, scope: Scope, identity: Caller, right: Right) -> Caller:
+        """Returns the caller if it has the right. Raises NotPermitted."""
+        if right is Right.ADMIN:
+            identity = self._administrator(scope, identity)
+        if right not in identity.rights:
+            self.log.refused(scope, identity.name)
+            raise NotPermitted(identity.why) if identity.why and right is Right.ADMIN else lacking(right)
+        if right is Right.ADMIN:
+            log.info("%s %s by %s", shown(scope["method"]), shown(scope["path"]), identity.name)
+        return identity
+
+    def _administrator(self, scope: Scope, identity: Caller) -> Caller:
+        """Returns the caller of a route that changes state: without authentication, its place."""
+        if self._settings.control == "off":
+            return REFUSED[SWITCHED_OFF]
+        if self.is_closed:
+            return identity
+        if origins.is_cross_site(scope):
+            return REFUSED[OF_A_PAGE]
+        return GUEST if self._settings.control == "open" else self._placed(scope)
+
+    def _placed(self, scope: Scope) -> Caller:
+        if self._settings.platform == "lambda" or origins.EVENT in scope:
+            return REFUSED[ON_LAMBDA]
+        if not origins.is_local(scope):
+            return REFUSED[FROM_ELSEWHERE]
+        return REFUSED[OF_A_PAGE] if origins.is_rebound(scope) else LOCAL

@@ -1,0 +1,192 @@
+"""The public keys that tokens are signed with: a JWK set (RFC 7517) from a URL or a file, kept and renewed.
+
+A token with an unknown key's id starts one request for the set at most every COOLDOWN seconds, however many such tokens
+come. The request runs in a thread of its own; only tokens with an unknown id wait for it.
+"""
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from core.errors import ServerBusy, Unauthenticated
+from handler.settings import InvalidSettings
+
+log = logging.getLogger(__name__)
+COOLDOWN: Final = 30.0
+"""The least seconds between two requests for the set."""
+FIRST_COOLDOWN: Final = 5.0
+"""The same number until the first set is there."""
+FRESH: Final = 600.0
+"""Seconds after which a use of the set starts its renewal; no token waits for it."""
+SECONDS: Final = 5.0
+"""Seconds for one request, from its start to its last byte."""
+LARGEST: Final = 512 * 1024
+PIECE: Final = 16 * 1024
+MOST_KEYS: Final = 256
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+KINDS: Final = ("RSA", "EC", "OKP")
+"""The asymmetric kinds of keys. A symmetric one in a public set would let every reader of it sign tokens."""
+Keys = Mapping[str, tuple[Any, str | None]]
+"""The keys by key id, "" without one: the public key, and the only algorithm that its issuer uses it for, or None."""
+
+
+class JwkSet:
+    """The keys of one issuer. `generation` counts the sets: a token that an older set proved is proved again."""
+
+    def __init__(self, source: str) -> None:
+        """`source`: DRAGOMAN_JWT_JWKS. Raises InvalidSettings."""
+        self._path: Path | None = None
+        self._url = ""
+        self._keys: Keys | None = None
+        self._flight: Future[Keys] | None = None
+        self._begun = float("-inf")
+        self._changed = 0
+        self.generation = 0
+        if "://" in source:
+            self._url = _checked(source)
+            return
+        self._path = Path(source)
+        try:
+            self._changed = self._path.stat().st_mtime_ns
+            self._take(_parsed(self._path.read_bytes()))
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InvalidSettings(f"DRAGOMAN_JWT_JWKS cannot be read: {reason}") from None
+
+    async def key(self, kid: str) -> tuple[Any, str | None]:
+        """Returns the key with an id, and its algorithm; without an id, the only one.
+
+        Raises Unauthenticated, ServerBusy.
+        """
+        self._renew()
+        found = self._find(kid)
+        if found is None and self._flight is None and self._may_ask():
+            self._start()
+        if found is None and self._flight is not None:
+            with suppress(Exception):  # logged where it failed
+                await asyncio.shield(asyncio.wrap_future(self._flight))
+            self._land()
+            found = self._find(kid)
+        if found is not None:
+            return found
+        if self._keys is None:
+            raise ServerBusy(
+                "the keys that tokens are signed with cannot be fetched at the moment", retry_after=FIRST_COOLDOWN
+            )
+        raise Unauthenticated("the token is signed with a key that its issuer does not publish")
+
+    def _find(self, kid: str) -> tuple[Any, str | None] | None:
+        keys = self._keys or {}
+        if kid:
+            return keys.get(kid)
+        return next(iter(keys.values())) if len(keys) == 1 else None
+
+    def _may_ask(self) -> bool:
+        pause = FIRST_COOLDOWN if self._keys is None else COOLDOWN
+        return bool(self._url) and time.monotonic() - self._begun >= pause
+
+    def _renew(self) -> None:
+        """Takes what a request has brought, and starts the next one if it is due."""
+        self._land()
+        now = time.monotonic()
+        if self._path is not None and now - self._begun >= 1.0:
+            self._begun = now
+            self._read_again(self._path)
+        elif self._url and self._keys is not None and self._flight is None and now - self._begun >= FRESH:
+            self._start()
+
+    def _read_again(self, path: Path) -> None:
+        try:
+            changed = path.stat().st_mtime_ns
+            if changed != self._changed:
+                self._changed = changed
+                self._take(_parsed(path.read_bytes()))
+        except (OSError, ValueError) as error:
+            log.error("DRAGOMAN_JWT_JWKS: %s; the keys that were read before stay valid", type(error).__name__)  # noqa: TRY400 - the message has all the facts
+
+    def _start(self) -> None:
+        self._begun = time.monotonic()
+        flight: Future[Keys] = Future()
+        self._flight = flight
+
+        def run() -> None:
+            try:
+                flight.set_result(_parsed(_fetched(self._url)))
+            except Exception as error:  # noqa: BLE001 - whatever a foreign server makes urllib or the parser raise
+                log.warning("the keys that tokens are signed with cannot be fetched: %s", type(error).__name__)
+                flight.set_exception(error)
+
+        threading.Thread(target=run, name="dragoman-jwks", daemon=True).start()
+
+    def _land(self) -> None:
+        flight = self._flight
+        if flight is not None and flight.done():
+            self._flight = None
+            if flight.exception() is None:
+                self._take(flight.result())
+
+    def _take(self, keys: Keys) -> None:
+        self._keys = keys
+        self.generation += 1
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
+        return url
+    raise InvalidSettings("DRAGOMAN_JWT_JWKS is neither a file nor an https URL; http is for this machine only")
+
+
+def _fetched(url: str) -> bytes:
+    """Returns the document at a URL. Follows no redirect. Raises OSError, ValueError."""
+    from urllib import request  # noqa: PLC0415 - 30 ms of cold start for servers without tokens
+    from urllib.error import HTTPError  # noqa: PLC0415 - the same
+
+    class NoRedirect(request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    deadline, pieces, size = time.monotonic() + SECONDS, [], 0
+    try:
+        answer = request.build_opener(NoRedirect).open(url, timeout=SECONDS)
+    except HTTPError as error:
+        error.close()  # it holds the connection
+        raise
+    with answer as response:
+        while piece := response.read1(PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > LARGEST:
+                raise ValueError(f"more than {LARGEST} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    return b"".join(pieces)
+
+
+def _parsed(document: bytes) -> Keys:
+    """Returns the keys for signatures of a set. Leaves out those that this server cannot use. Raises ValueError."""
+    import jwt  # noqa: PLC0415 - an extra, and 60 ms of cold start with cryptography
+
+    if len(document) > LARGEST:
+        raise ValueError(f"more than {LARGEST} bytes")
+    try:
+        members = json.loads(document)["keys"][:MOST_KEYS]
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError("it is not a JWK set") from None
+    keys: dict[str, tuple[Any, str | None]] = {}
+    for member in members:
+        if not isinstance(member, dict) or member.get("kty") not in KINDS or member.get("use", "sig") != "sig":
+            continue
+        with suppress(jwt.PyJWTError, ValueError, TypeError, KeyError):
+            keys[str(member.get("kid", ""))] = jwt.PyJWK(member).key, member.get("alg")
+    if not keys:
+        raise ValueError("it has no key for signatures")
+    return keys

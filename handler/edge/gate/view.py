@@ -1,0 +1,131 @@
+"""The models as one caller sees them: each that it may not use is refused, and every listing leaves it out.
+
+A refusal comes before the store is asked, so that it reads the same whether the model exists or not.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from core import operations as ops
+from core.errors import InvalidInput, NotPermitted, ServingError, Unauthenticated, shown
+from core.operations import ModelRef, ModelSpec
+from core.ports import Context, Use
+from core.statistics import Series, Statistics
+from core.wire import Right
+from handler.edge.gate.identity import Caller
+from handler.edge.jobs import ServedModels
+from handler.lifecycle.repository import VERSION
+
+MOST_NAMED: Final = 16
+
+
+class SeenModels:
+    """Implements core.ports.Models for one caller. `identity` None: the caller is not known."""
+
+    __slots__ = ("_default", "_identity", "_models")
+
+    def __init__(self, models: ServedModels, identity: Caller | None, default: str) -> None:
+        """`default`: the model of requests that name none."""
+        self._models = models
+        self._identity = identity
+        self._default = default
+
+    def _own(self, name: str) -> str:
+        """Returns the name if the caller may use that model. Raises NotPermitted."""
+        if not self._sees(name):
+            raise not_permitted(name)
+        return name
+
+    def _sees(self, name: str) -> bool:
+        return self._identity is not None and self._identity.may_use(name)
+
+    def _ref(self, ref: ModelRef, context: Context) -> ModelRef:
+        """Returns a reference that means a model of the caller's. Raises NotPermitted, InvalidInput."""
+        if not ref.dashed:
+            self._own(ref.name)
+            return ref
+        selector = ref.name or self._default or self._only(context)
+        name, _, version = selector.rpartition("-")
+        if name and VERSION.fullmatch(version) and self._sees(name):
+            # "a-1" is version 1 of "a", or the model "a-1": both are looked for only if the caller may use both.
+            return ref if self._sees(selector) else ModelRef(name, str(int(version)))
+        return ModelRef(self._own(selector))
+
+    def _only(self, context: Context) -> str:
+        names = self.names(context)
+        if len(names) != 1:
+            known = ", ".join(names[:MOST_NAMED]) or "none"
+            raise InvalidInput(f"no model is named, and none is the default; known are: {known}")
+        return names[0]
+
+    # -- core.ports.Models --------------------------------------------------------------------------------------------
+
+    def server(self) -> ops.ServerInfo:
+        return self._models.server()
+
+    def series(self) -> Series:
+        """Refuses a caller of some models: the series have the inferences of all of them."""
+        if self._identity is None or self._identity.models is not None:
+            raise NotPermitted("this credential is for some models; the monitor concerns all of them")
+        return self._models.series()
+
+    def ready(self, context: Context) -> ops.Readiness:
+        """Leaves out the reason, which may name models."""
+        found = self._models.ready(context)
+        return found if found.ready else found._replace(reason="this server is not ready")
+
+    def names(self, context: Context) -> Sequence[str]:
+        return [name for name in self._models.names(context) if self._sees(name)]
+
+    def index(self, context: Context) -> Sequence[ops.IndexEntry]:
+        return [entry for entry in self._models.index(context) if self._sees(entry.name)]
+
+    def readiness(self, ref: ModelRef, context: Context) -> ops.Readiness:
+        """Needs READ: gRPC's health names a model in its message, behind a route that needs no right."""
+        if self._identity is None:
+            raise Unauthenticated("the health of a model is for known callers: send a key or a token")
+        if Right.READ not in self._identity.rights:
+            raise lacking(Right.READ)
+        return self._models.readiness(self._ref(ref, context), context)
+
+    def use(self, ref: ModelRef, context: Context) -> Use:
+        return self._models.use(self._ref(ref, context), context)
+
+    def describe(self, ref: ModelRef, context: Context) -> ops.ModelInfo:
+        return self._models.describe(self._ref(ref, context), context)
+
+    def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:
+        return self._models.status(self._ref(ref, context), context)
+
+    def statistics(self, ref: ModelRef | None, context: Context) -> Sequence[Statistics]:
+        if ref is not None:
+            return self._models.statistics(self._ref(ref, context), context)
+        return [stats for stats in self._models.statistics(None, context) if self._sees(stats.name)]
+
+    def load(self, name: str, context: Context) -> None:
+        self._models.load(self._own(name), context)
+
+    def unload(self, name: str, context: Context) -> None:
+        self._models.unload(self._own(name), context)
+
+    def set_online(self, *, online: bool) -> None:
+        """Refuses a caller of some models: readiness is that of all of them."""
+        if self._identity is None or self._identity.models is not None:
+            raise NotPermitted("this credential is for some models; online and offline concern all of them")
+        self._models.set_online(online=online)
+
+    # -- handler.edge.jobs.ServedModels -------------------------------------------------------------------------------
+
+    def is_quick(self, ref: ModelRef, size: int) -> bool:
+        return bool(ref.name) and self._models.is_quick(ref, size)
+
+    def spec(self, ref: ModelRef) -> ModelSpec | None:
+        return self._models.spec(ref) if ref.name else None
+
+
+def not_permitted(model: str) -> ServingError:
+    return NotPermitted(f"this credential does not permit the model {shown(model)}")
+
+
+def lacking(right: Right) -> ServingError:
+    return NotPermitted(f"this credential does not have the right {right.name.lower()!r}")

@@ -1,0 +1,1 @@
+"""What an operator sees of the requests: counts, lines of the log, metrics."""

@@ -1,0 +1,225 @@
+"""Watches the requests of one application: begins their records, and counts and logs each when it has ended."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from core.errors import ServingError
+from core.wire import Header, Right
+from handler.edge.exchange import Scope, Send
+from handler.edge.observe.counts import Counts
+from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, chosen
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from handler.edge.observe.access import Lines
+    from handler.edge.observe.facts import Facts, Queue
+    from handler.edge.observe.workers import Shared
+
+LEFT: Final = 499
+"""The status of a request whose client has left before its answer began, as nginx counts it."""
+FAILED: Final = 500
+CANCELED: Final = "CANCELED"
+GONE: Final = (LEFT, "CANCELLED")
+"""The statuses without an answer, of HTTP and of gRPC."""
+STEPPED: Final = frozenset(("kserve", "tfserving"))
+"""The servers whose metrics are histograms of each step."""
+SECONDS: Final = 10.0
+MOST: Final = 10
+"""Lines of refusals in so many seconds where not every request has one. The next says how many were left out."""
+
+
+PROMETHEUS: Final[Header] = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+PATH, TFS_PATH = "/metrics", "/monitoring/prometheus/metrics"
+
+
+def paths(settings: Settings) -> tuple[str, ...]:
+    """Returns the paths that have metrics."""
+    if not settings.scraped:
+        return ()
+    return (PATH, TFS_PATH) if "tfserving" in settings.metrics else (PATH,)
+
+
+class Observer:
+    """One application's. `counts`: of its requests."""
+
+    def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
+        """`at_once`: nothing runs after a request, as on Lambda."""
+        self.counts = Counts()
+        self._lines: Lines | None = None
+        self._at_once = at_once
+        self._settings = settings
+        self._registry = registry
+        self._queue = queue
+        self._all = settings.access_log and settings.log_level in ("DEBUG", "INFO")
+        self._debug = settings.log_level == "DEBUG"
+        self._warns = settings.log_level != "ERROR"
+        self._stepped = not STEPPED.isdisjoint(settings.metrics)
+        self._emf = "emf" in settings.metrics
+        self._first = True
+        self._since, self._refused = float("-inf"), 0
+        self._shared: Shared | None = None
+        self._is_alone = at_once or not settings.scraped
+        self._armed = False
+
+    def begin(self, scope: Scope, send: Send) -> Record:
+        """Begins the record of a request over HTTP."""
+        given: str = scope.get(ID_KEY, "")
+        record = Record(scope["method"], scope["path"], chosen(None, given), send, given)
+        RECORD.set(record)
+        return record
+
+    def end(self, record: Record) -> None:
+        """Counts a request that has its answer, or whose client has left, and writes its line."""
+        ns = time.perf_counter_ns() - record.came
+        status = record.status
+        if not status:
+            status = record.status = LEFT
+        self.counts.answered(record.protocol, status, ns, record.received, record.sent)
+        model, version = self._model(record, ns)
+        error = record.error
+        if error is not None or status in GONE:
+            self._failed(record, model, version)
+        if self._all or error is not None:
+            self._log(record, ns, model, version)
+        if self._emf:
+            self._measure(record, ns, model, version)
+        record.drop()
+        if not self._is_alone:
+            self._share()
+
+    def _model(self, record: Record, ns: int) -> tuple[str, str]:
+        """Returns the model and version that have worked on the request, else those that it has named."""
+        timing = record.timing
+        if timing is None or timing.use is None:
+            return self._named(record) if record.codec is not None else ("", "")
+        spec = timing.use.model.spec
+        if timing.cold:
+            self.counts.cold += 1
+        if timing.broken is not None and record.error is None:  # its answer had begun, and tells the client
+            record.error = Failure(*timing.broken)
+        if self._stepped and timing.durations is not None:
+            self.counts.step(spec.name, spec.version, record.protocol, timing.durations, ns)
+        return spec.name, spec.version
+
+    def _named(self, record: Record) -> tuple[str, str]:
+        """Returns the model and version that a request has named, whether they exist or not."""
+        try:
+            ref = record.codec.known()
+        except ServingError:
+            return "", ""
+        return ("", "") if ref is None else (ref.name, ref.version or "")
+
+    def _failed(self, record: Record, model: str, version: str) -> None:
+        """Counts a refusal. A name without a version on this server does not become a label."""
+        error = record.error
+        fault = CANCELED if error is None else error.fault
+        if error is not None:
+            self.counts.refuse(record.protocol, fault)
+        if record.right is Right.INFER:
+            numbers = self._registry.numbers(model)
+            self.counts.fail(model if numbers else "", version if version in numbers else "", fault)
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    @property
+    def lines(self) -> "Lines":
+        """The lines on their way, made with the first of them."""
+        lines = self._lines
+        if lines is None:
+            from handler.edge.observe import access  # noqa: PLC0415 - 1 ms of cold start
+
+            lines = self._lines = access.Lines(access.FORMS[self._settings.log_format](), at_once=self._at_once)
+        return lines
+
+    def _log(self, record: Record, ns: int, model: str, version: str) -> None:
+        if record.error is None:
+            is_health = record.right is Right.OPEN
+            if is_health and not self._debug:
+                return
+            self.lines.request(record, ns, model, version, "DEBUG" if is_health else "INFO")
+        elif self._warns and (self._all or self._may_log()):
+            self.lines.request(record, ns, model, version, "WARNING")
+
+    def _may_log(self) -> bool:
+        """Decides whether a refusal gets a line where other requests get none: a flood of them stays short."""
+        now = time.monotonic()
+        if now - self._since >= SECONDS:
+            if self._refused > MOST:
+                self.lines.add(f"{self._refused - MOST} further requests were refused")
+            self._since, self._refused = now, 0
+        self._refused += 1
+        return self._refused <= MOST
+
+    def _measure(self, record: Record, ns: int, model: str, version: str) -> None:
+        from handler.edge.observe import access, emf  # noqa: PLC0415 - a setting that few have
+
+        first, self._first = self._first, False
+        settings = self._settings
+        entry = access.entry(record, ns, model, version, "INFO")
+        line = emf.line(entry, record.given, settings.metrics_namespace, settings.name, is_cold=first)
+        print(line, flush=True)  # noqa: T201 - the format's way
+
+    # -- metrics ------------------------------------------------------------------------------------------------------
+
+    def scrape(self, path: str) -> bytes:
+        """Returns the metrics at a path, of all processes of this server."""
+        from handler.edge.observe import exposition, facts  # noqa: PLC0415 - for servers that are scraped
+
+        found = self._facts()
+        shared = self._sharing()
+        if shared is not None:
+            for is_alive, other in shared.others():
+                facts.add(found, other, is_alive=is_alive)
+        chosen = self._settings.metrics
+        servers = (
+            ("tfserving",) if path == TFS_PATH else ("dragoman", *(each for each in chosen if each != "tfserving"))
+        )
+        return exposition.text(found, servers)
+
+    def _facts(self) -> "Facts":
+        from handler.edge.observe import facts  # noqa: PLC0415 - as above
+
+        return facts.collect(self.counts, self._registry, self._queue)
+
+    def _sharing(self) -> "Shared | None":
+        """Returns the other processes of this server, None if this one is alone."""
+        if self._shared is None and not self._is_alone:
+            from handler.edge.observe import workers  # noqa: PLC0415 - as above
+            from handler.stores import private  # noqa: PLC0415 - the same
+
+            folder = workers.folder_of(
+                self._settings.metrics_folder, private.own(self._settings.cache, self._settings.platform)
+            )
+            try:
+                self._shared = None if folder is None else workers.Shared(folder)
+            except OSError:
+                self._shared = None
+            self._is_alone = self._shared is None
+        return self._shared
+
+    def _share(self) -> None:
+        """Has the others see the numbers of this process within a second."""
+        if self._armed or self._sharing() is None:
+            return
+        from handler.edge.observe.workers import SECONDS as PAUSE  # noqa: PLC0415 - as above
+
+        self._armed = True
+        asyncio.get_running_loop().call_later(PAUSE, self._write)
+
+    def _write(self) -> None:
+        self._armed = False
+        with suppress(RuntimeError):  # the server is ending, and has written its last numbers
+            self._queue.begin(self._share_now)
+
+    def _share_now(self) -> None:
+        if self._shared is not None:
+            self._shared.write(self._facts())
+
+    def close(self) -> None:
+        """Writes what waits. Further requests may come."""
+        if self._lines is not None:
+            self._lines.flush()
+        self._share_now()

@@ -1,0 +1,137 @@
+"""The record of one request: what the edges note while they answer it, for the counts and the log.
+
+An edge begins it, and everything below finds it in RECORD, by the request's own task. Its answer passes through
+`send`, which adds the request's id.
+"""
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Awaitable, MutableMapping
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from core.errors import SHOWN_CHARACTERS, ServingError, shown
+from core.wire import Right, RouteNotFound
+from handler.edge import log_lines
+from handler.edge.exchange import Send
+
+REQUEST_ID: Final = b"x-request-id"
+ID_KEY: Final = "dragoman.request_id"
+"""The member of ASGI's scope with the id that the platform has given a request."""
+SENT_ID: Final = re.compile(rb"[!-~]{1,128}")
+"""A client's own id: visible ASCII, without blanks."""
+
+
+class Failure(NamedTuple):
+    """A refusal's fault and text. The error itself would keep the request alive, by its traceback."""
+
+    fault: str
+    message: str
+
+    @classmethod
+    def of(cls, error: ServingError) -> "Failure":
+        return cls(error.fault.name, error.message[:SHOWN_CHARACTERS])
+
+
+class Record:
+    """`came`: when the request came, on time.perf_counter_ns(). `status`: its answer's, 0 while there is none.
+
+    `protocol`: a dialect's name, "connect", "grpc-web", "grpc", "custom", "site", or "http" before that is known.
+    `received`, `sent`: bytes of the bodies. `timing`, `codec`: its own, once there are any. `error`: the last one that
+    was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
+    `right`: that of its route, None while that is not known. Defaults stand in the class, where they cost nothing.
+    """
+
+    protocol = "http"
+    status: int | str = 0
+    received = 0
+    sent = 0
+    timing: Any = None
+    codec: Any = None
+    error: "Failure | None" = None
+    right: Right | None = None
+    caller = ""
+    peer = ""
+
+    def __init__(self, method: str, path: str, request_id: bytes, send: Send | None = None, given: str = "") -> None:
+        self.came = time.perf_counter_ns()
+        self.method = method
+        self.path = path
+        self.request_id = request_id
+        self.given = given
+        self._send: Any = send
+
+    def drop(self) -> None:
+        """Lets go of the request's body and model."""
+        self.codec = self.timing = None
+
+    def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Passes a message of ASGI on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], (REQUEST_ID, self.request_id)]
+        elif "body" in message:
+            self.sent += len(message["body"])
+        passed: Awaitable[None] = self._send(message)
+        return passed
+
+
+RECORD: Final[ContextVar[Record]] = log_lines.RECORD
+
+
+def refused(error: ServingError) -> None:
+    """Notes the error with which the current request is answered."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.error = Failure.of(error)
+
+
+def unfound(path: str) -> None:
+    """Notes that the site had nothing for the current request."""
+    record = RECORD.get(None)
+    if record is not None and record.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        record.error = Failure.of(RouteNotFound(f"there is nothing for {record.method} at {shown(path)}"))
+
+
+def turned_away(caller: str, peer: str) -> bool:
+    """Notes whom the gate has refused. Returns whether there is a request whose line will say so."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.caller, record.peer = caller, peer
+    return record is not None
+
+
+def works(codec: Any, timing: Any, received: int = 0) -> None:
+    """Notes what a message of the current call is worked on with. `received`: its bytes, if they were not counted."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.codec, record.timing = codec, timing
+        record.received += received
+
+
+def called(protocol: str, right: Right | None) -> None:
+    """Notes that the current request is a remote call over HTTP."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.protocol, record.right = protocol, right
+
+
+def chosen(sent: bytes | None, given: str = "") -> bytes:
+    """Returns the id that the client has sent, if it is one, else the platform's, else a new one."""
+    if sent is not None and SENT_ID.fullmatch(sent):
+        return sent
+    return given.encode() if given else b"%b-%x" % (_START[0], next(_NUMBERS))
+
+
+def _draw() -> None:
+    """Draws what this process's ids begin with; a fork of it draws anew."""
+    _START[:] = [os.urandom(8).hex().encode()]
+
+
+_NUMBERS: Final = itertools.count(1)
+_START: list[bytes] = []
+_draw()
+os.register_at_fork(after_in_child=_draw)

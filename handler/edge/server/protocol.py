@@ -1,0 +1,297 @@
+"""uvicorn's httptools protocol with bounds, for `dragoman serve` and `uvicorn --http`.
+
+httptools joins the pieces of a header one by one, which takes quadratic time. uvicorn limits neither sizes nor times.
+This class counts the bytes of a head before the parser gets more of them. A request that comes in one piece costs a few
+comparisons. `watch.Watch` looks at the times.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from handler.edge.server.limits import limits
+from handler.edge.server.refusals import (
+    CROWDED,
+    LATE,
+    LONG_HEAD,
+    LONG_URL,
+    MALFORMED,
+    MANY_HEADERS,
+    MOST_HEADERS,
+    OTHER_CODING,
+    OTHER_VERSION,
+    WEBSOCKET,
+    Refusal,
+    Unframed,
+)
+from handler.edge.server.watch import Stage, watch_of
+
+ODD: Final = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
+BODY: Final = -1
+OVER: Final = -2
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.ws_protocol_class = None
+        self.limits = limits()
+        self.url = b""
+        self.headers = []
+        self.head = 0
+        self.received = 0
+        self.seen: Stage | None = None
+        self.since = 0.0
+        self._fed = 0
+        self._unread = 0
+        self._odd: Refusal | None = None
+        self._resumed = 0
+        self._lingers = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        super().connection_made(transport)
+        watch = watch_of(self.server_state, self.limits, self.loop)
+        watch.begin()
+        self.since = watch.now
+        if len(self.connections) > self.limits.connections and not watch.make_room():
+            self._end(CROWDED)
+
+    def data_received(self, data: bytes) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+        size = len(data)
+        self.received += size
+        if self.head < 0:
+            self._data_of_body(data)
+            return
+        self._fed = self.head + size
+        cycle = self.cycle
+        try:
+            self.parser.feed_data(data)
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
+            self._parser_stopped(error)
+        if self.head or self.cycle is cycle or self.scope is not self.cycle.scope:
+            self._incomplete(cycle, size)
+
+    def _incomplete(self, cycle: Any, size: int) -> None:
+        """Goes on where data ended within a request. `cycle`: the last request before these bytes came."""
+        if self.head == BODY:
+            self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
+        elif self.head == OVER:
+            return
+        elif self.cycle is cycle:
+            self.head += size
+            if self.head > self.limits.head:
+                self.refuse(self._too_long())
+        else:
+            self.head = 1  # it began behind another request; its bytes count from the next piece on
+
+    def _parser_stopped(self, error: Exception) -> None:
+        if isinstance(error, httptools.HttpParserError):
+            self.logger.debug("Invalid HTTP request received.")
+            self.refuse(MALFORMED)
+        elif self.cycle is not None:
+            self.cycle.keep_alive = False  # the parser takes what follows for another protocol
+
+    def _data_of_body(self, data: bytes) -> None:
+        if self.head == OVER:
+            return
+        cycle, size = self.cycle, len(data)
+        answered, had = cycle.response_complete, len(cycle.body)
+        self._fed = size
+        try:
+            self.parser.feed_data(data)
+        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
+            self._parser_stopped(error)
+        if self.head == BODY and self.cycle is cycle and (answered or len(cycle.body) == had):
+            self._count_unread(answered=answered, size=size)
+            return
+        self._unread = 0
+        if self.scope is not self.cycle.scope or (self.head and self.cycle is not cycle):
+            self._incomplete(None, 0)
+
+    def _count_unread(self, *, answered: bool, size: int) -> None:
+        """Counts what no application reads: trailers and chunks' extensions, and bodies whose answer was sent."""
+        self._unread += size
+        if answered and self._unread > self.limits.drain:
+            self.head = OVER
+            self.transport.close()
+        elif not answered and self._unread > self.limits.head:
+            self.refuse(LONG_HEAD)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name in ODD:
+            self._note(name, value.strip().lower())
+        self.headers.append((name, value))
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"expect":
+            self.expect_100_continue = value == b"100-continue"
+        elif name == b"transfer-encoding" and value != b"chunked":
+            self._odd = OTHER_CODING
+        elif name == b"upgrade" and value == b"websocket":
+            self._odd = WEBSOCKET
+
+    def on_headers_complete(self) -> None:
+        if self.head == OVER:
+            raise ConnectionError  # another request behind the last one
+        version = self.parser.get_http_version()
+        is_large = self._fed > self.limits.head or len(self.headers) > MOST_HEADERS
+        if is_large or version != "1.1" or self._odd is not None:
+            self._odd_headers_complete(version)
+        else:
+            super().on_headers_complete()
+        self.head = BODY
+        self.headers = []  # trailers are not headers (RFC 9110 6.5.1)
+
+    def _odd_headers_complete(self, version: str) -> None:
+        app, refusal = self.app, self._refusal(version)
+        if refusal is not None:
+            self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests
+            self.url = b"/"  # the URL may be one that cannot be parsed
+        try:
+            super().on_headers_complete()
+        finally:
+            self.app = app
+        if version == "1.0":
+            self.cycle.send = Unframed(self.cycle).send  # type: ignore[method-assign] # of this request alone
+
+    def _refusal(self, version: str) -> Refusal | None:
+        """Returns the refusal of a head that is complete."""
+        if len(self.headers) > MOST_HEADERS:
+            return MANY_HEADERS
+        if self._fed > self.limits.head and self._size() > self.limits.head:
+            return self._too_long()
+        if version not in ("1.1", "1.0"):
+            return OTHER_VERSION
+        odd, self._odd = self._odd, None
+        return odd if odd is not WEBSOCKET or self.parser.should_upgrade() else None
+
+    def _size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def _too_long(self) -> Refusal:
+        return LONG_URL if 2 * len(self.url) > self.limits.head else LONG_HEAD
+
+    def linger(self) -> None:
+        """Closes the connection when the rest of the body was read.
+
+        A client that sends a whole body before it reads would lose the answer if the connection closed at once.
+        """
+        if self.head != BODY:
+            self.transport.close()
+            return
+        self._lingers = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def on_message_complete(self) -> None:
+        if self._lingers:
+            self.leave()
+            return
+        self.head = 0
+        self._odd = None  # of a trailer
+        cycle = self.cycle  # as uvicorn's, but for websockets
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.head != BODY or self.pipeline:
+            return
+        if self.expect_100_continue and not self.cycle.body and not self.transport.is_closing():
+            self.head = OVER
+            self.transport.close()  # the next bytes may be the body, or the next request (RFC 9110 10.1.1)
+
+    def resume_writing(self) -> None:
+        self._resumed += 1
+        super().resume_writing()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Ends the connection with a refusal, or, where answers to earlier requests are due, after the last of them."""
+        cycle, in_body = self.cycle, self.head == BODY
+        if self._owes_nothing():
+            self.leave() if in_body else self._end(refusal)
+        elif not in_body:
+            self.head = OVER
+            self.flow.pause_reading()
+            cycle.keep_alive = False
+        elif cycle.response_started or self.pipeline:
+            self.leave()
+        else:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._end(refusal)
+
+    def _end(self, refusal: Refusal) -> None:
+        self.head = OVER
+        if not self.transport.is_closing():
+            self.transport.write(refusal.raw(self.server_state.default_headers))
+            self.transport.close()
+
+    def leave(self) -> None:
+        """Closes the connection without an answer."""
+        self.head = OVER
+        self.transport.close()
+
+    def is_idle(self) -> bool:
+        """Decides whether it was used, and has no request, nor a part of one, nor an answer that is being sent."""
+        last: Any = self.cycle  # None before the first request
+        answered = last is not None and last.response_complete
+        return answered and self.head == 0 and not self.transport.get_write_buffer_size()
+
+    def _owes_nothing(self) -> bool:
+        """Decides whether every request has its answer."""
+        last: Any = self.cycle  # None before the first request
+        return last is None or last.response_complete
+
+    def stage(self) -> Stage | None:
+        """Returns where the connection is, if it is the client that has to go on."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent:
+            return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
+        if self.head == BODY:
+            return self._stage_of_body()
+        if self.head == OVER or not self._owes_nothing():
+            return None
+        if self.head or self.cycle is None:
+            return Stage("head", id(self.cycle), self.limits.head_seconds)
+        return Stage("idle", self.received, float("inf"))  # until uvicorn closes it
+
+    def _stage_of_body(self) -> Stage | None:
+        if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+            return None  # the application does not read
+        return Stage("body", self.received // self.limits.least, self.limits.pause)
+
+    def give_up(self, stage: Stage) -> None:
+        """Ends a connection whose client does not go on."""
+        if stage.name == "answer":
+            self.head = OVER
+            self.transport.abort()  # closing would wait for the client to read
+        elif self.received:
+            self.refuse(LATE)
+        else:
+            self.leave()
+
+
+class Lingering:
+    """A transport for the answer to a body that is still coming. It closes when the body was read."""
+
+    def __init__(self, connection: BoundedHttp) -> None:
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+        self.close = connection.linger

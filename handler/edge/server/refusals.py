@@ -1,0 +1,73 @@
+"""Answers to requests that no application gets, and answers to clients of HTTP/1.0."""
+
+import json
+from http import HTTPStatus
+from typing import Any, Final
+
+from handler.edge.exchange import Receive, Scope, Send
+
+MOST_HEADERS: Final = 256
+Headers = list[tuple[bytes, bytes]]
+
+
+class Refusal:
+    """An ASGI application that refuses a request and ends its connection."""
+
+    def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes]) -> None:
+        self.status = status
+        self.body = json.dumps({"error": reason}).encode()
+        length = b"%d" % len(self.body)
+        self.headers = [(b"content-type", b"application/json"), (b"content-length", length), *more]
+        self.headers.append((b"connection", b"close"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        await send({"type": "http.response.start", "status": int(self.status), "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+    def raw(self, default_headers: Headers) -> bytes:
+        """Returns the whole answer in its bytes on the wire."""
+        lines = [b"HTTP/1.1 %d %b" % (self.status, self.status.phrase.encode())]
+        lines += [b"%b: %b" % header for header in (*default_headers, *self.headers)]
+        return b"\r\n".join((*lines, b"", self.body))
+
+
+MALFORMED: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
+LONG_URL: Final = Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, "the URL is too long")
+LONG_HEAD: Final = Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large")
+MANY_HEADERS: Final = Refusal(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has more than {MOST_HEADERS} headers"
+)
+OTHER_VERSION: Final = Refusal(
+    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "the request's version of HTTP is not served; send HTTP/1.1"
+)
+OTHER_CODING: Final = Refusal(
+    HTTPStatus.NOT_IMPLEMENTED, "the request's transfer-encoding is not served; expected chunked, and content-encoding"
+)
+WEBSOCKET: Final = Refusal(HTTPStatus.FORBIDDEN, "websockets are not served")
+LATE: Final = Refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time")
+CROWDED: Final = Refusal(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too many connections are open: try again, or raise DRAGOMAN_CONNECTIONS",
+    (b"retry-after", b"1"),
+)
+
+
+class Unframed:
+    """Sends an answer without a length to a client of HTTP/1.0. The answer ends with the connection.
+
+    HTTP/1.0 does not know chunks (RFC 9112 6.1).
+    """
+
+    def __init__(self, cycle: Any) -> None:
+        self._cycle = cycle
+        self._send = cycle.send
+        self._raw = False
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._raw = not any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+            if self._raw:
+                self._cycle.chunked_encoding = False
+        elif self._raw:
+            self._cycle.expected_content_length = len(message.get("body", b""))
+        await self._send(message)

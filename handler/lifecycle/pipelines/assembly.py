@@ -1,0 +1,163 @@
+"""Brings the models of a pipeline's steps into memory, before the pipeline itself is loaded.
+
+The threads that load models never wait for one another here: a pipeline loads what it needs in threads of its own.
+Pipelines that need memory take turns. Otherwise each of two could hold what the other one waits for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from core.deadline import Deadline
+from core.errors import (
+    Fault,
+    ModelNotFound,
+    ModelNotLoadable,
+    ModelUnavailable,
+    ServingError,
+    VersionNotFound,
+    located,
+    shown,
+)
+from core.operations import ModelRef
+from handler import backends
+from handler.backends import Source
+from handler.lifecycle.catalog import Catalog, stable
+from handler.lifecycle.pipelines.parts import HeldParts, Wanted, hold, ref_of
+from handler.lifecycle.repository import Repository
+from handler.lifecycle.single_flight import Load
+from handler.lifecycle.usage import Loaded
+from handler.lifecycle.versions import ServedVersion
+from handler.stores.progress import Progress
+
+if TYPE_CHECKING:
+    import threading
+
+LOADERS: Final = 4
+"""The most models of one pipeline that are loaded at the same time."""
+TRIES: Final = 3
+
+
+Obtain = Callable[[ModelRef, Load, Sequence[ServedVersion]], None]
+"""Loads what a reference means. The versions stay in memory meanwhile."""
+
+
+class Assembly:
+    """`obtain`: loads a model. `note`: called with the parts of each pipeline. `turn`: None if memory has no limit."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        catalog: Catalog,
+        obtain: Obtain,
+        note: Callable[[HeldParts], None],
+        turn: "threading.Lock | None",
+    ) -> None:
+        self._repository = repository
+        self._catalog = catalog
+        self._obtain = obtain
+        self._note = note
+        self._turn = turn
+
+    def parts(
+        self, owner: ServedVersion, source: Source, progress: Progress, spared: Sequence[ServedVersion]
+    ) -> HeldParts:
+        """Returns the models of a pipeline, all of them in memory. `spared`: versions that are not evicted for them.
+
+        Raises ServingError with the name of the step whose model cannot be had.
+        """
+        from handler.backends.pipeline.model import said_of  # noqa: PLC0415 - for pipelines only
+
+        said = said_of(source)
+        versions: dict[Wanted, ServedVersion] = {}
+        names: dict[Wanted, str] = {}
+        for step in said.steps:
+            for call in step.calls:
+                wanted = call.model, call.version
+                names.setdefault(wanted, step.name)
+                if wanted not in versions:
+                    versions[wanted] = self._resolved(wanted, step.name, f"{call.path}.model", progress.deadline)
+        spared = (*spared, *versions.values())
+        with self._in_turn(versions.values(), progress):
+            return self._held(owner, names, versions, spared, progress)
+
+    def _resolved(self, wanted: Wanted, step: str, path: str, deadline: Deadline) -> ServedVersion:
+        """Raises ModelNotLoadable for a model that is not there, or that is a pipeline itself."""
+        name, number = wanted
+        what = shown(name) if number is None else f"{shown(name)} version {number}"
+        try:
+            version = stable(self._catalog.resolve(ref_of(wanted), deadline))
+            said = self._repository.settings(version.listing, version.version, deadline)
+        except (ModelNotFound, VersionNotFound) as error:
+            raise ModelNotLoadable(f"{path} is {what}; expected a model of this repository: {error.message}") from error
+        except ServingError as error:
+            raise located(error, f"step {shown(step)}") from error
+        if backends.is_pipeline(version.version.paths, said):
+            raise ModelNotLoadable(f"{path} is {what}, a pipeline; expected a model that is none")
+        return version
+
+    @contextmanager
+    def _in_turn(self, versions: Iterable[ServedVersion], progress: Progress) -> Iterator[None]:
+        """Waits for the pipeline that is being loaded, if both may need memory."""
+        if self._turn is None or all(version.loaded is not None for version in versions):
+            yield
+            return
+        deadline = progress.deadline
+        progress.waits_for = "another pipeline's load"
+        if not self._turn.acquire(timeout=-1 if deadline.is_never else max(0.0, deadline.left)):
+            raise progress.unanswered()
+        progress.waits_for = "the models of its steps"
+        try:
+            yield
+        finally:
+            progress.waits_for = ""
+            self._turn.release()
+
+    def _held(
+        self,
+        owner: ServedVersion,
+        names: dict[Wanted, str],
+        versions: dict[Wanted, ServedVersion],
+        spared: Sequence[ServedVersion],
+        progress: Progress,
+    ) -> HeldParts:
+        """Loads side by side what is not in memory."""
+        parts = HeldParts(owner, self._catalog, versions, {}, self._note)
+
+        def bring(wanted: Wanted) -> ServingError | None:
+            try:
+                versions[wanted], parts.held[wanted] = self._brought_in(wanted, spared, progress.deadline)
+            except ServingError as error:
+                return located(error, f"step {shown(names[wanted])}")
+            return None
+
+        absent = [wanted for wanted, version in versions.items() if version.loaded is None]
+        there = [wanted for wanted in versions if wanted not in absent]
+        failures = list(map(bring, there))
+        if len(absent) > 1:
+            with ThreadPoolExecutor(min(LOADERS, len(absent)), "dragoman-steps") as loaders:
+                failures += loaders.map(bring, absent)
+        else:
+            failures += map(bring, absent)
+        if found := [failure for failure in failures if failure is not None]:
+            parts.release()  # the error's traceback holds this frame
+            # What another try does not cure comes first.
+            raise min(found, key=lambda failure: failure.fault is Fault.UNAVAILABLE)
+        loads = (versions[wanted].progress for wanted in absent)
+        progress.before_ns = max((load.load_ns for load in loads if load is not None), default=0)
+        return parts
+
+    def _brought_in(
+        self, wanted: Wanted, spared: Sequence[ServedVersion], deadline: Deadline
+    ) -> tuple[ServedVersion, Loaded]:
+        """Returns a version in memory, with a use of its model. Raises ServingError."""
+        ref = ref_of(wanted)
+        for _ in range(TRIES):
+            version = stable(self._catalog.resolve(ref, deadline))
+            if version.loaded is None:
+                self._obtain(ref, Load(ref.name, deadline), spared)
+                version = stable(self._catalog.resolve(ref, deadline))
+            if (loaded := hold(version)) is not None:
+                return version, loaded
+        raise ModelUnavailable(f"model {ref.name!r} was unloaded while it was loaded: try again", retry_after=1)

@@ -1,0 +1,1 @@
+"""What this process has answered so far, counted in one place."""

@@ -1,0 +1,58 @@
+"""Keys of model-settings.json that nobody reads: mistyped ones are named, those of other servers are not."""
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from core.errors import shown
+
+MLSERVER: Final = frozenset(
+    ("versions", "parameters", "parallel_workers", "warm_workers", "max_batch_time", "cache_enabled", "$schema")
+)
+"""The keys of MLServer's model-settings.json without a meaning here, and that of JSON Schema."""
+TRITON: Final = frozenset((
+    "backend", "runtime", "input", "output", "batch_input", "batch_output", "optimization",
+    "sequence_batching", "ensemble_scheduling", "instance_group", "default_model_filename", "cc_model_filenames",
+    "metric_tags", "model_warmup", "model_operations", "model_transaction_policy", "model_repository_agents",
+    "response_cache", "model_metrics",
+))  # fmt: skip
+"""The fields of Triton's ModelConfig without a meaning here."""
+TENSOR: Final = frozenset(("name", "datatype", "shape", "format", "parameters", "tags"))
+"""The keys of a tensor; MLServer has the last two."""
+POLICIES: Final = {"latest": {"num_versions"}, "specific": {"versions"}}
+MOST_NAMED: Final = 8
+LONGEST: Final = 64
+"""The most characters of a key that are compared, and shown."""
+
+
+def note(members: Mapping[str, Any], own: Collection[str]) -> str:
+    """Returns which keys are unknown, each with the nearest known one, "" without any. `own`: what may be there."""
+    found = list(_unknown(members, own))
+    if not found:
+        return ""
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    named = "key" if len(found) == 1 else "keys"
+    return f"model-settings.json has the unknown {named} {', '.join(found[:MOST_NAMED])}{more}"
+
+
+def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[str]:
+    yield from _odd(members.keys() - MLSERVER - TRITON, own, "")
+    policy = members.get("version_policy")
+    for kind, options in policy.items() if isinstance(policy, dict) else ():
+        yield from _odd(options or (), POLICIES.get(kind, ()), f"version_policy.{kind}.")
+    for role in ("inputs", "outputs"):
+        for index, tensor in enumerate(members.get(role) or ()):
+            yield from _odd(tensor, TENSOR, f"{role}[{index}].")
+
+
+def _odd(keys: Collection[str], known: Collection[str], place: str) -> Iterator[str]:
+    plain = {_plain(key): key for key in known}
+    for key in sorted(set(keys) - set(known)):
+        near = get_close_matches(_plain(key), plain, 1) if len(key) <= LONGEST else ()
+        hint = f" (did you mean {plain[near[0]]!r}?)" if near else ""
+        yield shown(place + key, LONGEST) + hint
+
+
+def _plain(key: str) -> str:
+    """Returns a key without what spellings differ in: versionPolicy and version-policy are version_policy."""
+    return key.lower().replace("_", "").replace("-", "")

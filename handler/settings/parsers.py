@@ -1,0 +1,122 @@
+"""Parsers of DRAGOMAN_* values. Each takes the text and raises ValueError with what was expected."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+UNITS: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+
+
+def text(value: str) -> str:
+    return value
+
+
+def flag(value: str) -> bool:
+    known = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if value.lower() not in known:
+        raise ValueError("true or false")
+    return known[value.lower()]
+
+
+def names(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in value.split(",") if (name := part.strip())))
+
+
+ORIGIN: Final = re.compile(r"\A(?:\*|[a-z][a-z0-9+.-]*+://[a-z0-9.\[\]:_-]++)")
+ALGORITHMS: Final = frozenset(f"{family}{bits}" for family in ("RS", "PS", "ES") for bits in (256, 384, 512)) | {
+    "EdDSA"
+}
+"""Asymmetric ones. With a symmetric one, every reader of the public key could sign tokens."""
+
+
+def origins(value: str) -> tuple[str, ...]:
+    found = names(value)
+    if not all(ORIGIN.fullmatch(origin) for origin in found):
+        raise ValueError("origins such as https://app.example.com, with commas between, or *")
+    return found
+
+
+def algorithms(value: str) -> frozenset[str]:
+    found = frozenset(names(value))
+    if not found or not found <= ALGORITHMS:
+        raise ValueError(f"some of {', '.join(sorted(ALGORITHMS))}")
+    return found
+
+
+def positive(value: str) -> int:
+    if not value.isdecimal() or not 0 < int(value) < 2**63:
+        raise ValueError("a whole number above 0")
+    return int(value)
+
+
+def seconds(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ValueError("seconds above 0")
+    return number
+
+
+def seconds_or_never(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise ValueError("a number of seconds, 0 for never")
+    return float(value)
+
+
+def leeway(value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", value):
+        raise ValueError("a number of seconds below 1000")
+    return float(value)
+
+
+RIGHTS: Final = ("infer", "read", "admin")
+
+
+def rights(value: str) -> tuple[str, ...]:
+    found = names(value)
+    if not found or not set(found) <= set(RIGHTS):
+        raise ValueError(f"some of {', '.join(RIGHTS)}")
+    return found
+
+
+def size(value: str) -> int:
+    parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?([kMG]?i?B)?", value)
+    if parts is None or parts[2] not in (None, *UNITS):
+        raise ValueError(f"a number of bytes, or of {', '.join(UNITS)}; 0 for no limit")
+    return int(float(parts[1]) * UNITS.get(parts[2], 1))
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return value
+
+    return parse
+
+
+METRICS: Final = ("triton", "kserve", "mlserver", "tfserving", "emf")
+
+
+def metrics(value: str) -> tuple[str, ...]:
+    found = names(value)
+    if found != ("off",) and (not found or not set(found) <= set(METRICS)):
+        raise ValueError(f"off, or some of {', '.join(METRICS)}")
+    return found
+
+
+def namespace(value: str) -> str:
+    """A namespace of CloudWatch's ("Metrics concepts")."""
+    if not re.fullmatch(r"[A-Za-z0-9._/#:-]{1,255}", value) or value.startswith(("AWS/", ":")):
+        raise ValueError("1 to 255 letters, digits and ._-/#:, not beginning with AWS/ or a colon")
+    return value
+
+
+def level(value: str) -> str:
+    return one_of("DEBUG", "INFO", "WARNING", "ERROR")(value.upper())
+
+
+def base_path(value: str) -> str:
+    return "/" + value.strip("/") if value.strip("/") else ""

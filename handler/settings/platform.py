@@ -1,0 +1,71 @@
+"""What the platform grants this process: CPUs, memory, and which platform it is."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+MB_PER_VCPU: Final = 1769
+"""The MB of memory for which Lambda allots one vCPU (AWS documentation, "Configure Lambda function memory")."""
+
+USABLE: Final = 0.9
+"""The part of the memory that models may use. The rest is for requests, and for loads that need more than expected."""
+
+INFERENCE_SECONDS: Final = 60.0
+"""The time limit of an inference on a server. Proxies wait as long for an answer (nginx and AWS's load balancers)."""
+
+LEVELS: Final = {
+    "TRACE": "DEBUG", "DEBUG": "DEBUG", "INFO": "INFO", "WARN": "WARNING", "ERROR": "ERROR", "FATAL": "ERROR",
+}  # fmt: skip
+"""Lambda's levels of a log, and ours."""
+
+
+def cpus(environ: Mapping[str, str]) -> float:
+    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+    if memory.isdecimal():
+        return int(memory) / MB_PER_VCPU
+    available = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return min(available, cgroup_cpus(Path("/sys/fs/cgroup/cpu.max")))
+
+
+def cgroup_cpus(quota_file: Path) -> float:
+    """Returns a container's CPU quota (cgroup v2: "quota period" or "max period"), infinity without one."""
+    try:
+        quota, _, period = quota_file.read_text().partition(" ")
+        return int(quota) / int(period)
+    except (OSError, ValueError):
+        return float("inf")
+
+
+def usable_memory(environ: Mapping[str, str]) -> int | None:
+    memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+    if memory.isdecimal():
+        return int(int(memory) * 2**20 * USABLE)
+    return cgroup_memory(Path("/sys/fs/cgroup/memory.max"))
+
+
+def cgroup_memory(limit_file: Path) -> int | None:
+    """Returns the usable bytes of a container's memory (cgroup v2: bytes or "max"), None without a limit."""
+    try:
+        return int(int(limit_file.read_text()) * USABLE)
+    except (OSError, ValueError):
+        return None
+
+
+def observed(values: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """Fills in what the platform says of log and metrics, where no setting does.
+
+    Lambda's own variables (AWS documentation, "Configuring advanced logging controls") are its operator's.
+    """
+    on_lambda = name(environ) == "lambda"
+    if not values["log_format"]:
+        is_json = on_lambda and environ.get("AWS_LAMBDA_LOG_FORMAT", "").upper() == "JSON"
+        values["log_format"] = "json" if is_json else "text"
+    level = LEVELS.get(environ.get("AWS_LAMBDA_LOG_LEVEL", "").upper()) if on_lambda else None
+    if level is not None and not environ.get("DRAGOMAN_LOG_LEVEL"):
+        values["log_level"] = level
+    values["metrics"] = values["metrics"] or (("off",) if on_lambda else ("triton",))
+
+
+def name(environ: Mapping[str, str]) -> str:
+    return "lambda" if "AWS_LAMBDA_FUNCTION_NAME" in environ else "server"

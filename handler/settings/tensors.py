@@ -1,0 +1,39 @@
+"""The keys "inputs" and "outputs" of model-settings.json, and of a Python model's `metadata`."""
+
+from typing import Any, Final
+
+from core.dtype import DATATYPES
+from core.tensor import TensorSpec
+from handler.settings.checked import Wrong, an_object, is_shape
+
+FORMATS: Final = ("FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW")
+"""The formats of an input, as Triton's model configuration names them."""
+
+
+def parse(members: dict[str, Any], key: str) -> tuple[TensorSpec, ...] | None:
+    """Parses the tensors under a key; None for [], which MLServer writes for "not declared". Raises Wrong."""
+    value = members[key]
+    if not isinstance(value, list):
+        raise Wrong(key, value, "an array of tensors")
+    tensors = tuple(_tensor(member, f"{key}[{index}]") for index, member in enumerate(value))
+    names: set[str] = set()
+    for index, tensor in enumerate(tensors):
+        if tensor.name in names:
+            raise Wrong(f"{key}[{index}].name", tensor.name, "each name once")
+        names.add(tensor.name)
+    return tensors or None
+
+
+def _tensor(member: Any, path: str) -> TensorSpec:
+    members = an_object(member, path)
+    name, datatype, shape = members.get("name"), members.get("datatype"), members.get("shape")
+    if not isinstance(name, str):
+        raise Wrong(f"{path}.name", name, "text")
+    if not isinstance(datatype, str) or datatype not in DATATYPES:
+        raise Wrong(f"{path}.datatype", datatype, f"one of {', '.join(DATATYPES)}")
+    if shape is not None and not is_shape(shape):
+        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up, or null for any rank")
+    form = members.get("format", FORMATS[0])
+    if form not in FORMATS:
+        raise Wrong(f"{path}.format", form, f"one of {', '.join(FORMATS)}")
+    return TensorSpec(name, DATATYPES[datatype], None if shape is None else tuple(shape), format=form)

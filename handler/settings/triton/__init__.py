@@ -1,0 +1,1 @@
+"""Triton's model configuration, config.pbtxt, read as model-settings.json."""

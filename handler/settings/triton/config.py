@@ -1,0 +1,179 @@
+"""Triton's config.pbtxt as the members of a model-settings.json. Protobuf reads the file.
+
+What the file asks for and this server does otherwise is logged (optimization, instance_group, ...). What would change
+the answers is refused: an unknown backend, reshape, sequence_batching.
+"""
+
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from google.protobuf import text_format
+
+from core.dtype import DATATYPES
+from core.errors import ModelNotLoadable, shown
+from handler.settings.checked import Wrong, members_of
+from handler.settings.triton import ensemble
+from handler.settings.triton.triton_model_config import (
+    DynamicBatching,
+    ModelInput,
+    ModelOutput,
+    TritonConfig,
+    VersionPolicy,
+)
+
+log = logging.getLogger(__name__)
+FILE: Final = "config.pbtxt"
+MOST_BYTES: Final = 1024 * 1024
+KEPT: Final = 1024
+"""Files whose translation is remembered: every look at a repository reads all of them."""
+DATATYPE_OF: Final = {row.triton: row.name for row in DATATYPES.values()}
+TYPES: Final = TritonConfig.DESCRIPTOR.file.enum_types_by_name["TritonType"].values_by_number
+KINDS: Final = ("onnxruntime_onnx", "onnxruntime", "python", "ensemble")
+ENSEMBLE: Final = "ensemble"
+MODELS: Final = ("model.onnx", "model.py")
+OPENERS, CLOSERS, BEFORE_VALUE = ("{", "<", "["), ("}", ">", "]"), (":", "{", "<", "[")
+TOKEN: Final = re.compile(r"""#[^\n]*+|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[0-9A-Za-z_]++|[^\s]""")
+VISIBLE: Final = re.compile(r"[^\s]")
+
+
+def merged(model: str, config: bytes, settings: bytes | None) -> bytes:
+    """Returns the settings of both files; model-settings.json replaces what it says, too. Raises ModelNotLoadable."""
+    try:
+        own = {} if settings is None else members_of(settings)
+    except Wrong:
+        return settings or b""  # whoever parses it says why
+    return json.dumps(members(model, config) | own).encode()
+
+
+@lru_cache(KEPT)
+def members(model: str, text: bytes) -> dict[str, Any]:
+    """Returns what the file says, as members of model-settings.json. Raises ModelNotLoadable."""
+    try:
+        return _members(model, _read(text))
+    except Wrong as wrong:
+        raise ModelNotLoadable(f"{FILE} of model {model!r}: {wrong}") from None
+
+
+def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
+    """Returns the configuration, and the names of its fields. Raises Wrong."""
+    if len(text) > MOST_BYTES:
+        raise Wrong("the file", f"{len(text)} bytes", f"at most {MOST_BYTES}")
+    try:
+        known, fields = _known(text.decode())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
+            return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
+    except (text_format.ParseError, DeprecationWarning, RecursionError, UnicodeDecodeError) as error:
+        words = " ".join(str(error).replace("dragoman.triton.", "").split())
+        raise Wrong("the file", f"{len(text)} bytes", f"protobuf's text format ({words[:160]})") from None
+
+
+def _known(text: str) -> tuple[str, list[str]]:
+    """Returns the text with blanks for the outermost fields that have no effect, and the names of all.
+
+    Protobuf skips unknown fields, but not `instance_group [ ... ]`, which Triton's own files have.
+    """
+    fields = list(_fields(text))
+    names, starts = [name for name, _ in fields], [start for _, start in fields]
+    kept = [text[: starts[0]] if starts else text]
+    for (name, start), end in zip(fields, [*starts[1:], len(text)], strict=False):  # without fields there is one end
+        is_known = name in TritonConfig.DESCRIPTOR.fields_by_name
+        kept.append(text[start:end] if is_known else VISIBLE.sub(" ", text[start:end]))
+    return "".join(kept), list(dict.fromkeys(names))
+
+
+def _fields(text: str) -> Iterator[tuple[str, int]]:
+    """Yields the names of the outermost fields, and where each begins."""
+    depth, before = 0, None
+    for token in TOKEN.finditer(text):
+        word = token[0]
+        if word[0] == "#":
+            continue
+        if depth == 0 and before is not None and word in BEFORE_VALUE and before[0].isidentifier():
+            yield before[0], before.start()
+        depth += (word in OPENERS) - (word in CLOSERS)
+        before = token
+        if depth < 0:
+            break
+    if depth:
+        raise Wrong("the file", f"{len(text)} characters", "as many closing brackets as opening ones")
+
+
+def _members(model: str, read: tuple[TritonConfig, list[str]]) -> dict[str, Any]:
+    config, fields = read
+    _check(model, config, fields)
+    batch = config.max_batch_size
+    found: dict[str, Any] = {
+        "max_batch_size": batch,
+        "inputs": [_tensor(each, f"input[{index}]", batch) for index, each in enumerate(config.input)],
+        "outputs": [_tensor(each, f"output[{index}]", batch) for index, each in enumerate(config.output)],
+    }
+    if config.HasField("version_policy"):
+        found["version_policy"] = _version_policy(config.version_policy)
+    if config.HasField("dynamic_batching") and batch > 1:
+        found["batching"] = _batching(config.dynamic_batching, batch)
+    if ENSEMBLE in (config.platform, config.backend) or config.HasField("ensemble_scheduling"):
+        found["pipeline"] = ensemble.said(config)
+    elif config.platform:
+        found["platform"] = config.platform
+    return found
+
+
+def _check(model: str, config: TritonConfig, fields: Iterable[str]) -> None:
+    """Raises Wrong for a field whose meaning this server cannot provide, and logs the fields without an effect."""
+    if config.name not in ("", model):
+        raise Wrong("name", config.name, f"the folder's name {model!r}, or no name")
+    for key, kind in (("platform", config.platform), ("backend", config.backend)):
+        if kind and kind not in KINDS:
+            raise Wrong(key, kind, f"one of {', '.join(KINDS)}")
+    if config.default_model_filename and config.default_model_filename not in MODELS:
+        raise Wrong("default_model_filename", config.default_model_filename, " or ".join(MODELS))
+    if config.max_batch_size < 0:
+        raise Wrong("max_batch_size", config.max_batch_size, "0 or more")
+    if "sequence_batching" in fields:
+        raise Wrong("sequence_batching", "there", "a model without a state between requests")
+    unused = sorted(field for field in fields if field not in TritonConfig.DESCRIPTOR.fields_by_name)
+    if unused:
+        log.warning("%s of model %s: %s has no effect here", FILE, model, shown(", ".join(unused)))
+
+
+def _tensor(tensor: ModelInput | ModelOutput, path: str, batch: int) -> dict[str, Any]:
+    kind = TYPES.get(tensor.data_type)
+    datatype = None if kind is None else DATATYPE_OF.get(kind.name)
+    if not tensor.name:
+        raise Wrong(f"{path}.name", tensor.name, "the name of a tensor")
+    if datatype is None:
+        raise Wrong(f"{path}.data_type", tensor.data_type, f"one of {', '.join(DATATYPE_OF)}")
+    dims = list(tensor.dims)
+    if any(size < -1 for size in dims):
+        raise Wrong(f"{path}.dims", dims, "whole numbers from -1 up")
+    if tensor.HasField("reshape") and list(tensor.reshape.shape) != dims:
+        raise Wrong(f"{path}.reshape", list(tensor.reshape.shape), "none: tensors have the model's own shape here")
+    shape = {"shape": [-1, *dims] if batch else dims}
+    form = {"format": ModelInput.Format.Name(tensor.format)} if isinstance(tensor, ModelInput) else {}
+    return {"name": tensor.name, "datatype": datatype} | shape | form
+
+
+def _version_policy(policy: VersionPolicy) -> dict[str, Any]:
+    kind = policy.WhichOneof("policy_choice")
+    if kind == "all":
+        return {"all": {}}
+    if kind == "specific":
+        versions = list(policy.specific.versions)
+        if not versions or any(version < 0 for version in versions):
+            raise Wrong("version_policy.specific.versions", versions, "at least one version")
+        return {"specific": {"versions": versions}}
+    return {"latest": {"num_versions": policy.latest.num_versions or 1}}
+
+
+def _batching(batching: DynamicBatching, batch: int) -> dict[str, Any]:
+    preferred = list(batching.preferred_batch_size)
+    if any(not 0 < size <= batch for size in preferred):
+        raise Wrong("dynamic_batching.preferred_batch_size", preferred, f"sizes from 1 to max_batch_size, {batch}")
+    delay = batching.max_queue_delay_microseconds / 1000
+    return {"max_batch_size": batch, "max_delay_ms": delay} | ({"preferred": preferred} if preferred else {})

@@ -1,0 +1,70 @@
+"""Cached versions whose content this process knows, because it has fetched or read them itself.
+
+What another process has put into the cache is read again, once: it may have run under another policy, as another user,
+or on another machine that shares the folder.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from handler.stores import Folder, checksums
+from handler.stores.checksums import Checksum
+
+CHUNK: Final = 1024 * 1024
+COMPILED: Final = "__pycache__"
+
+Digests = Mapping[str, Checksum]
+"""The digests by path in the version's folder."""
+
+
+class KnownContents:
+    """`again`: reads a version each time, because other users may write the cache."""
+
+    def __init__(self, *, again: bool) -> None:
+        self._again = again
+        self._known: set[tuple[Path, str]] = set()
+
+    def add(self, folder: Folder, digests: Digests) -> Folder:
+        """Notes that this process has put these files there."""
+        if digests:
+            self._known.add((folder.path, _key(digests)))
+        return folder
+
+    def has(self, folder: Folder, digests: Digests) -> bool:
+        """Decides whether a folder has these files, and no others. Without digests every folder has. Raises OSError."""
+        if not digests or (not self._again and (folder.path, _key(digests)) in self._known):
+            return True
+        if is_right := _is_whole(folder.path, digests):
+            self.add(folder, digests)
+        return is_right
+
+
+def _key(digests: Digests) -> str:
+    lines = sorted(f"{path}\0{checksum.algorithm}\0{checksum.value}" for path, checksum in digests.items())
+    return of_bytes("\0".join(lines).encode(errors="surrogateescape"))
+
+
+def of_bytes(text: bytes) -> str:
+    """Returns the SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def _is_whole(folder: Path, digests: Digests) -> bool:
+    """Removes what Python has compiled there, which no digest covers, and compares the rest."""
+    for compiled in list(folder.rglob(COMPILED)):
+        shutil.rmtree(compiled)
+    paths = {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
+    }
+    return paths == digests.keys() and all(is_same(folder / path, each) for path, each in digests.items())
+
+
+def is_same(path: Path, checksum: Checksum) -> bool:
+    """Decides whether a file has this content. Raises OSError."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return checksums.of_content(checksum, iter(lambda: file.read(CHUNK), b"")) == checksum.value

@@ -1,0 +1,1 @@
+"""Verifies and signs versions in the OpenSSF model-signing format, with keys and certificates."""

@@ -1,0 +1,117 @@
+"""handler.edge.dispatch.threads: how a request of a server waits for its model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import shutil
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.deadline import NEVER, Deadline, within
+from core.errors import StillLoading
+from core.operations import ModelRef
+from handler.edge.app import App
+from handler.edge.dispatch.threads import Threads, _landed
+from handler.edge.timing import Timing
+from handler.lifecycle.single_flight import Load
+from handler.settings import Settings
+from handler.stores.directory import DirectoryStore
+from tests.handler.calling import infer
+from tests.handler.lifecycle.samples import PATIENT, ROOT
+from tests.support.asgi import Local
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """The gate at which a fetch waits at 120 of 300 MB."""
+    opened = threading.Event()
+    fetch = DirectoryStore.fetch
+
+    def slow(self: Any, model: str, version: str, files: Any, progress: Any) -> Any:
+        progress.total = 300 * 10**6
+        progress.add(120 * 10**6)
+        assert opened.wait(60)
+        return fetch(self, model, version, files, progress)
+
+    monkeypatch.setattr(DirectoryStore, "fetch", slow)
+    return opened
+
+
+def test_on_a_server_a_request_gives_up_and_its_load_goes_on(gate: threading.Event, tmp_path: Path) -> None:
+    """The next request finds the model loaded."""
+    shutil.copytree(ROOT / "models" / "half_plus_three", tmp_path / "half_plus_three")
+    app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path), "DRAGOMAN_PATIENCE": "0.3"}))
+    path, body = "/v2/models/half_plus_three/infer", infer()["body"].encode()
+    client = Local(app)
+    refused = client.call("POST", path, body)
+    headers = dict(refused.headers)
+    assert (refused.status, headers["retry-after"]) == (503, "1")
+    assert json.loads(refused.body) == {"error": "model 'half_plus_three' is 120 of 300 MB loaded: try again"}
+    assert "start;desc=cold" in headers["server-timing"]
+    gate.set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.dispatcher, "_patience", None)
+        assert client.call("POST", path, body).status == 200
+    assert app.registry.readiness(ModelRef("half_plus_three"), PATIENT).ready
+    client.close()
+    app.close()
+
+
+@pytest.mark.parametrize(
+    ("patience", "deadline", "expected"),
+    [
+        ("", Deadline(math.inf), math.inf),
+        ("10", NEVER, 10),
+        ("10", Deadline(4), 3),
+        ("2", Deadline(40), 2),
+        ("", Deadline(4), 3),
+    ],
+)
+def test_a_request_waits_as_long_as_the_least_patient_lets_it(
+    monkeypatch: pytest.MonkeyPatch, patience: str, deadline: Deadline, expected: float
+) -> None:
+    """It waits for the server's setting, or until the client's deadline less the time to answer."""
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    threads = Threads(Settings.from_env({"DRAGOMAN_PATIENCE": patience}))
+    assert threads._until(deadline) == Deadline(expected)
+    threads.close()
+
+
+@pytest.mark.parametrize("until", [NEVER, within(3600)])
+def test_a_time_out_of_the_load_itself_is_not_taken_for_the_requests(until: Deadline) -> None:
+    """A request that still waits gets the load's own TimeoutError, as it gets any failure."""
+
+    def fail() -> None:
+        raise TimeoutError("its own")
+
+    async def wait() -> Any:
+        load = Load("m")
+        load.future = asyncio.get_running_loop().run_in_executor(None, fail)  # type: ignore[assignment]
+        return await _landed(load, Timing(), until)
+
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(wait())
+
+
+@pytest.mark.parametrize("seconds", [0.01, -1.0])
+def test_a_request_that_gives_up_does_not_cancel_its_load(seconds: float) -> None:
+    """At its deadline, or after it, a request is refused, and its wait counts."""
+    load, timing = Load("m"), Timing()
+    load.future = Future()
+
+    async def wait() -> Any:
+        return await _landed(load, timing, within(seconds))
+
+    with pytest.raises(StillLoading, match="model 'm' is being looked up: try again"):
+        asyncio.run(wait())
+    assert not load.future.done()
+    assert timing.wait > 0

@@ -1,0 +1,224 @@
+"""handler.edge.dispatch.workers: the bounded pool of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.errors import ServerBusy, TimedOut
+from core.operations import Batching, ModelSpec
+from handler.backends.runs import check
+from handler.edge.dispatch.batches import Again
+from handler.edge.dispatch.lane import BatchPart
+from handler.edge.dispatch.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_a_full_queue_turns_work_away_at_once() -> None:
+    """The refusal has a retry time, and waiting work is done in the order of its arrival."""
+
+    async def crowd() -> tuple[list[int], ServerBusy]:
+        gate, order = threading.Event(), []
+
+        def work(number: int) -> int:
+            gate.wait(10)
+            order.append(number)
+            return number
+
+        running = [asyncio.ensure_future(workers.run(lambda n=n: work(n))) for n in range(3)]  # type: ignore[misc] # bound now
+        await asyncio.sleep(0)
+        with pytest.raises(ServerBusy, match="3 requests wait already") as busy:
+            await workers.run(lambda: None)
+        gate.set()
+        assert await asyncio.gather(*running) == [0, 1, 2]
+        return order, busy.value
+
+    workers = Workers(1, 2)
+    order, busy = asyncio.run(crowd())
+    assert order == [0, 1, 2]
+    assert busy.retry_after == 1
+    workers.close()
+
+
+def test_whatever_work_raises_is_raised_where_it_is_awaited() -> None:
+    """The thread does the next work."""
+    workers = Workers(1, 1)
+
+    def fail() -> None:
+        raise KeyError("k")
+
+    async def run() -> Any:
+        with pytest.raises(KeyError):
+            await workers.run(fail)
+        return await workers.run(lambda: 5)
+
+    assert asyncio.run(run()) == 5
+    workers.close()
+
+
+def test_work_that_is_not_awaited_any_more_does_not_stop_a_thread() -> None:
+    """Work may be cancelled while it waits or runs, and its loop may have ended."""
+    workers, gate, begun = Workers(1, 2), threading.Event(), []
+
+    async def run() -> int:
+        first = asyncio.ensure_future(workers.run(lambda: gate.wait(10)))
+        second = asyncio.ensure_future(workers.run(lambda: begun.append(1)))
+        await asyncio.sleep(0)
+        first.cancel()
+        second.cancel()
+        await asyncio.sleep(0)
+        gate.set()
+        return await workers.run(lambda: 7)
+
+    assert asyncio.run(run()) == 7
+    assert begun == []
+    late = threading.Event()
+
+    async def leave() -> None:
+        asyncio.ensure_future(workers.run(lambda: late.wait(10)))  # noqa: RUF006 - abandoned on purpose
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    late.set()
+    assert asyncio.run(workers.run(lambda: 8)) == 8  # type: ignore[arg-type] # a coroutine
+    workers.close()
+
+
+def test_threads_end_when_the_pool_is_closed() -> None:
+    """Idle threads end at once, busy ones with their work, and closing again changes nothing."""
+    workers, gate = Workers(2, 1), threading.Event()
+    threads = list(workers._idle)
+
+    async def leave() -> None:
+        asyncio.ensure_future(workers.run(lambda: gate.wait(10)))  # noqa: RUF006 - abandoned on purpose
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    workers.close()
+    gate.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    workers.close()
+
+
+def test_what_waits_for_others_is_done_when_the_pool_is_closed() -> None:
+    """Nobody else comes."""
+    spec = ModelSpec("m", "1", "p", None, None, batching=Batching(8, 1.0))
+
+    def steps() -> Any:
+        yield None
+        return 7
+
+    async def leave() -> list[Any]:
+        workers._lanes.of(spec).crowd.last = 9
+        waiting = [asyncio.ensure_future(workers.run(BatchPart(steps, spec, 1), spec)) for _ in range(3)]
+        await asyncio.sleep(0)
+        workers.close()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    workers = Workers(1, 9)
+    assert [type(each) for each in asyncio.run(leave())] == [Again] * 3
+
+
+def test_an_idle_thread_keeps_nothing_alive() -> None:
+    """What work used is freed although its thread lives on."""
+
+    class Large:
+        pass
+
+    workers = Workers(1, 1)
+    made = Large()
+    seen = weakref.ref(made)
+
+    async def run(held: list[Large]) -> None:
+        await workers.run(lambda: held.pop() and None)
+
+    asyncio.run(run([made]))
+    del made
+    gc.collect()
+    assert seen() is None
+    workers.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for an event that is sure to come."""
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
+
+
+def test_a_model_that_was_quick_does_not_keep_others_out() -> None:
+    """It holds all threads; another model gets one more, which ends when it is no longer needed."""
+    workers, gate = Workers(2, 8), threading.Event()
+    quick, other = ModelSpec("quick", "1", "p", None, None), ModelSpec("other", "1", "p", None, None)
+
+    async def run() -> int:
+        await workers.run(int, quick)
+        await until(lambda: not workers._lanes.of(quick).held)  # its thread returns after its answer
+        held = [asyncio.ensure_future(workers.run(lambda: gate.wait(30), quick)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert workers._lanes.of(quick).held == 2
+        answer = await workers.run(lambda: 5, other)
+        assert len(workers._threads) == 3
+        gate.set()
+        await asyncio.gather(*held)
+        await workers.run(int, other)
+        return int(answer)
+
+    assert asyncio.run(run()) == 5
+    workers.close()
+
+
+def test_lost_threads_are_replaced_within_bounds() -> None:
+    """Two models lose a thread each. One thread is replaced, none is left for a third model, and all come back."""
+    workers, gate = Workers(1, 8, timeout=0.05), threading.Event()
+    specs = [ModelSpec(name, "1", "p", None, None) for name in "ab"]
+
+    async def run() -> None:
+        for number, spec in enumerate(specs, 1):
+            with pytest.raises(TimedOut, match=f"model '{spec.name}' version 1 did not answer within 0.05 s"):
+                await workers.run(lambda: gate.wait(30), spec)
+            waits = asyncio.ensure_future(workers.run(int, spec))
+            with pytest.raises(ServerBusy, match="1 of its inferences run on beyond the time limit"):
+                await waits
+            assert workers.trouble(spec.name) != ""
+            assert (workers.trouble() == "") == (number == 1)
+        assert "all 2 threads run on beyond the time limit" in workers.trouble()
+        gate.set()
+        await until(lambda: not workers.trouble() and not any(workers.trouble(spec.name) for spec in specs))
+        assert await workers.run(lambda: 5, specs[0]) == 5
+        await until(lambda: len(workers._threads) == 1)
+
+    asyncio.run(run())
+    workers.close()
+
+
+def test_cancelled_work_is_ended_or_never_begun() -> None:
+    """Running work notices it at its next check; waiting work leaves its lane."""
+    workers, begun = Workers(1, 8), []
+
+    def runs() -> None:
+        begun.append(1)
+        while True:
+            check()
+
+    async def run() -> None:
+        first, second = (asyncio.ensure_future(workers.run(work)) for work in (runs, lambda: begun.append(2)))
+        await until(lambda: begun != [])
+        second.cancel()
+        first.cancel()
+        await workers.run(int)
+
+    asyncio.run(run())
+    assert begun == [1]
+    workers.close()

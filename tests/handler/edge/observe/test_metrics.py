@@ -1,0 +1,296 @@
+"""handler.edge.observe: metrics as Prometheus and CloudWatch read them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+import urllib.request
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from core.errors import ModelFailed, ServerBusy, TimedOut
+from handler.edge.observe import exposition
+from handler.edge.observe.families import FAMILIES, OWN, SERVERS
+from handler.edge.observe.workers import Shared, folder_of
+from handler.lifecycle.registry import Registry
+from tests.handler.edge.client import BODY, INFER, ask, make
+from tests.handler.edge.observe.test_access import Context, event, function
+from tests.support.server import HOST, running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[4]
+TFS = "/monitoring/prometheus/metrics"
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """What Prometheus' own parser reads; no sample may stand there twice."""
+    written = frozenset(re.findall(r"^([\w:]+)", text, re.MULTILINE))
+    found = {}
+    for family in text_string_to_metric_families(text):
+        assert family.type != "unknown", family
+        for sample in family.samples:
+            # The parser calls every counter _total.
+            name = sample.name if sample.name in written else sample.name.removesuffix("_total")
+            key = name, tuple(sorted(sample.labels.items()))
+            assert key not in found
+            found[key] = sample.value
+    return found
+
+
+def scraped(app: Any, path: str = "/metrics") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    status, headers, body = ask(app, "GET", path)
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    return samples(body.decode())
+
+
+def of(found: Mapping[Any, float], name: str, **labels: str) -> float:
+    return found[name, tuple(sorted(labels.items()))]
+
+
+MODEL = {"model": "half_plus_three", "version": "123"}
+
+
+def test_the_counts_are_those_of_the_requests() -> None:
+    """Inferences, failures, requests, refusals and loads, under Triton's names and our own."""
+    with closing(make()) as app:
+        for body in (BODY, BODY, b"{}"):
+            ask(app, "POST", INFER, body)
+        found = scraped(app)
+        assert of(found, "nv_inference_request_success", **MODEL) == 2
+        assert of(found, "nv_inference_count", **MODEL) == 2
+        assert of(found, "nv_inference_request_failure", **MODEL, reason="OTHER") == 1
+        parts = ("queue", "compute_input", "compute_infer", "compute_output")
+        whole = sum(of(found, f"nv_inference_{part}_duration_us", **MODEL) for part in parts)
+        assert of(found, "nv_inference_request_duration_us", **MODEL) == pytest.approx(whole)
+        assert of(found, "dragoman_requests_total", protocol="v2", status="200") == 2
+        assert of(found, "dragoman_refusals_total", protocol="v2", reason="INVALID_ARGUMENT") == 1
+        assert of(found, "dragoman_request_duration_seconds_count", protocol="v2") == 3
+        assert of(found, "dragoman_received_bytes_total", protocol="v2") == 2 * len(BODY) + 2
+        assert of(found, "dragoman_models") == 1
+        assert of(found, "dragoman_cold_starts_total") == 1
+
+
+@pytest.mark.parametrize(("error", "reason"), [
+    (ServerBusy, "REJECTED"), (ModelFailed, "BACKEND"), (TimedOut, "BACKEND"),
+])  # fmt: skip
+def test_a_failure_has_tritons_reason(error: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a model that is in memory or is not."""
+    with closing(make()) as app:
+        ask(app, "POST", INFER, BODY)
+
+        def fail(*_: Any) -> Any:
+            raise error("no")
+
+        monkeypatch.setattr(Registry, "use", fail)
+        ask(app, "POST", INFER, BODY)
+        ask(app, "POST", INFER.replace("infer", "versions/123/infer"), BODY)
+        found = scraped(app)
+        failures = [
+            of(found, "nv_inference_request_failure", model="half_plus_three", reason=reason, version=version)
+            for version in ("", "123")
+        ]
+        assert failures == [1, 1]
+
+
+@pytest.mark.parametrize("path", ["/metrics", TFS])
+def test_every_name_of_the_table_is_there(path: str) -> None:
+    """Under the path of its server, with its kind."""
+    with closing(make(METRICS=",".join(SERVERS))) as app:
+        ask(app, "POST", INFER, BODY)
+        text = ask(app, "GET", path)[2].decode()
+        samples(text)
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+        assert kinds == {each.name: each.kind for each in FAMILIES if (each.server == "tfserving") is (path == TFS)}
+
+
+@pytest.mark.parametrize(("server", "path", "name", "labels"), [
+    ("kserve", "/metrics", "request_predict_seconds_count", {"model_name": "half_plus_three"}),
+    ("mlserver", "/metrics", "model_infer_request_success_total", MODEL),
+    ("mlserver", "/metrics", "model_infer_request_duration_count", MODEL),
+    ("tfserving", TFS, ":tensorflow:serving:request_count", {"model_name": "half_plus_three", "status": "OK"}),
+    ("tfserving", TFS, ":tensorflow:serving:request_latency_count",
+     {"model_name": "half_plus_three", "API": "Predict", "entrypoint": "REST"}),
+])  # fmt: skip
+def test_other_servers_names_count_the_same(server: str, path: str, name: str, labels: dict[str, str]) -> None:
+    """Chosen by the setting, and without it not there."""
+    with closing(make(METRICS=server)) as app:
+        for _ in range(3):
+            ask(app, "POST", INFER, BODY)
+        found = scraped(app, path)
+        assert of(found, name, **labels) == 3
+        assert not [each for each, _ in found if each.startswith("nv_")]
+
+
+def test_clients_make_no_series() -> None:
+    """Names, versions, paths and methods that a client makes up count under the same few series."""
+    with closing(make()) as app:
+        ask(app, "POST", INFER, BODY)
+        ask(app, "POST", "/v2/models/nobody/infer", BODY)
+        ask(app, "POST", "/v2/models/half_plus_three/versions/99/infer", BODY)
+        ask(app, "ODD", "/v2/odd")
+        before = scraped(app).keys()
+        for index in range(50):
+            ask(app, "POST", f'/v2/models/no"\n{index}/infer', BODY)
+            ask(app, "POST", f"/v2/models/half_plus_three/versions/{index}/infer", BODY)
+            ask(app, f"ODD{index}", f"/v2/{index}")
+        assert {key for key in scraped(app).keys() ^ before if not key[0].endswith("_bucket")} <= {
+            ("dragoman_requests_total", (("protocol", "site"), ("status", "200")))
+        } | {key for key in scraped(app) if ("protocol", "site") in key[1]}
+
+
+@pytest.mark.parametrize("name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", ""])
+def test_a_labels_odd_value_is_read_as_it_is(name: str) -> None:
+    """Quotes, backslashes, line ends: the format has an escape for each."""
+    found = samples(exposition.text({("success", (name, "1")): 7}, ["triton"]).decode())
+    assert of(found, "nv_inference_count", model=name, version="1") == 7
+
+
+def test_metrics_may_be_off_and_are_for_readers_alone() -> None:
+    """The right is READ, the method GET; a key of some models does not see the others' numbers."""
+    with closing(make(METRICS="off")) as app:
+        assert ask(app, "GET", "/metrics")[0] == 404
+    with closing(make()) as app:
+        assert ask(app, "POST", "/metrics")[0] == 405
+        assert ask(app, "GET", TFS)[0] == 404
+    keys = {"reader": "read", "some": "read iris", "inferring": "infer"}
+    lines = (f"{name} sha256:{sha256(name.encode()).hexdigest()} {rights}" for name, rights in keys.items())
+    with closing(make(AUTH="keys", KEYS=";".join(lines))) as app:
+        statuses = [ask(app, "GET", "/metrics", headers=[(b"x-api-key", name.encode())])[0] for name in (*keys, "no")]
+        assert statuses == [200, 403, 403, 401]
+
+
+def fetched(port: int, path: str) -> str:
+    """An answer over a connection of its own, which any of the processes may accept."""
+    with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def test_all_processes_of_a_server_count_together(tmp_path: Path) -> None:
+    """A scrape of one of two workers has the requests of both."""
+
+    def arguments(port: int) -> list[str]:
+        return ["-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port), "--workers", "2"]
+
+    settings = {"REPOSITORY": str(ROOT / "models"), "CACHE": str(tmp_path / "cache")}
+    with running(arguments, 1, tmp_path / "log", settings) as (_, (port,)):
+        until = time.monotonic() + 60
+        for _ in range(20):
+            assert fetched(port, "/v2")
+        found: dict[Any, float] = {}
+        key = "dragoman_requests_total", (("protocol", "v2"), ("status", "200"))
+        while (found.get(key), found.get(("dragoman_processes", ()))) != (20, 2) and time.monotonic() < until:
+            found = samples(fetched(port, "/metrics"))
+        assert (found[key], found["dragoman_processes", ()]) == (20, 2)
+
+
+def test_an_ended_process_leaves_its_counts(tmp_path: Path) -> None:
+    """What it has no longer, such as models in memory, does not count; files that are broken are passed over."""
+    shared = Shared(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    rows = [["success", ["m", "1"], 5], ["models", [], 2], ["times", ["v2"], [*[0] * 16, 3, 7]]]
+    (folder / "999999999-1.json").write_text(json.dumps(rows), "utf-8")
+    (folder / "1-1.json").write_text("{", "utf-8")
+    with closing(make()) as app:
+        app.observer._shared, app.observer._is_alone = shared, False
+        found = app.observer._facts()
+        ((is_alive, others),) = shared.others()
+        assert (is_alive, others[0]) == (False, (("success", ("m", "1")), 5))
+        text = app.observer.scrape("/metrics").decode()
+        assert 'nv_inference_count{model="m",version="1"} 5' in text
+        assert "dragoman_models 0" in text
+        assert found["models", ()] == 0
+
+
+def test_the_folders_of_ended_servers_are_removed(tmp_path: Path) -> None:
+    """The folder of a running server stays, and so does a folder whose name is not a number."""
+    for name in ("999999999", "1", "other"):
+        (tmp_path / name).mkdir()
+    Shared(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} >= {"1", "other"}
+    assert not (tmp_path / "999999999").exists()
+
+
+def test_a_process_alone_shares_nothing(tmp_path: Path) -> None:
+    assert folder_of("", tmp_path) is None
+    assert folder_of("/some", tmp_path) == Path("/some")
+
+
+def test_a_line_for_cloudwatch_keeps_its_rules(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The published rules of the embedded metric format, with the dimensions that Powertools has."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    with closing(function(DRAGOMAN_METRICS="emf", DRAGOMAN_METRICS_NAMESPACE="Mine", DRAGOMAN_NAME="s")) as made:
+        for body in (BODY.decode(), "{}"):
+            made(event("POST", INFER, body), Context())
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    for found in (first, second):
+        emf_rules(found)
+        assert (found["service"], found["function_name"], found["function_request_id"]) == ("s", "f", "invocation-1")
+        assert found["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "Mine"
+    assert [(each["ColdStart"], each["Refusals"], each["status"]) for each in (first, second)] == [
+        (1, 0, "200"),
+        (0, 1, "400"),
+    ]
+    assert "InferDuration" in first
+
+
+UNITS = {"Count", "Milliseconds", "Bytes"}
+
+
+def emf_rules(found: dict[str, Any]) -> None:
+    """AWS documentation, "Specification: Embedded metric format"."""
+    metadata = found["_aws"]
+    assert metadata.keys() == {"Timestamp", "CloudWatchMetrics"}
+    assert isinstance(metadata["Timestamp"], int)
+    assert abs(metadata["Timestamp"] / 1e3 - time.time()) < 14 * 24 * 3600
+    (directive,) = metadata["CloudWatchMetrics"]
+    assert directive.keys() == {"Namespace", "Dimensions", "Metrics"}
+    assert 1 <= len(directive["Namespace"]) <= 1024
+    for dimensions in directive["Dimensions"]:
+        assert len(dimensions) <= 30
+        assert all(isinstance(found[name], str) and 1 <= len(found[name]) <= 1024 for name in dimensions)
+    assert 1 <= len(directive["Metrics"]) <= 100
+    for metric in directive["Metrics"]:
+        assert metric.keys() == {"Name", "Unit"}
+        assert metric["Unit"] in UNITS
+        assert isinstance(found[metric["Name"]], int | float)
+    assert len(json.dumps(found)) < 256 * 1024
+
+
+def test_the_page_of_metrics_has_every_name() -> None:
+    """One table in the code, the same in docs/metrics.md."""
+    page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\w+) \| `(\S+)` \| (\w+) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    labels = {each.name: ", ".join(f"`{label}`" for label in each.labels) for each in FAMILIES}
+    assert rows == [(each.server, each.name, each.kind, labels[each.name], each.about) for each in FAMILIES]
+    assert {each.server for each in FAMILIES} == {*SERVERS, OWN}
+
+
+def test_a_scrape_imports_what_it_needs_and_a_start_does_not() -> None:
+    """A cold start has no module of metrics."""
+    script = "import handler.aws, sys; print([m for m in sys.modules if m.startswith('handler.edge.observe.')])"
+
+    async def main() -> bytes:
+        made = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", script),
+            cwd=ROOT,
+            env={"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_REPOSITORY": "models", "PATH": ""},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return (await made.communicate())[0]
+
+    loaded = asyncio.run(main()).decode()
+    assert not [
+        name for name in ("access", "exposition", "facts", "families", "workers", "emf", "calls") if name in loaded
+    ]

@@ -1,0 +1,211 @@
+"""handler.edge.server.protocol is tested with one connection to uvicorn in this process, on either event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+
+from handler.edge.server import protocol
+from handler.edge.server.limits import Limits
+from handler.edge.server.protocol import BoundedHttp
+from tests.support.ports import free_port
+from tests.support.raw import answer, crowd, head, opened, poured, rest, status, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CLOSE = "Connection: close"
+
+
+async def application(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    """Answers with the body, a stream of it, or, without reading, with a refusal or many bytes."""
+    if scope["type"] != "http":
+        return
+    path, body, more = scope["path"], b"", path_reads(scope["path"])
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body += message["body"]
+        more = message["more_body"]
+    headers = [(b"x-headers", b"%d" % len(scope["headers"]))]
+    if path == "/large":
+        body = bytes(50_000_000)
+    if path != "/stream":
+        headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": 400 if path == "/refuse" else 200, "headers": headers})
+    if path == "/stream":
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        if scope["query_string"] == b"wait":
+            await asyncio.sleep(0.1)
+    await send({"type": "http.response.body", "body": b"" if path == "/stream" else body})
+
+
+def path_reads(path: str) -> bool:
+    return path not in ("/refuse", "/large")
+
+
+@contextmanager
+def serving(loop: str, limits: Limits) -> Iterator[int]:
+    """Yields the port of a server with these limits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(protocol, "limits", lambda: limits)
+        port = free_port()
+        config = uvicorn.Config(
+            application, port=port, http=BoundedHttp, loop=loop, lifespan="off", log_config=None, access_log=False
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+            yield port
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a server with small limits."""
+    with serving(request.param, Limits(head=1000, head_seconds=0.3, pause=0.4, drain=300_000, connections=20)) as port:
+        yield port
+
+
+def closing(method: str, target: str, *headers: str) -> bytes:
+    return head(method, target, CLOSE, *headers)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        ((closing("GET", "/", "A: " + "x" * 900),), 200),
+        ((closing("GET", "/", "A: " + "x" * 1000),), 431),
+        ((closing("GET", "/", "A: ")[:-4], b"x" * 300_000), 431),
+        ((head("GET", "/", *["a: 1"] * 257),), 431),
+        ((closing("GET", "/" + "x" * 1000),), 414),
+        ((b"GET /" + b"x" * 300_000,), 414),
+        ((b"\r\n" * 1000,), 431),
+        ((b"GET /\r\n\r\n",), 505),
+        ((b"\0\r\n\r\n",), 400),
+        ((b"GET",), 408),
+        ((), 0),
+        ((head("POST", "/", "Content-Length: 9"), b"x"), 408),
+        ((head("POST", "/", "Content-Length: 9", "Transfer-Encoding: chunked"),), 400),
+        ((head("POST", "/", "Transfer-Encoding: gzip, chunked"),), 501),
+        ((head("POST", "/", "Transfer-Encoding: chunked"), b"1\r\nx\r\nz"), 400),
+        ((head("POST", "/", "Transfer-Encoding: chunked"), b"1\r\nx\r\n0\r\nA: ", b"x" * 300_000), 431),
+        ((closing("GET", "/", "Upgrade: websocket", "Connection: upgrade"),), 403),
+        ((closing("GET", "/", "Upgrade: websocket"),), 200),
+        ((head("GET", "/", "Upgrade: h2c", "Connection: upgrade"),), 200),
+    ],
+)
+def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...], expected: int) -> None:
+    """Its connection ends. There is an answer unless no request had begun."""
+    got = talk(port, *pieces)
+    assert status(got) == expected
+    assert not got or b"\r\nconnection: close\r\n" in got
+
+
+def test_pipelined_requests_are_answered_in_order_however_they_are_cut(port: int) -> None:
+    """The last of them may be refused without affecting the other answers."""
+    wire = b"".join(head("POST", "/", "Content-Length: 5") + b"%05d" % number for number in range(40))
+    for size in (7, 100, 10_000):
+        pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
+        got = talk(port, *pieces, b"\0\r\n\r\n")
+        assert [part[-5:] for part in got.split(b"HTTP/1.1 200 OK")[1:]] == [b"%05d" % number for number in range(40)]
+
+
+def test_a_request_behind_a_body_begins_anew(port: int) -> None:
+    """It arrives, complete or in part, in the same piece of data as the end of the body before it."""
+    first = head("POST", "/", "Content-Length: 4000")
+    second = head("GET", "/", "A: " + "x" * 800)
+    for cut in (0, 10, len(second)):
+        pieces = first + b"x", b"x" * 3999 + second[:cut], second[cut:], closing("GET", "/")
+        with opened(port) as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+                threading.Event().wait(0.02)
+            assert rest(connection).count(b"HTTP/1.1 200") == 3
+
+
+def test_a_body_of_any_framing_comes_whole(port: int) -> None:
+    """The cases are chunks of a byte, chunks with extensions, and a body after 100-continue."""
+    chunks = b"".join(b"1;ext=1\r\n%c\r\n" % letter for letter in b"abc" * 3000) + b"0\r\ntrailer: 1\r\n\r\n"
+    with opened(port) as connection:
+        connection.sendall(head("POST", "/", "Transfer-Encoding: chunked") + chunks)
+        assert answer(connection).endswith(b"abc" * 3000)
+        connection.sendall(head("POST", "/", "Content-Length: 2", "Expect: 100-continue"))
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"ok")
+        got = answer(connection)
+    assert got.endswith(b"ok")
+    assert b"x-headers: 3\r\n" in got  # the trailer does not count
+
+
+@pytest.mark.parametrize("close", [True, False])
+def test_a_body_whose_answer_was_sent_is_read_for_a_while(port: int, *, close: bool) -> None:
+    """Its client can read the answer after sending everything; then the connection ends or is used again."""
+    length = "Content-Length: 200000"
+    request = closing("POST", "/refuse", length) if close else head("POST", "/refuse", length)
+    got = talk(port, request, b"x" * 200_000, closing("GET", "/"))
+    assert status(got) == 400
+    assert got.count(b"HTTP/1.1 200") == (not close)
+
+
+@pytest.mark.parametrize("request_", [head("POST", "/refuse", "Content-Length: 90000000"), closing("GET", "/large")])
+def test_a_client_that_only_sends_is_left(port: int, request_: bytes) -> None:
+    """It sends without end after its answer, or does not read it."""
+    with opened(port) as connection:
+        connection.sendall(request_)
+        assert not poured(connection, b"x" * 10_000, 90_000_000)
+
+
+@pytest.mark.parametrize("request_", [head("POST", "/refuse", "Content-Length: 9"), head("GET", "/large")])
+def test_a_client_that_does_nothing_is_left(port: int, request_: bytes) -> None:
+    """Neither an unfinished body nor an answer without a reader keeps a connection open."""
+    with opened(port) as connection:
+        connection.sendall(request_)
+        threading.Event().wait(1.5)
+        assert len(rest(connection)) < 50_000_000
+
+
+def test_a_client_that_was_refused_instead_of_100_cannot_go_on(port: int) -> None:
+    """Its next bytes could be the body or another request."""
+    got = talk(port, head("POST", "/refuse", "Content-Length: 9", "Expect: 100-continue"))
+    assert status(got) == 400
+
+
+@pytest.mark.parametrize(("version", "framed"), [("1.1", True), ("1.0", False)])
+def test_a_stream_has_chunks_only_for_clients_that_know_them(port: int, version: str, *, framed: bool) -> None:
+    """HTTP/1.0 clients read to the end of the connection; both understand a Content-Length."""
+    got = talk(port, head("POST", "/stream?wait", CLOSE, "Content-Length: 3", version=version), b"abc")
+    assert got.endswith(b"3\r\nabc\r\n0\r\n\r\n" if framed else b"\r\n\r\nabc")
+    assert (b"transfer-encoding" in got) is framed
+    assert talk(port, head("POST", "/", CLOSE, "Content-Length: 3", version=version), b"abc").endswith(b"\r\n\r\nabc")
+
+
+def test_a_broken_body_ends_a_request_that_others_wait_behind(port: int) -> None:
+    """The parser cannot know where the next request begins."""
+    broken = head("POST", "/stream", "Transfer-Encoding: chunked") + b"1\r\nx\r\nz"
+    assert talk(port, head("GET", "/stream?wait") + broken).count(b"HTTP/1.1 ") <= 1
+
+
+def test_new_connections_take_the_place_of_idle_ones(port: int) -> None:
+    """The limit is 20; the server is full while all are busy."""
+    with crowd(port, 20) as clients:
+        for connection in clients:
+            connection.sendall(head("POST", "/", "Content-Length: 1", "Expect: 100-continue"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 100")
+        assert status(talk(port, closing("GET", "/"))) == 503
+        for connection in clients:
+            connection.sendall(b"x")
+            assert status(answer(connection)) == 200
+        while status(talk(port, closing("GET", "/"))) != 200:
+            pass

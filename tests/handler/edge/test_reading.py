@@ -1,0 +1,105 @@
+"""handler.edge.reading: how long a gRPC call may wait for its message, and how many calls may wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from core.errors import InvalidInput, ServerBusy
+from handler.edge import reading
+from handler.edge.flight import NO_LIMIT, Flight
+from handler.edge.reading import Reading, most_messages
+from tests.handler.edge.client import make
+from tests.handler.edge.test_rpc import BODY, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+
+
+async def bodies(*sent: bytes, stops: bool = False) -> AsyncIterator[bytes]:
+    for body in sent:
+        yield body
+    if stops:
+        await asyncio.Event().wait()
+
+
+def test_the_first_message_is_the_calls() -> None:
+    """A call without one is refused."""
+    assert asyncio.run(Reading(1).first(bodies(b"a", b"b"), NO_LIMIT)) == b"a"
+    with pytest.raises(InvalidInput, match="the call has no message"):
+        asyncio.run(Reading(1).first(bodies(), NO_LIMIT))
+
+
+def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its call does not wait for ever."""
+    monkeypatch.setattr(reading, "MESSAGE_SECONDS", 0.01)
+    with pytest.raises(ServerBusy, match="did not come in time"):
+        asyncio.run(Reading(1).first(bodies(stops=True), NO_LIMIT))
+
+
+@pytest.mark.parametrize(("fresh", "ended"), [(0.0, 2), (60.0, 0)])
+def test_the_oldest_wait_ends_for_a_new_call(monkeypatch: pytest.MonkeyPatch, fresh: float, ended: int) -> None:
+    """A wait that began a moment ago is spared; each new call ends one, and the newest stays."""
+    monkeypatch.setattr(reading, "FRESH_SECONDS", fresh)
+
+    async def main() -> list[bool]:
+        waits = Reading(1)
+        tasks = []
+        for _ in range(3):
+            tasks.append(asyncio.create_task(waits.first(bodies(stops=True), NO_LIMIT)))
+            await asyncio.sleep(0.01)
+        done = [task.done() and isinstance(task.exception(), ServerBusy) for task in tasks]
+        for task in tasks:
+            task.cancel()
+        return done
+
+    assert asyncio.run(main()) == [True] * ended + [False] * (3 - ended)
+
+
+def test_as_many_messages_may_be_on_their_way_as_fit_into_the_budget() -> None:
+    """Without a budget, the limit is the number of streams."""
+    assert most_messages(None, 10) == reading.STREAMS
+    assert most_messages(1000, 10) == 100
+    assert most_messages(10, 10) == reading.FEWEST
+
+
+@pytest.mark.parametrize("held", [50_000_000, 30_000_000])
+def test_a_call_beyond_the_budget_is_refused(held: int) -> None:
+    """Without free budget, it is refused before its message is read, else once its size is known; it may be retried."""
+    app = make(BYTES_IN_FLIGHT="40MB")
+    large = BODY + bytes(10_000_000)
+
+    async def work(channel: aio.Channel, _: Any) -> tuple[Any, Any, int]:
+        call: Any = channel.unary_unary(INFER)
+        with app.flight.holding(held), pytest.raises(aio.AioRpcError) as refused:
+            await call(large)
+        with pytest.raises(aio.AioRpcError) as taken:
+            await call(large)
+        return refused.value, taken.value.code(), app.flight.held
+
+    refusal, code, left = served(app, work)
+    assert refusal.code() is grpc.StatusCode.UNAVAILABLE
+    assert dict(refusal.trailing_metadata())["retry-after"] == "1"
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert left == 0
+    app.close()
+
+
+def test_a_small_call_is_refused_only_where_nothing_is_left() -> None:
+    """It does not count against the budget itself."""
+    app = make(BYTES_IN_FLIGHT="40MB")
+
+    async def work(channel: aio.Channel, _: Any) -> bytes:
+        call: Any = channel.unary_unary(INFER)
+        with app.flight.holding(40_000_000):
+            return bytes(await call(BODY))
+
+    assert served(app, work)
+    assert isinstance(app.flight, Flight)
+    app.close()

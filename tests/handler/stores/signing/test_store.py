@@ -1,0 +1,201 @@
+"""handler.stores.signing.store and contents: what a verified fetch reads, keeps and drops."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from core.deadline import within
+from core.errors import ModelNotLoadable, StillLoading
+from handler.settings import Settings
+from handler.stores import Gone, checksums, open_store
+from handler.stores.cache import Cache
+from handler.stores.progress import Progress
+from handler.stores.signing import hashing
+from tests.support.signing import key, public, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support import s3_stand_in
+
+FILES = {"model.onnx": os.urandom(3_000_000), "sub/empty": b""}
+VERIFY = {"DRAGOMAN_VERIFY": "signature", "DRAGOMAN_VERIFY_KEY": public(key())}
+
+pytestmark = pytest.mark.usefixtures("no_aws")
+
+
+@pytest.fixture
+def bucket(stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
+    """A signed version in a bucket."""
+    for name, value in stand_in.variables().items():
+        if not name.startswith("DRAGOMAN_"):
+            monkeypatch.setenv(name, value)
+    for path, content in (FILES | {"model.sig": sign(FILES)}).items():
+        stand_in.put(f"p/m/1/{path}", content)
+    return stand_in
+
+
+def folder(root: Path) -> Path:
+    """Writes a signed version, and returns its repository."""
+    for path, content in (FILES | {"model.sig": sign(FILES)}).items():
+        target = root / "m/1" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    return root
+
+
+def store(tmp_path: Path, repository: Any = "s3://bucket/p", **more: str) -> Any:
+    cache = {"DRAGOMAN_REPOSITORY": str(repository), "DRAGOMAN_CACHE": str(tmp_path / "cache")}
+    return open_store(Settings.from_env(cache | VERIFY | more))
+
+
+def fetch(opened: Any, progress: Progress | None = None) -> Any:
+    return opened.fetch("m", "1", [f for f in opened.files("m") if f.path.startswith("1/")], progress or Progress())
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes the algorithm of each checksum of a content of more than a megabyte."""
+    found: list[str] = []
+    of_content = checksums.of_content
+
+    def note(wanted: Any, pieces: Any) -> Any:
+        content = list(pieces)
+        if sum(map(len, content)) > 1_000_000:
+            found.append(wanted.algorithm)
+        return of_content(wanted, content)
+
+    monkeypatch.setattr(checksums, "of_content", note)
+    return found
+
+
+def test_a_fetch_from_a_bucket_reads_a_large_file_once(
+    bucket: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The digest takes the place of the store's checksum, and the same process does not read the file again."""
+    read, opened = counted(monkeypatch), store(tmp_path)
+    for _ in range(2):
+        assert fetch(opened).proof.signer.startswith("key:")
+    assert read == ["sha256"]
+    fetch(store(tmp_path))
+    assert read == ["sha256"] * 2
+    assert [key for key in bucket.gets() if key.endswith("onnx")] == ["p/m/1/model.onnx"]
+
+
+def test_a_shared_cache_is_read_each_time(
+    bucket: s3_stand_in.StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other users may have changed it since."""
+    read, opened = counted(monkeypatch), store(tmp_path, DRAGOMAN_CACHE_SHARED="true")
+    for _ in range(3):
+        fetch(opened)
+    assert read == ["sha256"] * 3
+
+
+def test_what_an_unverified_fetch_has_left_is_read_again(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """A complete file of an unfinished fetch is fetched anew if its content differs."""
+    listed = [file for file in store(tmp_path).files("m") if file.path == "1/model.onnx"]
+    opened = store(tmp_path)
+    place = opened._store._cache.place(bucket.url, "bucket", "p/", "m", "1")
+    from handler.stores.journal import Identity, Parts  # noqa: PLC0415 - the format of the cache
+
+    parts = Parts(place.parts)
+    part = parts.part("model.onnx", len(FILES["model.onnx"]), listed[0].etag or "")
+    part.begin(Identity(listed[0].size or 0, listed[0].etag or "", None))
+    part.write(memoryview(bytes(len(FILES["model.onnx"]))), 0)
+    part.finish()
+    parts.close()
+    assert (fetch(opened).path / "model.onnx").read_bytes() == FILES["model.onnx"]
+
+
+def test_a_tampered_object_is_fetched_once(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """The store sends the content that it has, so another try would return the same."""
+    bucket.put("p/m/1/model.onnx", bytes(3_000_000))
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content than model.sig says"):
+        fetch(store(tmp_path))
+    assert [key for key in bucket.gets() if key.endswith("onnx")] == ["p/m/1/model.onnx"]
+
+
+def test_an_object_that_no_checksum_comes_with_is_tried_again(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """It may have been damaged in transit."""
+    bucket.put("p/m/1/model.onnx", bytes(3_000_000), etag="no-md5")
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content than model.sig says"):
+        fetch(store(tmp_path))
+    assert [key for key in bucket.gets() if key.endswith("onnx")] == ["p/m/1/model.onnx"] * 2
+
+
+def test_a_version_replaced_meanwhile_is_looked_for_again(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """The digests are those of the old one."""
+    opened = store(tmp_path)
+    listed = opened.files("m")
+    bucket.put("p/m/1/model.onnx", b"new")
+    with pytest.raises(Gone, match="has been replaced"):
+        opened.fetch("m", "1", listed, Progress())
+
+
+def test_a_huge_signature_file_is_not_fetched(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """Its size in the listing is enough."""
+    bucket.put("p/m/1/model.sig", bytes(9_000_000))
+    with pytest.raises(ModelNotLoadable, match="model.sig has more than 8388608 bytes"):
+        fetch(store(tmp_path))
+    assert bucket.gets() == []
+
+
+def test_a_folder_is_copied_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later changes do not reach the loaded copy."""
+    repository, read = folder(tmp_path / "models"), counted(monkeypatch)
+    held = fetch(store(tmp_path, repository))
+    assert read == ["sha256"]
+    (repository / "m/1/model.onnx").write_bytes(b"changed")
+    assert {path: (held.path / path).read_bytes() for path in FILES} == FILES
+
+
+def test_a_copy_is_made_once(tmp_path: Path) -> None:
+    """Every load reads the original, and processes share the copy."""
+    repository = folder(tmp_path / "models")
+    paths = {fetch(store(tmp_path, repository)).path for _ in range(3)}
+    assert len(paths) == 1
+    (repository / "m/1/model.onnx").write_bytes(b"changed")
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content"):
+        fetch(store(tmp_path, repository))
+
+
+def test_a_refused_version_leaves_nothing(tmp_path: Path) -> None:
+    """Even the right files are removed."""
+    repository = folder(tmp_path / "models")
+    (repository / "m/1/sub/empty").write_bytes(b"x")
+    with pytest.raises(ModelNotLoadable, match="'sub/empty' has another content"):
+        fetch(store(tmp_path, repository))
+    assert list((tmp_path / "cache").rglob("model.onnx")) == []
+
+
+def test_a_copy_stops_at_its_deadline(tmp_path: Path) -> None:
+    """The next request begins again."""
+    with pytest.raises(StillLoading):
+        fetch(store(tmp_path, folder(tmp_path / "models")), Progress(within(0.0)))
+
+
+def test_what_python_compiles_in_a_copy_does_not_matter(tmp_path: Path) -> None:
+    """The next process removes it, since nobody has signed it."""
+    repository = folder(tmp_path / "models")
+    held = fetch(store(tmp_path, repository))
+    (held.path / "sub/__pycache__").mkdir(0o700)
+    assert fetch(store(tmp_path, repository)).path == held.path
+    assert not (held.path / "sub/__pycache__").exists()
+
+
+def test_a_loop_of_folders_ends(tmp_path: Path) -> None:
+    """A manifest may permit links."""
+    (tmp_path / "loop").symlink_to(tmp_path)
+    with pytest.raises(hashing.Unverified, match="more than 16 folders"):
+        list(hashing.walk(tmp_path, links=True))
+
+
+def test_without_room_nothing_is_copied(tmp_path: Path) -> None:
+    """The rule is the same as for fetched files."""
+    with pytest.raises(ModelNotLoadable, match="DRAGOMAN_CACHE_BYTES is 1000"):
+        fetch(store(tmp_path, folder(tmp_path / "models"), DRAGOMAN_CACHE_BYTES="1000"))
+    assert isinstance(store(tmp_path, tmp_path)._cache, Cache)
