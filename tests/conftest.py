@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import s3_stand_in
+from tests.support import s3_stand_in, server
 from tests.support.server import Server, serve, serve_rpc
 from tests.support.zoo import models
 
@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs slow tests first: then none of the modules that run side by side is left over at the end."""
     ranks = {stem: rank for rank, stem in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+
+
+def pytest_exception_interact(call: pytest.CallInfo[object], report: pytest.TestReport) -> None:
+    """Adds to a test that has waited in vain where the threads of its servers stand. That ends the servers."""
+    if call.excinfo is not None and call.excinfo.errisinstance(TimeoutError):
+        report.sections += [("a server that runs", text) for text in server.stacks()]
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,13 @@
 """Starts the product as a stranger would: in a separate process, with uvicorn, on a free port of the loopback."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ START_SECONDS: Final = 30
 STOP_SECONDS: Final = 20
 ATTEMPTS: Final = 3
 UVICORN: Final = ("--log-level", "warning", "--http", "handler.edge.server.protocol:BoundedHttp", "--ws", "none")
+
+
+_RUNNING: Final[dict[subprocess.Popen[bytes], Path]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,12 @@ def running(
     """Runs Python with the arguments for so many ports, and yields when it answers on all of them."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
     environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    process, ports = _started(arguments, count, log, environment)
+    process, ports = _started(arguments, count, log, environment | {"PYTHONFAULTHANDLER": "1"})
+    _RUNNING[process] = log
     try:
         yield process, ports
     finally:
+        del _RUNNING[process]
         process.terminate()
         try:
             process.wait(STOP_SECONDS)
@@ -89,6 +95,17 @@ def running(
             process.kill()
             process.wait()
             raise
+
+
+def stacks() -> list[str]:
+    """Ends the servers of this process, each with the stacks of its threads at the end of its log. Returns the logs."""
+    logs = []
+    for process, log in _RUNNING.items():
+        process.send_signal(signal.SIGABRT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        logs.append(log.read_text(errors="replace")[-20_000:])
+    return logs
 
 
 def _started(
