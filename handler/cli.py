@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`, `sign`, `verify`, `keys`."""
+"""The command line: `dragoman serve`, `init`, `convert`, `push`, `pull`, `list`, `sign`, `verify`, `keys`."""
 
 import argparse
 import os
@@ -92,11 +92,18 @@ def _parser() -> argparse.ArgumentParser:
         action=argparse.BooleanOptionalAction,
         help="write a line for every request, or for refused ones only (DRAGOMAN_ACCESS_LOG); default: for every one",
     )
+    _add_init(commands)
     _add_convert(commands)
     _add_publishing(commands)
     _add_keys(commands)
     _add_signing(commands)
     return parser
+
+
+def _add_init(commands: Any) -> None:
+    from handler.commands.init import flags  # noqa: PLC0415 - as every command
+
+    flags.add(commands)
 
 
 def _add_convert(commands: Any) -> None:

@@ -3,17 +3,19 @@
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from core.errors import ServingError, escaped
 from handler.commands import keys
 from handler.commands.convert import command as convert
+from handler.commands.init import flags as init
 from handler.commands.publish import listing, pull, push, signing
 from handler.commands.refused import Refused
 from handler.settings import Settings
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[[Namespace, Settings], None]] = {
+    "init": init.run,
     "convert": convert.run,
     "push": push.run,
     "pull": pull.run,

@@ -54,27 +54,29 @@ class Stack:
             return [each for each in map(self.resolved, node) if each != NOTHING]
         if not isinstance(node, dict):
             return node
-        if len(node) == 1:
-            ((name, value),) = node.items()
-            if name == "Fn::If":
-                return self.resolved(value[1 if self.truth(value[0]) else 2])
-            if name == "Ref" and value in self.values:
-                return self.values[value]
-            if name == "Condition":
-                return self.truth(value)
-            if name == "Fn::Sub":
-                return self.substituted(value)
-            if name in DECIDED:
-                return DECIDED[name](self.resolved(value))
-            if name in ("Fn::FindInMap", "Fn::Split"):
-                return self.looked_up(name, self.resolved(value))
+        functions = {
+            "Fn::If": lambda value: self.resolved(value[1 if self.truth(value[0]) else 2]),
+            "Ref": lambda value: self.values.get(value, {"Ref": value}),
+            "Condition": self.truth,
+            "Fn::Sub": self.substituted,
+            "Fn::FindInMap": self.looked_up,
+            "Fn::Split": self.split,
+        }
+        ((name, value), *more) = node.items() or [("", None)]
+        if name in DECIDED:
+            return DECIDED[name](self.resolved(value))
+        if name in functions and not more:
+            return functions[name](value)
         members = {key: self.resolved(value) for key, value in node.items()}
         return {key: value for key, value in members.items() if value != NOTHING}
 
-    def looked_up(self, name: str, value: list[Any]) -> Any:
-        if name == "Fn::FindInMap":
-            return self.mappings[value[0]][value[1]][value[2]]
-        return value[1].split(value[0]) if isinstance(value[1], str) else {name: value}
+    def looked_up(self, value: list[Any]) -> Any:
+        names = self.resolved(value)
+        return self.mappings[names[0]][names[1]][names[2]]
+
+    def split(self, value: list[Any]) -> Any:
+        separator, text = self.resolved(value)
+        return text.split(separator) if isinstance(text, str) else {"Fn::Split": [separator, text]}
 
     def substituted(self, value: Any) -> Any:
         text, members = (value, {}) if isinstance(value, str) else (value[0], self.resolved(value[1]))
@@ -95,8 +97,12 @@ class Stack:
 
     def made(self, members: dict[str, Any]) -> dict[str, Any]:
         """Returns the resources or outputs whose condition is true."""
-        found = {name: each for name, each in members.items() if "Condition" not in each or self.truth(each["Condition"])}
-        return {name: self.resolved({k: v for k, v in each.items() if k != "Condition"}) for name, each in found.items()}
+        found = {
+            name: each for name, each in members.items() if "Condition" not in each or self.truth(each["Condition"])
+        }
+        return {
+            name: self.resolved({k: v for k, v in each.items() if k != "Condition"}) for name, each in found.items()
+        }
 
 
 def expanded(text: str, parameters: dict[str, str]) -> dict[str, Any]:

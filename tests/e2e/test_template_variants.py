@@ -17,7 +17,11 @@ COGNITO = {"Authorizer": "cognito", "UserPool": "arn:aws:cognito-idp:us-east-1:1
 AUTHORIZERS: dict[str, dict[str, str]] = {
     "none": {}, "api-key": {"Authorizer": "api-key"}, "iam": {"Authorizer": "iam"}, "cognito": COGNITO, "jwt": JWT,
 }  # fmt: skip
-POSSIBLE = {"rest-api": {"none", "api-key", "iam", "cognito"}, "http-api": {"none", "iam", "jwt"}, "function-url": {"none", "iam"}}
+POSSIBLE = {
+    "rest-api": {"none", "api-key", "iam", "cognito"},
+    "http-api": {"none", "iam", "jwt"},
+    "function-url": {"none", "iam"},
+}
 ORIGINS = {"closed": {}, "cors": {"CorsOrigins": "https://a.example,https://b.example"}}
 TOPIC = "arn:aws:sns:us-east-1:123456789012:topic"
 REST, HTTP, URL = {"Api": "rest-api"}, {"Api": "http-api"}, {"Api": "function-url"}
@@ -25,8 +29,8 @@ ALARMS = {"Alarms": "on", "AlarmTopic": TOPIC, "Timeout": "60"}
 
 # A variant's parameters, and what it makes: a resource, a dot, and the way to a property. None: it makes none.
 ANY, PREFLIGHT = "Gateway.Body.paths./{proxy+}.x-amazon-apigateway-any-method", "Gateway.Body.paths./{proxy+}.options"
-SCHEME = "Gateway.Body.components.securitySchemes.caller"
-VARIABLES = "InferenceFunction.Environment.Variables"
+SCHEME, TYPE = "Gateway.Body.components.securitySchemes.caller", "x-amazon-apigateway-authtype"
+VARIABLES, LOGGING = "InferenceFunction.Environment.Variables", "InferenceFunction.LoggingConfig"
 DIMENSIONS = "ServerErrors.Dimensions"
 CALLER = [{"caller": []}]
 VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
@@ -35,18 +39,18 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         "Gateway.Body.x-amazon-apigateway-gateway-responses": {}, "GatewayStage.TracingEnabled": False,
         "GatewayPermission.Principal": "apigateway.amazonaws.com", "HttpApi": None, "Url": None, "UrlPermission": None,
         "UsagePlan": None, "ServerErrors": None, "NewModels": None, "InferenceFunction.TracingConfig": None,
-        "Logs.RetentionInDays": "30", "InferenceFunction.LoggingConfig.LogGroup": {"Ref": "Logs"},
-        "InferenceFunction.LoggingConfig.LogFormat": "JSON", "InferenceFunction.LoggingConfig.ApplicationLogLevel": "INFO",
+        "Logs.RetentionInDays": "30", f"{LOGGING}.LogGroup": {"Ref": "Logs"},
+        f"{LOGGING}.LogFormat": "JSON", f"{LOGGING}.ApplicationLogLevel": "INFO",
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "false", f"{VARIABLES}.DRAGOMAN_METRICS": "off",
         f"{VARIABLES}.DRAGOMAN_REPOSITORY": "s3://example-models/models", f"{VARIABLES}.AWS_ENDPOINT_URL_S3": "",
         "InferenceFunction.ReservedConcurrentExecutions": None, "InferenceFunction.SnapStart.ApplyOn": "None",
         "ServerlessDeploymentApplication": None, "CodeDeployServiceRole": None,
     }),
     "text": ({"LogFormat": "Text", "LogDays": "7", "AccessLog": "true"}, {
-        "InferenceFunction.LoggingConfig.LogFormat": "Text", "InferenceFunction.LoggingConfig.ApplicationLogLevel": None,
+        f"{LOGGING}.LogFormat": "Text", f"{LOGGING}.ApplicationLogLevel": None,
         "Logs.RetentionInDays": "7", f"{VARIABLES}.DRAGOMAN_ACCESS_LOG": "true",
     }),
-    "debug": ({"LogLevel": "DEBUG"}, {"InferenceFunction.LoggingConfig.ApplicationLogLevel": "DEBUG"}),
+    "debug": ({"LogLevel": "DEBUG"}, {f"{LOGGING}.ApplicationLogLevel": "DEBUG"}),
     "traced": ({"Tracing": "Active"}, {
         "GatewayStage.TracingEnabled": True, "InferenceFunction.TracingConfig.Mode": "Active",
         "InferenceFunctionRole.ManagedPolicyArns.1": "arn:aws:iam::aws:policy/AWSXrayWriteOnlyAccess",
@@ -60,7 +64,8 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         "ColdLoads": None,
     }),
     "alarms of a URL, without a topic": (URL | {"Alarms": "on"}, {
-        "ServerErrors.Namespace": "AWS/Lambda", "ServerErrors.MetricName": "Url5xxCount", "ServerErrors.AlarmActions": [],
+        "ServerErrors.Namespace": "AWS/Lambda", "ServerErrors.MetricName": "Url5xxCount",
+        "ServerErrors.AlarmActions": [],
         DIMENSIONS: [{"Name": "FunctionName", "Value": {"Ref": "InferenceFunction"}}],
     }),
     "alarms of an HTTP API": (HTTP | ALARMS, {
@@ -78,7 +83,7 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     }),
     "key": (AUTHORIZERS["api-key"], {
         f"{ANY}.security": CALLER, f"{PREFLIGHT}.security": CALLER, f"{SCHEME}.name": "x-api-key",
-        f"{SCHEME}.x-amazon-apigateway-authtype": None, "UsagePlanKey.KeyType": "API_KEY", "UsagePlan.Quota": None,
+        f"{SCHEME}.{TYPE}": None, "UsagePlanKey.KeyType": "API_KEY", "UsagePlan.Quota": None,
         "UsagePlan.ApiStages": [{"ApiId": {"Ref": "Gateway"}, "Stage": {"Ref": "GatewayStage"}}],
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "false",
     }),
@@ -92,18 +97,19 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
             {"gatewayresponse.header.Access-Control-Allow-Origin": "'*'"},
     }),
     "iam": (AUTHORIZERS["iam"], {
-        f"{ANY}.security": CALLER, f"{SCHEME}.name": "Authorization", f"{SCHEME}.x-amazon-apigateway-authtype": "awsSigv4",
+        f"{ANY}.security": CALLER, f"{SCHEME}.name": "Authorization", f"{SCHEME}.{TYPE}": "awsSigv4",
         f"{SCHEME}.x-amazon-apigateway-authorizer": None, f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "true",
     }),
     "cognito": (COGNITO, {
-        f"{ANY}.security": CALLER, f"{SCHEME}.x-amazon-apigateway-authtype": "cognito_user_pools",
-        f"{SCHEME}.x-amazon-apigateway-authorizer": {"type": "cognito_user_pools", "providerARNs": [COGNITO["UserPool"]]},
+        f"{ANY}.security": CALLER, f"{SCHEME}.{TYPE}": "cognito_user_pools",
+        f"{SCHEME}.x-amazon-apigateway-authorizer.providerARNs": [COGNITO["UserPool"]],
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "true",
     }),
     "http": (HTTP, {
         "Gateway": None, "GatewayStage": None, "Url": None, "HttpRoute.RouteKey": "$default", "HttpPreflight": None,
         "HttpRoute.AuthorizationType": "NONE", "HttpRoute.AuthorizerId": None, "HttpAuthorizer": None,
-        "HttpIntegration.IntegrationUri": {"Ref": "InferenceFunctionAliaslive"}, "HttpIntegration.PayloadFormatVersion": "2.0",
+        "HttpIntegration.IntegrationUri": {"Ref": "InferenceFunctionAliaslive"},
+        "HttpIntegration.PayloadFormatVersion": "2.0",
         "HttpStage.DefaultRouteSettings": {"ThrottlingRateLimit": "50", "ThrottlingBurstLimit": "100"},
         "HttpPermission.FunctionName": {"Ref": "InferenceFunctionAliaslive"},
     }),
@@ -120,11 +126,12 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         f"{VARIABLES}.DRAGOMAN_CORS_ORIGINS": "https://a.example,https://b.example",
     }),
     "url with signatures and pages": (URL | AUTHORIZERS["iam"] | ORIGINS["cors"], {
-        "Url.AuthType": "AWS_IAM", "UrlPermission": None, "UrlInvocation": None, f"{VARIABLES}.DRAGOMAN_CORS_ORIGINS": "",
+        "Url.AuthType": "AWS_IAM", "UrlPermission": None, "UrlInvocation": None,
+        f"{VARIABLES}.DRAGOMAN_CORS_ORIGINS": "",
         "Url.Cors.AllowOrigins": ["https://a.example", "https://b.example"],
     }),
     "new models": ({"WatchBucket": "true", "Prefix": "a/b"}, {
-        "NewModels.EventPattern.detail": {"bucket": {"name": ["example-models"]}, "object": {"key": [{"prefix": "a/b/"}]}},
+        "NewModels.EventPattern.detail.object": {"key": [{"prefix": "a/b/"}]},
         "NewModels.Targets.0.Arn": {"Ref": "InferenceFunctionAliaslive"},
         "NewModelsPermission.Principal": "events.amazonaws.com",
     }),
@@ -132,11 +139,13 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         "NewModels.EventPattern.detail": {"bucket": {"name": ["example-models"]}},
         f"{VARIABLES}.DRAGOMAN_REPOSITORY": "s3://example-models",
     }),
-    "provisioned": ({"Initialization": "provisioned-concurrency", "Preload": "*", "Instances": "2", "Concurrency": "5"}, {
+    "provisioned": ({"Initialization": "provisioned-concurrency", "Preload": "*", "Instances": "2"}, {
         "InferenceFunctionAliaslive.ProvisionedConcurrencyConfig.ProvisionedConcurrentExecutions": "2",
-        "InferenceFunction.ReservedConcurrentExecutions": "5",
     }),
-    "snapshot": ({"Initialization": "snap-start", "Preload": "*"}, {"InferenceFunction.SnapStart.ApplyOn": "PublishedVersions"}),
+    "reserved": ({"Concurrency": "5"}, {"InferenceFunction.ReservedConcurrentExecutions": "5"}),
+    "snapshot": ({"Initialization": "snap-start", "Preload": "*"}, {
+        "InferenceFunction.SnapStart.ApplyOn": "PublishedVersions",
+    }),
     "local store": ({"S3Endpoint": "http://172.17.0.1:9000"}, {f"{VARIABLES}.AWS_ENDPOINT_URL_S3": "http://172.17.0.1:9000"}),
 }  # fmt: skip
 REFUSED = {
