@@ -34,7 +34,7 @@ def written(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("copy", "original"), COPIES.items(), ids=COPIES)
 def test_a_copy_in_the_package_is_fresh(copy: str, original: str) -> None:
-    """A wheel has no files from beside its packages, so init has copies: cp ORIGINAL handler/commands/init/files/COPY."""
+    """A wheel has no files from beside its packages: cp ORIGINAL handler/commands/init/files/COPY."""
     assert (command.FILES / copy).read_bytes() == (ROOT / original).read_bytes()
 
 
