@@ -53,7 +53,7 @@ def test_what_init_prints_serves_the_example(env: dict[str, str], tmp_path: Path
     printed = run("dragoman", "init", "x y", env=env, cwd=tmp_path)
     cd, serve, _, curl = re.findall(r"^  (.*)$", printed, re.MULTILINE)
     port = free_port()
-    with subprocess.Popen(["bash", "-ec", f"{cd}; exec {serve} --port {port}"], env=env, cwd=tmp_path) as server:
+    with subprocess.Popen(["/bin/bash", "-ec", f"{cd}; exec {serve} --port {port}"], env=env, cwd=tmp_path) as server:
         try:
             waiting = "curl --silent --show-error --fail-with-body --retry 60 --retry-delay 1 --retry-all-errors"
             answer = run("bash", "-c", curl.replace("curl", waiting, 1).replace(":8080", f":{port}"), env=env)
