@@ -53,7 +53,7 @@ CURES: Final = {
 
 
 def examine(settings: Settings) -> tuple[list[Finding], Tree | None]:
-    """Returns what is wrong with the way to the bucket, and its files; None if they cannot be listed."""
+    """Returns what is wrong with the way to the bucket, and its files; None if none can be listed."""
     uri = settings.repository
     try:
         place = locate(uri, os.environ)
@@ -73,7 +73,7 @@ def examine(settings: Settings) -> tuple[list[Finding], Tree | None]:
     files = [File(each.key[len(place.prefix) :], each.size, each.etag) for page in pages for each in page.objects]
     tree = grouped([file for file in files if file.path])
     if not tree.models and not tree.loose:
-        found.append(_empty(client, place, uri))
+        return [*found, _empty(client, place, uri)], None
     return found, tree
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 BUILT: Final = Path(".aws-sam/build")
 ONNX: Final = "model.onnx"
-UNLISTED: Final = "models: the repository cannot be read"
+UNLISTED: Final = "models: the repository has none to examine"
 
 
 def run(options: Namespace) -> int:
@@ -77,7 +77,7 @@ class Examination:
         self._options = options
         self._limits = limits
         self._visit = visit
-        self._models: "list[ServedModel]" = []
+        self._models: list[ServedModel] = []
 
     def settings_and_repository(self) -> None:
         own = {} if self._options.repository is None else {"DRAGOMAN_REPOSITORY": self._options.repository}
@@ -113,14 +113,17 @@ class Examination:
         return None if self._visit.add(found) and not files.models else files
 
     def _repository(self, settings: Settings, files: tree.Tree, environ: Mapping[str, str]) -> None:
-        if files.models or files.loose:
-            self._visit.add(layout.examine(files, settings.repository))
+        if (misnamed := layout.of_model(files, settings.repository)) is not None:
+            self._visit.add([misnamed])
+            return
+        folders = list(layout.examine(files, settings.repository))
+        self._visit.add(folders)
         try:
             repository = Repository(open_store(settings))
         except InvalidSettings:
             self._visit.skipped.append("models: the settings do not open the repository")  # and that is a finding
             return
-        found, self._models = model_files.examine(settings, repository, files)
+        found, self._models = model_files.examine(settings, repository, files, folders)
         self._visit.add(found)
         self._visit.examined.append(f"{len(self._models)} model{'s' if len(self._models) != 1 else ''}")
         self._visit.add(variables.named_models(settings, list(files.models)))
@@ -170,8 +173,8 @@ class Examination:
             self._visit.skipped.append(f"{where}: it has no function with the handler handler.aws.lambda_handler")
             return None
         self._visit.examined.append(where)
-        self._visit.add(function.parameters(expanded, given, where))
-        self._visit.add(function.examine(expanded, facts, where))
+        if not self._visit.add(function.parameters(expanded, given, where)):  # else they are wrong for that
+            self._visit.add(function.examine(expanded, facts, where))
         largest = max((each.size for each in self._models), default=0)
         self._visit.add(sizing.of_function(facts, self._visit.measured, largest, where))
         return facts

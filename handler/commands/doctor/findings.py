@@ -66,7 +66,8 @@ def note(code: str, where: str, what: str, cure: str) -> Finding:
 
 def _finding(severity: str, code: str, where: str, what: str, cure: str) -> Finding:
     """Makes a finding of texts in one line each."""
-    return Finding(severity, code, *(escaped(" ".join(text.split()))[:LONGEST] for text in (where, what, cure)))
+    lines = (" ".join(text.split()) for text in (what, cure))
+    return Finding(severity, code, *(escaped(text)[:LONGEST] for text in (where, *lines)))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -27,14 +27,19 @@ NOT_OURS: Final = frozenset(("settings.json", "config.json", "setup.py"))
 """Names near to ours that mean something else: settings.json is MLServer's file for a whole server."""
 
 
+def of_model(tree: Tree, where: str) -> Finding | None:
+    """Returns the finding for a model's folder that was named as a repository; None for a repository."""
+    paths = (f"{name}/{file.path}" for name, files in tree.models.items() for file in files)
+    marker = next((path for path in paths if _is_version_file(path)), None)
+    if marker is None:
+        return None
+    parent, _, name = where.rstrip("/").rpartition("/")
+    what = f"this is a model's folder and not a repository: it has {marker}"
+    return error("not-a-repository", where, what, f"name the folder above it: {parent or '.'}, whose model is {name!r}")
+
+
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
     """Yields what is wrong with the folders. `where`: the repository, as the user has named it."""
-    if marker := next((path for path in _all(tree) if _is_version_file(path)), None):
-        parent, _, name = where.rstrip("/").rpartition("/")
-        what = f"this is a model's folder and not a repository: it has {marker}"
-        cure = f"name the folder above it: {parent or '.'}, whose model is {name!r}"
-        yield error("not-a-repository", where, what, cure)
-        return
     if not tree.models and not any(_is_model(file.path) for file in tree.loose):
         cure = f"`dragoman push FOLDER {where.rstrip('/')}/NAME` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)
@@ -43,10 +48,6 @@ def examine(tree: Tree, where: str) -> Iterator[Finding]:
             yield _loose(file.path)
     for name, files in tree.models.items():
         yield from _model(name, files)
-
-
-def _all(tree: Tree) -> Iterator[str]:
-    return (f"{name}/{file.path}" for name, files in tree.models.items() for file in files)
 
 
 def _is_version_file(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from core.errors import ModelNotLoadable, ServingError
@@ -15,6 +16,7 @@ from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File
 
 KEYS: Final = "rename it as suggested, or remove it: README.md, model-settings.json"
+NO_KEY: Final = "no such key"
 READER: Final = "handler.settings.triton.config"
 PYTHON: Final = "model.py"
 UNCODED: Final = "it is Python code, and DRAGOMAN_ALLOW_CODE is not true: every request for it gets an error"
@@ -37,8 +39,13 @@ class ServedModel(NamedTuple):
         return sum(file.size or 0 for version in self.versions for file in version.files)
 
 
-def examine(settings: Settings, repository: Repository, tree: Tree) -> tuple[list[Finding], list[ServedModel]]:
-    """Returns what is wrong with the models' files, and the models that servers would serve."""
+def examine(
+    settings: Settings, repository: Repository, tree: Tree, known: Sequence[Finding]
+) -> tuple[list[Finding], list[ServedModel]]:
+    """Returns what is wrong with the models' files, and the models that servers would serve.
+
+    `known`: what is wrong with their folders; a model without a version because of that has no second finding.
+    """
     found: list[Finding] = []
     models = []
     for name, files in sorted(tree.models.items()):
@@ -46,7 +53,7 @@ def examine(settings: Settings, repository: Repository, tree: Tree) -> tuple[lis
             own = [*_own(repository, name, files)]
             found += own
             if not any(each.code == "settings-value" for each in own):
-                served = _served(repository, name, files, found)
+                served = _served(repository, name, files, found, {_model_of(each) for each in (*known, *own)})
                 models += [served] if served is not None else []
     found += [each for served in models for each in _coded(settings, served)]
     return found, models
@@ -82,6 +89,8 @@ def _of_version(repository: Repository, listing: Listing, version: Version) -> I
 
 def _wrong(where: str, refusal: ServingError) -> Finding:
     what, wanted = expected(refusal.message)
+    if wanted.startswith(NO_KEY):
+        return error("settings-value", where, what, f"remove the key{wanted.removeprefix(NO_KEY)}")
     return error("settings-value", where, what, f"give {wanted}" if wanted else "correct the file")
 
 
@@ -90,15 +99,21 @@ def _noted(where: str, said: ModelSettings) -> Iterator[Finding]:
         yield warning("unknown-key", where, said.note.replace(f"{FILE} has ", "it has "), KEYS)
 
 
-def _served(repository: Repository, name: str, files: Sequence[File], found: list[Finding]) -> ServedModel | None:
-    """Returns the model as servers would serve it. Adds to `found` why they do not."""
+def _model_of(finding: Finding) -> str:
+    return finding.where.partition("/")[0]
+
+
+def _served(
+    repository: Repository, name: str, files: Sequence[File], found: list[Finding], ill: AbstractSet[str]
+) -> ServedModel | None:
+    """Returns the model as servers would serve it. Adds to `found` why they do not, but not for a model in `ill`."""
     try:
         listing = repository.look(name, None, files=files)
     except ModelNotLoadable as wrong:
         if "none of which its policy serves" in wrong.message:
             cure = "name versions that are there in version_policy, or push those"
             found.append(error("no-version-served", f"{name}/{FILE}", wrong.message, cure))
-        elif not any(each.severity == "error" and each.where.split("/")[0] == name for each in found):
+        elif name not in ill:
             cure = f"mkdir {name}/1 and put model.onnx there, or `dragoman push FOLDER REPOSITORY/{name}`"
             found.append(error("no-version", name, wrong.message, cure))
         return None

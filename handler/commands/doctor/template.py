@@ -30,7 +30,7 @@ UNKNOWN: Final = Unknown()
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Returns the document, with short forms such as !Ref as the long ones. Raises NotATemplate, ImportError, OSError."""
+    """Returns the document, with long forms for !Ref and others. Raises NotATemplate, ImportError, OSError."""
     text = path.read_text(encoding="utf-8")
     try:
         document = json.loads(text) if path.suffix == ".json" else _yaml(text)
@@ -44,7 +44,7 @@ def read(path: Path) -> dict[str, Any]:
 def _yaml(text: str) -> Any:
     import yaml  # noqa: PLC0415 - the extra `doctor`
 
-    loader_class = type("Loader", (yaml.SafeLoader,), {})  # its own, for CloudFormation's tags
+    loader_class: Any = type("Loader", (yaml.SafeLoader,), {})  # its own, for CloudFormation's tags
 
     def tagged(loader: Any, tag: str, node: Any) -> dict[str, Any]:
         if isinstance(node, yaml.ScalarNode):
