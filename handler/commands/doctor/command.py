@@ -1,6 +1,7 @@
 """`dragoman doctor`: looks at everything that a deployment needs, in the order in which a server would."""
 
 import os
+import re
 import sys
 import zipfile
 from argparse import Namespace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from core.errors import escaped
 from handler.commands.doctor import (
     artifact,
     bucket,
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 BUILT: Final = Path(".aws-sam/build")
 ONNX: Final = "model.onnx"
+LOGIN: Final = re.compile(r"//[^/@]*@")
+"""Credentials in a URI. They are a fault, and not for a report."""
+CLEAR: Final = "\r\x1b[K"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
@@ -52,6 +57,13 @@ def run(options: Namespace) -> int:
     examination.template_and_artifact()
     print(report.as_json(visit) if options.json else report.as_text(visit))  # noqa: T201 - the result
     return 1 if visit.failed else 0
+
+
+def _tell(name: str) -> None:
+    """Shows on a terminal which model is being loaded. "": none."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{CLEAR}loading {escaped(name)}" if name else CLEAR)
+        sys.stderr.flush()
 
 
 def _limits(options: Namespace) -> LoadLimits:
@@ -94,7 +106,7 @@ class Examination:
 
     def _files(self, settings: Settings) -> tree.Tree | None:
         """Returns the repository's files, None if they cannot be listed."""
-        self._visit.examined.append(f"repository {settings.repository}")
+        self._visit.examined.append(f"repository {LOGIN.sub('//', settings.repository)}")
         scheme, separator, _ = settings.repository.partition("://")
         if scheme == "s3" and separator:
             found, files = bucket.examine(settings)
@@ -137,7 +149,8 @@ class Examination:
         self._visit.measured["models"] = measured
         self._visit.measured["init"] = loads.initialisation(environ, self._limits)
         may = [each for each in self._models if settings.allow_code or not any(map(model_files.is_code, each.versions))]
-        self._visit.add(loads.examine(may, environ, self._limits, measured))
+        self._visit.add(loads.examine(may, environ, self._limits, measured, _tell))
+        _tell("")
         self._visit.measured["memory"] = sizing.recommend(self._visit.measured)
         self._visit.measured["cold_start"] = sizing.cold_start(self._visit.measured)
         self._visit.add(sizing.of_settings(settings, self._visit.measured))

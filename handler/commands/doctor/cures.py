@@ -16,6 +16,7 @@ RUNTIMES_OWN: Final = re.compile(
 )
 """What ONNX Runtime says of itself around the reason: codes, files of its own source, functions with their types."""
 CURES: Final = (
+    ("code-not-allowed", r"unless DRAGOMAN_ALLOW_CODE", "set DRAGOMAN_ALLOW_CODE=true, or leave that model out"),
     (
         "memory-limit",
         r"DRAGOMAN_MEMORY_LIMIT|MemoryError|bad_alloc",

@@ -5,6 +5,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ KINDS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
 GATEWAYS: Final = {
     "AWS::Serverless::Api": 29, "AWS::ApiGateway::RestApi": 29,
     "AWS::Serverless::HttpApi": 30, "AWS::ApiGatewayV2::Api": 30,
+    "Api": 29, "HttpApi": 30,
 }  # fmt: skip
 """The most seconds for which a gateway waits (AWS, "Amazon API Gateway quotas"); the first is a default."""
 DEFAULT_SECONDS: Final = 3
@@ -68,8 +70,9 @@ def _broken(said: Mapping[str, Any], value: str) -> str:
     """Returns what a parameter's rules expect, "" if the value keeps them."""
     if "AllowedValues" in said and value not in map(str, said["AllowedValues"]):
         return f"one of {', '.join(map(str, said['AllowedValues']))}"
-    if "AllowedPattern" in said and value and not re.fullmatch(str(said["AllowedPattern"]), value):
-        return f"a text like {said['AllowedPattern']}"
+    with suppress(re.error):  # CloudFormation's patterns are Java's
+        if "AllowedPattern" in said and value and not re.fullmatch(str(said["AllowedPattern"]), value):
+            return f"a text like {said['AllowedPattern']}"
     if said.get("Type") == "Number":
         least, most = float(said.get("MinValue", "-inf")), float(said.get("MaxValue", "inf"))
         if not re.fullmatch(r"-?\d+(\.\d+)?", value) or not least <= float(value) <= most:
@@ -114,7 +117,9 @@ def _number(value: Any, default: int) -> int:
 def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Finding]:
     """Yields what Lambda or the gateway would not take, and settings that the function would not start with."""
     place = f"{where}: {facts.name}"
-    kinds = [str(each.get("Type")) for each in template.resources.values()]
+    events = facts.properties.get("Events")
+    own = events.values() if isinstance(events, dict) else ()  # of the kind Api, they make a gateway by themselves
+    kinds = [str(each.get("Type")) for each in (*template.resources.values(), *own) if isinstance(each, dict)]
     limits = [(GATEWAYS[kind], kind) for kind in kinds if kind in GATEWAYS]
     if limits and facts.timeout > min(limits)[0]:
         seconds, kind = min(limits)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, Final, NamedTuple
@@ -49,14 +49,22 @@ def initialisation(environ: Mapping[str, str], limits: LoadLimits) -> dict[str, 
 
 
 def examine(
-    models: list[ServedModel], environ: Mapping[str, str], limits: LoadLimits, measured: dict[str, Any]
+    models: list[ServedModel],
+    environ: Mapping[str, str],
+    limits: LoadLimits,
+    measured: dict[str, Any],
+    tell: Callable[[str], None],
 ) -> Iterator[Finding]:
-    """Loads each version. Yields what went wrong, and puts what was measured under "model/version"."""
+    """Loads each version. Yields what went wrong, and puts what was measured under "model/version".
+
+    `tell`: gets the name of each before its load.
+    """
     with TemporaryDirectory(prefix="dragoman-doctor-") as cache:
         # What is in the server's own cache would not be fetched, and so not be measured.
         own = {**environ, "DRAGOMAN_CACHE": cache, "DRAGOMAN_CACHE_SHARED": "", "DRAGOMAN_PRELOAD": ""}
         for model in models:
             for version in model.versions:
+                tell(f"{model.name}/{version.folder}")
                 yield from _loaded(model, version, own, limits, measured)
 
 

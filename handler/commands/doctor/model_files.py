@@ -15,7 +15,7 @@ from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File
 
-KEYS: Final = "rename it as suggested, or remove it: README.md, model-settings.json"
+KEYS: Final = "rename it as suggested, or remove it: docs/models.md has the keys"
 NO_KEY: Final = "no such key"
 READER: Final = "handler.settings.triton.config"
 PYTHON: Final = "model.py"

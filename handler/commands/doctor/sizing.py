@@ -25,9 +25,10 @@ def recommend(measured: Mapping[str, Any]) -> dict[str, Any]:
     `vcpus`: the part of a CPU that Lambda gives with `least`.
     """
     loads = list(measured.get("models", {}).values())
-    base = measured.get("init", {}).get("bytes", 0) + max((each["runtime_bytes"] for each in loads), default=0)
-    if not base or not loads:
+    imported = measured.get("init", {}).get("bytes")
+    if not imported or not loads:
         return {}
+    base = imported + max(each["runtime_bytes"] for each in loads)
     least = _megabytes(base + max(each["peak"] for each in loads))
     costs = sum(each["cost"] for each in loads if not each["pipeline"])
     every = _megabytes(base + costs + max(each["peak"] - each["cost"] for each in loads))
