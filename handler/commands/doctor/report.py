@@ -61,10 +61,11 @@ def _measured(measured: dict[str, Any]) -> Iterator[str]:
             f"memory of a function: {advice['least']} MB for the largest model alone ({advice['vcpus']} vCPU), "
             f"{advice['all']} MB for all at once"
         )
-    if start := measured.get("cold_start"):
+    if advice and (start := measured.get("cold_start")):
         steps = ", ".join(f"{step} {start[step]:.2f} s" for step in ("init", "runtime", "fetch", "load"))
-        least = f"about {start['at_least']:.1f} s with {advice['least']} MB" if advice else ""
-        yield f"cold start with {start['model']} on this machine: {start['total']:.2f} s ({steps}); {least}"
+        yield f"cold start with {start['model']} on this machine: {start['total']:.2f} s ({steps})"
+        part = f"{advice['vcpus']} vCPU, as a function with {advice['least']} MB has"
+        yield f"        on {part}: {start['at_least']:.1f} s"
 
 
 def _counts(visit: Visit) -> dict[str, int]:
