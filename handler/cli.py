@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from core.errors import escaped
+from handler.commands.doctor import flags as doctor
 from handler.settings import InvalidSettings, Settings
 
 FLAGS: Final = {
@@ -22,10 +23,8 @@ WORDS: Final = re.compile(r"(?<![\w-])--?[a-z][\w-]*|(?<=choice: ')[^']+")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    if options.command == "doctor":
-        from handler.commands.doctor import command  # noqa: PLC0415 - it examines settings that no other command takes
-
-        return command.run(options)
+    if options.command == "doctor":  # it examines settings that no other command takes
+        return doctor.run(options)
     if options.command != "serve":
         return _run(options)
     for flag, variable in FLAGS.items():
@@ -100,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_publishing(commands)
     _add_keys(commands)
     _add_signing(commands)
-    _add_doctor(commands)
+    doctor.add(commands)
     return parser
 
 
@@ -178,24 +177,6 @@ def _add_signing(commands: Any) -> None:
     verify.add_argument("--digest", action="store_true", help="compare the files' digests, whoever has signed them")
     for each in (sign, verify):
         each.add_argument("--version", help="number of the only version to take; default: all")
-
-
-def _add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser(
-        "doctor", help="examine a repository, its models, the settings, the store, the function"
-    )
-    doctor.add_argument("repository", nargs="?", metavar="REPOSITORY", help="default: DRAGOMAN_REPOSITORY")
-    doctor.add_argument("--json", action="store_true", help="print JSON, for programs")
-    doctor.add_argument("--host", default="127.0.0.1", help="the address that serve will listen on; default: 127.0.0.1")
-    doctor.add_argument("--no-load", dest="load", action="store_false", help="do not load the models")
-    doctor.add_argument("--load-timeout", default="60", metavar="SECONDS", help="the most for one load; default: 60")
-    doctor.add_argument(
-        "--load-memory", metavar="SIZE", help="the most for a load's process, such as 2GB; default: any"
-    )
-    doctor.add_argument("--template", metavar="FILE", help="default: template.yaml here, if there is one")
-    doctor.add_argument(
-        "--artifact", metavar="PATH", help="a built function: folder or zip; default: that of sam build"
-    )
 
 
 def _add_key(command: Any, key: str, cert: str, what: str) -> None:
