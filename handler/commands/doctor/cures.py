@@ -50,6 +50,11 @@ CURES: Final = (
         r"[Ee]xternal (?:data|initializer)|No such file",
         "put the weights' file beside model.onnx: push the whole folder, and not the one file",
     ),
+    (
+        "zipmap",
+        r"Type Error.*ZipMap",
+        "export it with skl2onnx and options={{'zipmap': False}}, or with data of float32",
+    ),
     ("operator", r"No Op registered|No opset import", "export it for the standard operators of ONNX (opset ai.onnx)"),
     ("opset", r"[Oo]pset|IR version", "export it with an older opset, or install a newer onnxruntime"),
     ("sequence-output", r"is a sequence|zipmap", "convert it with skl2onnx and options={{'zipmap': False}}"),

@@ -13,13 +13,9 @@ def add(commands: Any) -> None:
     doctor.add_argument("--host", default="127.0.0.1", help="the address that serve will listen on; default: 127.0.0.1")
     doctor.add_argument("--no-load", dest="load", action="store_false", help="do not load the models")
     doctor.add_argument("--load-timeout", default="60", metavar="SECONDS", help="the most for one load; default: 60")
-    doctor.add_argument(
-        "--load-memory", metavar="SIZE", help="the most for a load's process, such as 2GB; default: any"
-    )
+    doctor.add_argument("--load-memory", metavar="SIZE", help="the most for a load's process: 2GB; default: any")
     doctor.add_argument("--template", metavar="FILE", help="default: template.yaml here, if there is one")
-    doctor.add_argument(
-        "--artifact", metavar="PATH", help="a built function: folder or zip; default: that of sam build"
-    )
+    doctor.add_argument("--artifact", metavar="PATH", help="a built function: folder or zip; default: sam build's")
 
 
 def run(options: Namespace) -> int:
