@@ -114,8 +114,8 @@ def running(*, bridged: bool = True) -> Iterator[Engine]:
 
     options: dict[str, Any] = {
         "host": f"unix://{engine.socket}", "data-root": folder / "data", "exec-root": folder / "exec",
-        "pidfile": folder / "pid", "bridge": BRIDGE if bridged else "none", "iptables": "false", "ip6tables": "false", "ip-forward": "false",
-        "ip-masq": "false",
+        "pidfile": folder / "pid", "bridge": BRIDGE if bridged else "none", "iptables": "false", "ip6tables": "false",
+        "ip-forward": "false", "ip-masq": "false",
     }  # fmt: skip
     command = ("dockerd", *(f"--{name}={value}" for name, value in options.items()))
     try:

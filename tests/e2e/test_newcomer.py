@@ -1,4 +1,4 @@
-"""A newcomer installs the wheel on a bare Debian, exports a model, and serves it, without a question and by the book."""
+"""A newcomer installs the wheel on a bare Debian, exports a model, and serves it: by the book, without a question."""
 
 import json
 import time
