@@ -44,7 +44,13 @@ ANY_PYTHON = {
     "signing",
     "openapi",
 }  # servers of their own, which do not run in Lambda: any Python will do
-DEBIAN = {"curl": "curl", "java": "default-jre-headless", "dockerd": "docker.io", "ip": "iproute2"}
+DEBIAN = {
+    "debootstrap": "debootstrap",
+    "curl": "curl",
+    "java": "default-jre-headless",
+    "dockerd": "docker.io",
+    "ip": "iproute2",
+}
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
