@@ -28,7 +28,8 @@ from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import Job, ServedModels
 from handler.edge.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
-from handler.edge.observe.calls import CallWatch, trailers
+from handler.edge.observe.calls import trailers
+from handler.edge.observe.kinds import calls_of
 from handler.edge.observe.record import works
 from handler.edge.reading import STREAMS, Reading, most_messages, options
 from handler.edge.timing import TIMING, Timing
@@ -47,7 +48,7 @@ class RpcServer:
         """Makes a server that runs in the current event loop."""
         self.address = address
         self._app = app
-        self._calls = CallWatch(app.observer)
+        self._calls = calls_of(app.observer)
         self._ending = asyncio.Event()
         self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
         calls = app.settings.threads + app.settings.queue + STREAMS

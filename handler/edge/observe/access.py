@@ -33,6 +33,7 @@ class Entry(NamedTuple):
     """What a line says. It holds nothing of the request that is large. `at`: seconds since the epoch. `ns`: in all.
 
     `durations`, `waits`: a Timing's; None without an inference, and without a wait. `reason`: of a refusal.
+    `trace`: its hexadecimal number, b"" where there are no traces.
     """
 
     at: float
@@ -50,6 +51,7 @@ class Entry(NamedTuple):
     sent: int
     request_id: bytes
     reason: "Reason | None"
+    trace: bytes
 
 
 class Reason(NamedTuple):
@@ -85,6 +87,7 @@ def entry(record: Record, ns: int, model: str, version: str, level: str) -> Entr
         record.sent,
         record.request_id,
         reason,
+        record.trace,
     )
 
 
@@ -168,9 +171,8 @@ class TextLines:
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        at, level, method, path, status, ns, protocol, model, version, durations, waits, received, sent, own, reason = (
-            entry
-        )
+        at, level, method, path, status, ns, protocol, model, version = entry[:9]
+        durations, waits, received, sent, own, reason, trace = entry[9:]
         second, words = int(at), self._words
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
@@ -197,6 +199,8 @@ class TextLines:
             sent,
             own,
         )
+        if trace:
+            line += b" trace=" + trace
         return line if reason is None else line + _told(reason)
 
     def note(self, text: str) -> bytes:
@@ -245,6 +249,8 @@ class JsonObjects:
         if entry.durations is not None:
             times = phases(entry.durations, entry.waits)
             found |= {f"{name}_ms": round(ms, 3) for name, ms in zip(PHASES, times, strict=True)}
+        if entry.trace:
+            found["trace_id"] = entry.trace.decode()
         if entry.reason is not None:
             fault, text, caller, peer = entry.reason
             found |= {"reason": fault, "error": text}
