@@ -107,11 +107,11 @@ class Outbox:
         if failure is None:
             self._count(WRITTEN, len(batch))
             return
-        self._count(FAILED, len(batch))
         self._again = time.monotonic() + PAUSE_SECONDS
         if time.monotonic() - self._told >= PAUSE_SECONDS:
             self._told = time.monotonic()
             log.warning("payloads of %d requests were not written: %s", len(batch), escaped(str(failure))[:256])
+        self._count(FAILED, len(batch))
 
     def _tried(self, events: Sequence[Event]) -> Exception | None:
         """Returns why the events were not written, None if they were."""
