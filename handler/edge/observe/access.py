@@ -171,8 +171,10 @@ class TextLines:
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        at, level, method, path, status, ns, protocol, model, version = entry[:9]
-        durations, waits, received, sent, own, reason, trace = entry[9:]
+        (
+            at, level, method, path, status, ns, protocol, model, version, durations, waits, received, sent, own, reason,
+            trace,
+        ) = entry  # fmt: skip
         second, words = int(at), self._words
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
