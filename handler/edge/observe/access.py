@@ -172,8 +172,8 @@ class TextLines:
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
         (
-            at, level, method, path, status, ns, protocol, model, version, durations, waits, received, sent, own, reason,
-            trace,
+            at, level, method, path, status, ns, protocol, model, version, durations, waits, received, sent, own,
+            reason, trace,
         ) = entry  # fmt: skip
         second, words = int(at), self._words
         if second != self._second:

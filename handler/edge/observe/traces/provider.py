@@ -35,7 +35,7 @@ def connect(settings: Settings, *, at_once: bool) -> Exporting:
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - the same
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - the same
     except ImportError:
-        raise InvalidSettings(f"DRAGOMAN_TRACES is 'otlp', which needs {PACKAGE}: install dragoman[otel]") from None
+        raise InvalidSettings(f"DRAGOMAN_TRACES=otlp needs {PACKAGE}: pip install 'dragoman[otel]'") from None
     except ValueError as error:
         raise InvalidSettings(f"OTEL_PROPAGATORS is wrong: {error}", "OTEL_PROPAGATORS is wrong") from None
     for protocol in filter(None, map(os.environ.get, PROTOCOLS)):

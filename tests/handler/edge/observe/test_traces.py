@@ -274,7 +274,7 @@ def test_a_set_up_that_cannot_work_ends_the_start(missing: str, monkeypatch: pyt
         expected = "OTEL_PROPAGATORS is wrong"
     else:
         monkeypatch.setitem(sys.modules, missing, None)
-        expected = r"DRAGOMAN_TRACES is 'otlp', which needs .*: install dragoman\[otel\]"
+        expected = r"DRAGOMAN_TRACES=otlp needs .*: pip install 'dragoman\[otel\]'"
     with pytest.raises(InvalidSettings, match=expected):
         make(TRACES="otlp")
 
