@@ -33,7 +33,7 @@ def run(options: Namespace, _settings: Settings) -> None:
     times: list[float] = []
     rows: list[dict[str, str]] = []
     with closing(line(options.url, _headers(options.header), options.timeout)) as connection:
-        sender = senders.Sender(connection, options.protocol)
+        sender = senders.Replayer(connection, options.protocol)
         for exchange in islice(recorded.read(options.files), options.limit):
             began = time.perf_counter()
             outcome, reason = _outcome(sender, exchange, tolerance)
@@ -60,7 +60,7 @@ def _headers(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _outcome(sender: senders.Sender, exchange: Exchange, tolerance: Tolerance) -> tuple[str, str]:
+def _outcome(sender: senders.Replayer, exchange: Exchange, tolerance: Tolerance) -> tuple[str, str]:
     """Returns what has become of a request, and why."""
     try:
         found = _difference(sender.again(exchange), exchange, tolerance)

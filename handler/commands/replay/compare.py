@@ -14,7 +14,7 @@ from core.schema.grps import GrpsMessage
 from core.schema.open_inference import ModelInferRequest, ModelInferResponse
 from core.tensor import Tensor
 from core.wire import Call, HttpRequest
-from handler.commands.replay.recorded import CALLS, Body, Exchange
+from handler.commands.replay.recorded import CALLS, Exchange, Payload
 
 IGNORED: Final = frozenset(("id", "model_version", "modelVersion", "parameters"))
 """Members that may differ: what is compared is a model's outputs, perhaps of another version."""
@@ -35,7 +35,7 @@ class Tolerance(NamedTuple):
         return abs(one - other) <= self.absolute + self.relative * abs(one)
 
 
-def differences(exchange: Exchange, answer: Body, tolerance: Tolerance) -> Iterator[str]:
+def differences(exchange: Exchange, answer: Payload, tolerance: Tolerance) -> Iterator[str]:
     """Yields what is different in another answer to the exchange's request. Raises ServingError, ValueError."""
     before = exchange.answer.body
     is_call = exchange.protocol in CALLS
@@ -48,7 +48,7 @@ def differences(exchange: Exchange, answer: Body, tolerance: Tolerance) -> Itera
         yield from _values("", _plain(before, is_call=is_call), _plain(answer, is_call=is_call), tolerance)
 
 
-def tensors(body: Body, *, is_call: bool) -> Sequence[Tensor]:
+def tensors(body: Payload, *, is_call: bool) -> Sequence[Tensor]:
     """Returns the outputs of an answer of V2's. They have the form of a request's inputs. Raises ServingError."""
     if is_call:
         response = (
@@ -68,7 +68,7 @@ def tensors(body: Body, *, is_call: bool) -> Sequence[Tensor]:
     return infer.decode(Call(HttpRequest("POST", "/", headers, text + binary), {"model": "-"}))[0].inputs
 
 
-def _plain(body: Body, *, is_call: bool) -> Any:
+def _plain(body: Payload, *, is_call: bool) -> Any:
     """Returns an answer that is no V2 answer: JSON's values. Raises ValueError."""
     if is_call and "json" not in body.kind:
         return json_format.MessageToDict(GrpsMessage.FromString(body.content))

@@ -21,7 +21,7 @@ LAST: Final = 0x80
 CALLS: Final = frozenset(("grpc", WEB, "connect"))
 
 
-class Body(NamedTuple):
+class Payload(NamedTuple):
     """What was sent, inflated. `kind`: its media type. `length`: of a V2 body's JSON, which tensors follow, or ""."""
 
     content: bytes
@@ -34,7 +34,7 @@ class Reached(NamedTuple):
 
     status: str
     is_good: bool
-    body: Body
+    body: Payload
 
 
 class Exchange(NamedTuple):
@@ -45,7 +45,7 @@ class Exchange(NamedTuple):
     path: str
     model: str
     version: str
-    request: Body
+    request: Payload
     answer: Reached
 
 
@@ -96,22 +96,22 @@ def _exchange(request: Mapping[str, Any], answer: Mapping[str, Any], where: str)
     return Exchange(request["id"], protocol, path, model, version, asked, reached)
 
 
-def _body(event: Mapping[str, Any]) -> Body:
+def _body(event: Mapping[str, Any]) -> Payload:
     """Raises ValueError, TypeError, ServingError."""
     text = event.get("data_base64")
     content = orjson.dumps(event.get("data")) if text is None else b64decode(text, validate=True)
     for coding in reversed(str(event.get("contentencoding", "")).replace(" ", "").lower().split(",")):
         if coding not in ("", "identity"):
             content = inflate(content, coding.encode(), MOST_BYTES)
-    return Body(content, str(event.get("datacontenttype", JSON)), str(event.get("headerlength", "")))
+    return Payload(content, str(event.get("datacontenttype", JSON)), str(event.get("headerlength", "")))
 
 
-def _guessed(body: Body, model: str) -> tuple[str, str]:
+def _guessed(body: Payload, model: str) -> tuple[str, str]:
     is_v2 = isinstance(found := json.loads(body.content), dict) and isinstance(found.get("inputs"), list)
     return ("v2", f"/v2/models/{model}/infer") if is_v2 else ("v1", f"/v1/models/{model}:predict")
 
 
-def reached_by(protocol: str, status: str, body: Body) -> Reached:
+def reached_by(protocol: str, status: str, body: Payload) -> Reached:
     """Returns an answer as it came. gRPC-Web's message leaves its envelope, and its trailers say how it went."""
     if protocol != WEB or not body.kind.startswith("application/grpc-web"):
         return Reached(status, status == "OK" or status.startswith("2"), body)
@@ -124,4 +124,4 @@ def reached_by(protocol: str, status: str, body: Body) -> Reached:
         name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in trailers.splitlines())
     }
     code = fields.get(b"grpc-status", b"?").decode("latin-1")
-    return Reached(code, code == "0", Body(content if code == "0" else fields.get(b"grpc-message", b""), body.kind))
+    return Reached(code, code == "0", Payload(content if code == "0" else fields.get(b"grpc-message", b""), body.kind))

@@ -13,17 +13,17 @@ from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest,
 from handler.commands.refused import Refused
 from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
-from handler.commands.replay.recorded import CALLS, WEB, Body, Exchange, Reached, reached_by
+from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
 
 HEADER_LENGTH: Final = "inference-header-content-length"
 PROTOCOLS: Final = ("same", "v2", "v2-binary", "v1", "grpc", "connect", WEB)
 KINDS: Final = {"connect": "application/proto", WEB: "application/grpc-web+proto"}
 
 
-class Line(Protocol):
+class Wire(Protocol):
     """A connection to a server. Its errors are OSError."""
 
-    def send(self, protocol: str, path: str, body: Body) -> Reached: ...
+    def send(self, protocol: str, path: str, body: Payload) -> Reached: ...
 
     def metadata(self, model: str, version: str | None) -> dict[str, Any]:
         """Returns V2's metadata of a model, as its JSON has it, with `signatures`: V1's, if they can be known.
@@ -46,7 +46,7 @@ class OverHttp:
         self._prefix = parts.path.rstrip("/")
         self._headers = dict(headers)
 
-    def send(self, protocol: str, path: str, body: Body) -> Reached:
+    def send(self, protocol: str, path: str, body: Payload) -> Reached:
         headers = self._headers | {"content-type": body.kind}
         content = body.content
         if protocol in CALLS and "json" not in body.kind:
@@ -60,7 +60,7 @@ class OverHttp:
             headers[HEADER_LENGTH] = body.length
         status, found, answer = self._asked("POST", path, content, headers)
         kind = found.get("content-type") or ""
-        return reached_by(protocol, str(status), Body(answer, kind, found.get(HEADER_LENGTH) or ""))
+        return reached_by(protocol, str(status), Payload(answer, kind, found.get(HEADER_LENGTH) or ""))
 
     def metadata(self, model: str, version: str | None) -> dict[str, Any]:
         path = f"/v2/models/{quote(model)}" + (f"/versions/{quote(version)}" if version else "")
@@ -112,14 +112,16 @@ class OverGrpc:
         self._metadata = tuple((name.lower(), value) for name, value in headers.items())
         self._seconds = seconds
 
-    def send(self, _protocol: str, path: str, body: Body) -> Reached:
+    def send(self, _protocol: str, path: str, body: Payload) -> Reached:
         try:
             answer = self._asked(path, body.content)
         except self._error as error:
             if error.code().name == "UNAVAILABLE" and "connect" in (error.details() or ""):
                 raise OSError(error.details()) from None
-            return Reached(error.code().name, is_good=False, body=Body((error.details() or "").encode(), "text/plain"))
-        return Reached("OK", is_good=True, body=Body(answer, "application/protobuf"))
+            return Reached(
+                error.code().name, is_good=False, body=Payload((error.details() or "").encode(), "text/plain")
+            )
+        return Reached("OK", is_good=True, body=Payload(answer, "application/protobuf"))
 
     def metadata(self, model: str, version: str | None) -> dict[str, Any]:
         try:
@@ -143,10 +145,10 @@ class OverGrpc:
         self._channel.close()
 
 
-class Sender:
+class Replayer:
     """Sends exchanges over a line. `protocol`: one of PROTOCOLS; "same" is the exchange's own."""
 
-    def __init__(self, line: Line, protocol: str) -> None:
+    def __init__(self, line: Wire, protocol: str) -> None:
         self._line = line
         self._protocol = protocol
         self._specs: dict[tuple[str, str | None], ModelSpec] = {}
@@ -171,7 +173,7 @@ class Sender:
         protocol, ref = self._protocol, infer.ref
         version = f"/versions/{ref.version}" if ref.version else ""
         if protocol in CALLS:
-            reached = self._line.send(protocol, V2_CALL, Body(translate.to_message(infer), "application/protobuf"))
+            reached = self._line.send(protocol, V2_CALL, Payload(translate.to_message(infer), "application/protobuf"))
         elif protocol == "v1":
             reached = self._line.send(protocol, f"/v1/models/{ref.name}{version}:predict", translate.to_v1(infer))
         else:

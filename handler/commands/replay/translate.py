@@ -19,7 +19,7 @@ from core.schema.open_inference import InferParameter, ModelInferRequest
 from core.signature import NONE, Binding, Method, Signature, Signatures, plain
 from core.tensor import Tensor, TensorSpec, to_raw
 from core.wire import Call, HttpRequest, Router
-from handler.commands.replay.recorded import CALLS, Body, Exchange
+from handler.commands.replay.recorded import CALLS, Exchange, Payload
 
 METHODS: Final = {method.path: method for method in RPCS}
 BINARY: Final = "application/octet-stream"
@@ -30,7 +30,7 @@ class Meant(NamedTuple):
     """The inference that a request means. `phrased`: returns the answer in the request's own protocol."""
 
     infer: Infer
-    phrased: Callable[[InferResult], Body]
+    phrased: Callable[[InferResult], Payload]
 
 
 class Untranslatable(Exception):
@@ -67,7 +67,7 @@ def _bound(operation: Deferred, exchange: Exchange, spec: ModelSpec) -> tuple[An
         raise Untranslatable(error.message) from None
 
 
-def _of_route(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Body]]:
+def _of_route(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Payload]]:
     dialect = next((each for each in DIALECTS if each.owns(exchange.path)), None)
     if dialect is None:
         raise Untranslatable(f"no protocol has the path {exchange.path}")
@@ -78,15 +78,15 @@ def _of_route(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Body]]:
         headers[dialect.json_length] = body.length.encode()
     operation, reply = route.decode(Call(HttpRequest("POST", exchange.path, headers, body.content), values))
 
-    def written(response: Any) -> Body:
+    def written(response: Any) -> Payload:
         found = dict(response.headers)
         kind = found.get(b"content-type", b"").decode()
-        return Body(b"".join(response.parts), kind, found.get(dialect.json_length, b"").decode())
+        return Payload(b"".join(response.parts), kind, found.get(dialect.json_length, b"").decode())
 
     return operation, reply, written
 
 
-def _of_call(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Body]]:
+def _of_call(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Payload]]:
     method = METHODS.get(exchange.path)
     if method is None:
         raise Untranslatable(f"no protocol has the path {exchange.path}")
@@ -94,10 +94,10 @@ def _of_call(exchange: Exchange) -> tuple[Any, Any, Callable[[Any], Body]]:
     message: Any = (method.read_json if is_json else method.read)(exchange.request.content)
     operation, reply = ((is_json and method.rpc.decode_json) or method.rpc.decode)(message)
 
-    def written(answer: Any) -> Body:
+    def written(answer: Any) -> Payload:
         if not isinstance(answer, bytes):
             answer = method.write_json(answer) if is_json else answer.SerializeToString()
-        return Body(answer, exchange.request.kind)
+        return Payload(answer, exchange.request.kind)
 
     return operation, reply, written
 
@@ -120,7 +120,7 @@ def to_message(infer: Infer) -> bytes:
     return request.SerializeToString()
 
 
-def to_v2(infer: Infer, *, binary: bool) -> Body:
+def to_v2(infer: Infer, *, binary: bool) -> Payload:
     """Returns a V2 body; `binary`: with all tensors after its JSON. Raises Untranslatable."""
     parts: list[bytes] = []
     members = [_member(tensor, parts if binary else None) for tensor in infer.inputs]
@@ -131,7 +131,7 @@ def to_v2(infer: Infer, *, binary: bool) -> Body:
     if parameters:
         document["parameters"] = parameters
     head = jsonio.dumps(document)
-    return Body(b"".join((head, *parts)), BINARY, str(len(head))) if binary else Body(head)
+    return Payload(b"".join((head, *parts)), BINARY, str(len(head))) if binary else Payload(head)
 
 
 def _member(tensor: Tensor, parts: list[bytes] | None) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def _texts(tensor: Tensor) -> list[str]:
         raise Untranslatable(f"input {tensor.name} has bytes that are not UTF-8, as JSON needs") from None
 
 
-def to_v1(infer: Infer) -> Body:
+def to_v1(infer: Infer) -> Payload:
     """Returns a V1 body with columns. Raises Untranslatable."""
     if infer.parameters or any(output.classes for output in infer.outputs):
         raise Untranslatable("V1 has no parameters and no classes")
-    return Body(jsonio.dumps({"inputs": {tensor.name: _nested(tensor) for tensor in infer.inputs}}))
+    return Payload(jsonio.dumps({"inputs": {tensor.name: _nested(tensor) for tensor in infer.inputs}}))
 
 
 def _nested(tensor: Tensor) -> Any:
@@ -176,7 +176,7 @@ def _nested(tensor: Tensor) -> Any:
     return values if tensor.array.shape else values[0]
 
 
-def from_v1(body: Body, spec: ModelSpec) -> Sequence[Tensor]:
+def from_v1(body: Payload, spec: ModelSpec) -> Sequence[Tensor]:
     """Returns the outputs of a V1 answer with columns. Raises Untranslatable, ServingError."""
     from core.encoding.values import from_values  # noqa: PLC0415 - for this protocol alone
 

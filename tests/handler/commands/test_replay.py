@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from core.schema.open_inference import ModelInferResponse
 from handler.cli import main
 from handler.commands.replay.compare import Tolerance, differences
-from handler.commands.replay.recorded import Body, Exchange, Reached
+from handler.commands.replay.recorded import Exchange, Payload, Reached
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import Caller
 from tests.support.remote import Remote, question, raw
@@ -171,8 +171,8 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     assert found["unreached"] > 0
 
 
-def reached(kind: str, content: Any) -> Body:
-    return Body(content if isinstance(content, bytes) else json.dumps(content).encode(), kind)
+def reached(kind: str, content: Any) -> Payload:
+    return Payload(content if isinstance(content, bytes) else json.dumps(content).encode(), kind)
 
 
 def proto(*values: float, name: str = "y", datatype: str = "FP32") -> bytes:
@@ -202,7 +202,7 @@ def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: st
     """Numbers within the tolerance, NaN as NaN; everything else exactly."""
     protocol = "grpc" if path == CALL else "v1"
     before = Reached("200", is_good=True, body=reached(kind, old))
-    exchange = Exchange("1", protocol, path, "m", "1", Body(b""), before)
+    exchange = Exchange("1", protocol, path, "m", "1", Payload(b""), before)
     found = next(differences(exchange, reached(kind, new), Tolerance(1e-5, 1e-8)), None)
     assert found == told if told is None or found is None else found.startswith(told)
 

@@ -23,7 +23,7 @@ SEEN: Final = 256
 """The most characters of an attribute that a client has made up."""
 
 
-class Event(NamedTuple):
+class CloudEvent(NamedTuple):
     """`attributes`: CloudEvents', without those that are empty. `kind`, `encoding`: the payload's, "" if not known."""
 
     attributes: Mapping[str, str]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from core.errors import escaped
 from core.wire import Part, Right
 from handler.edge.exchange import Send
-from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE, SEEN, Event, stamp
+from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE, SEEN, CloudEvent, stamp
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.edge.observe.payloads.places import place_of
 from handler.edge.observe.record import Record
@@ -22,7 +22,7 @@ HEADER_LENGTH: Final = "inference-header-content-length"
 
 
 class Copy:
-    """What is kept of an answer: its parts, and what its headers say of them. None of it is copied."""
+    """What is kept of an answer: its parts, and what its headers say of them. Each part is kept as it is."""
 
     __slots__ = ("_left", "encoding", "kind", "length", "parts")
 
@@ -96,8 +96,10 @@ class PayloadLog:
         status = {"status": str(record.status)}
         response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
         encoding = "" if is_rpc else headers.get("content-encoding", "")
-        answer = copy.parts[0] if len(copy.parts) == 1 else b"".join(copy.parts)
-        self._outbox.put((Event(request, kinds[0], encoding, body), Event(response, kinds[1], copy.encoding, answer)))
+        answer = b"".join(copy.parts)
+        self._outbox.put(
+            (CloudEvent(request, kinds[0], encoding, bytes(body)), CloudEvent(response, kinds[1], copy.encoding, answer))
+        )
 
     def _about(self, record: Record, model: tuple[str, str]) -> Iterator[tuple[str, str]]:
         name, version = (escaped(text[:SEEN]) for text in model)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from core.errors import escaped
-from handler.edge.observe.payloads.events import Event
-from handler.edge.observe.payloads.places import Place
+from handler.edge.observe.payloads.events import CloudEvent
+from handler.edge.observe.payloads.places import EventPlace
 
 log = logging.getLogger(__name__)
 WRITTEN: Final = "written"
@@ -31,12 +31,12 @@ class Outbox:
     `at_once`: nothing runs after a request, so that its events are written in its own thread, and not again.
     """
 
-    def __init__(self, place: Place, most: int, counts: dict[str, int], *, at_once: bool = False) -> None:
+    def __init__(self, place: EventPlace, most: int, counts: dict[str, int], *, at_once: bool = False) -> None:
         self._place = place
         self._most = most
         self._counts = counts
         self._at_once = at_once
-        self._waiting: list[Sequence[Event]] = []
+        self._waiting: list[Sequence[CloudEvent]] = []
         self._bytes = 0
         self._lock = threading.Lock()
         self._filled, self._idle = threading.Event(), threading.Event()
@@ -45,7 +45,7 @@ class Outbox:
         self._thread: threading.Thread | None = None
         self._told = self._again = float("-inf")
 
-    def put(self, events: Sequence[Event]) -> None:
+    def put(self, events: Sequence[CloudEvent]) -> None:
         """Takes the events of one request. Never waits, but for a function's."""
         size = sum(event.size + OVERHEAD for event in events)
         if self._at_once:
@@ -81,7 +81,7 @@ class Outbox:
                 if not self._waiting:
                     self._idle.set()
 
-    def _taken(self) -> tuple[list[Sequence[Event]], int]:
+    def _taken(self) -> tuple[list[Sequence[CloudEvent]], int]:
         """Takes what a batch may have, and returns it with its bytes."""
         size = taken = 0
         for events in self._waiting:
@@ -93,7 +93,7 @@ class Outbox:
         del self._waiting[:taken]
         return batch, size
 
-    def _write(self, batch: Sequence[Sequence[Event]], retries: Sequence[float]) -> None:
+    def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
         """Writes the events of so many requests, and counts what has become of them."""
         if self._at_once and time.monotonic() < self._again:
             self._count(FAILED, len(batch))
@@ -113,7 +113,7 @@ class Outbox:
             log.warning("payloads of %d requests were not written: %s", len(batch), escaped(str(failure))[:256])
         self._count(FAILED, len(batch))
 
-    def _tried(self, events: Sequence[Event]) -> Exception | None:
+    def _tried(self, events: Sequence[CloudEvent]) -> Exception | None:
         """Returns why the events were not written, None if they were."""
         try:
             self._place.write(events)

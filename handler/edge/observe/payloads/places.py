@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from handler.edge.observe.payloads.events import Event
+from handler.edge.observe.payloads.events import CloudEvent
 from handler.settings import InvalidSettings, Settings
 
 FILE_BYTES: Final = 64 * 2**20
@@ -19,27 +19,27 @@ SECONDS: Final = 5.0
 OK: Final = range(200, 300)
 
 
-class Place(Protocol):
+class EventPlace(Protocol):
     """`pause`: seconds in which events gather before they are written together."""
 
     pause: float
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> None:
         """Writes the events. Raises OSError, or an error of its client's, if some of them may be lost."""
         ...
 
 
-def place_of(settings: Settings) -> Place:
+def place_of(settings: Settings) -> EventPlace:
     """Returns the place of DRAGOMAN_PAYLOAD_LOG. Raises InvalidSettings."""
     target = settings.payload_log
     if target.startswith(("http://", "https://")):
         return Receiver(target)
     if target.startswith("s3://"):
-        return Bucket(settings)
-    return Folder(Path(target.removeprefix("file://")))
+        return EventBucket(settings)
+    return EventFolder(Path(target.removeprefix("file://")))
 
 
-def lines(events: Sequence[Event]) -> bytes:
+def lines(events: Sequence[CloudEvent]) -> bytes:
     return b"".join(event.line() + b"\n" for event in events)
 
 
@@ -48,7 +48,7 @@ def name_of(number: int) -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{os.urandom(3).hex()}-{number}.jsonl"
 
 
-class Folder:
+class EventFolder:
     """Files that only their owner can read."""
 
     pause = 1.0
@@ -63,7 +63,7 @@ class Folder:
         self._file = -1
         self._room = self._number = 0
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> None:
         """Appends the events to the current file. Begins another one if that is large, or if the last write failed."""
         if self._room <= 0:
             self._begin()
@@ -87,7 +87,7 @@ class Folder:
         self._room = FILE_BYTES
 
 
-class Bucket:
+class EventBucket:
     """Objects of many lines each, below a folder for each day."""
 
     pause = 10.0
@@ -101,7 +101,7 @@ class Bucket:
         self._client: Any = None
         self._number = 0
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> None:
         """Puts one object. The first one makes the client."""
         if self._client is None:
             from handler.stores.s3.botocore_client import connect  # noqa: PLC0415 - a third of a second
@@ -124,7 +124,7 @@ class Receiver:
         self._url = _parsed(url)
         self._connection: http.client.HTTPConnection | None = None
 
-    def write(self, events: Sequence[Event]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> None:
         try:
             for event in events:
                 self._post(event)
@@ -132,7 +132,7 @@ class Receiver:
             self._drop()
             raise OSError(f"{self._url.hostname}: {type(error).__name__} {error}") from None
 
-    def _post(self, event: Event) -> None:
+    def _post(self, event: CloudEvent) -> None:
         """Sends an event, over a new connection if the receiver has closed the old one meanwhile. Raises OSError."""
         path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
         body, headers = bytes(event.payload), event.headers()

@@ -19,7 +19,7 @@ from cloudevents.http import from_http, from_json
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.payloads import outbox as outboxes
 from handler.edge.observe.payloads import places
-from handler.edge.observe.payloads.events import REQUEST, RESPONSE, Event
+from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
 from tests.handler.edge.client import BODY, INFER, ask, make
@@ -129,7 +129,7 @@ class Gate:
     def __init__(self, failures: int = 0) -> None:
         self.entered, self.may = threading.Event(), threading.Event()
         self.failures = failures
-        self.events: list[Event] = []
+        self.events: list[CloudEvent] = []
 
     def write(self, events: Any) -> None:
         self.entered.set()
@@ -140,8 +140,11 @@ class Gate:
         self.events += events
 
 
-def one(size: int = 10) -> list[Event]:
-    return [Event({"type": REQUEST, "id": "1"}, "", "", b"x" * size), Event({"type": RESPONSE, "id": "1"}, "", "", b"")]
+def one(size: int = 10) -> list[CloudEvent]:
+    return [
+        CloudEvent({"type": REQUEST, "id": "1"}, "", "", b"x" * size),
+        CloudEvent({"type": RESPONSE, "id": "1"}, "", "", b""),
+    ]
 
 
 def test_a_place_that_hangs_is_in_nobodys_way() -> None:
@@ -191,7 +194,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
             tries.append(1)
             raise OSError
 
-        monkeypatch.setattr(places.Folder, "write", fail)
+        monkeypatch.setattr(places.EventFolder, "write", fail)
         for _ in range(3):
             assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
         assert (len(tries), made.app.observer.counts.payloads) == (1, {"written": 1, "failed": 3})  # type: ignore[union-attr]
@@ -199,7 +202,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so is one whose last line may be cut off."""
-    folder = places.Folder(tmp_path)
+    folder = places.EventFolder(tmp_path)
     monkeypatch.setattr(places, "FILE_BYTES", 100)
     for _ in range(2):
         folder.write(one(200))
