@@ -98,7 +98,10 @@ class PayloadLog:
         encoding = "" if is_rpc else headers.get("content-encoding", "")
         answer = b"".join(copy.parts)
         self._outbox.put(
-            (CloudEvent(request, kinds[0], encoding, bytes(body)), CloudEvent(response, kinds[1], copy.encoding, answer))
+            (
+                CloudEvent(request, kinds[0], encoding, bytes(body)),
+                CloudEvent(response, kinds[1], copy.encoding, answer),
+            ),
         )
 
     def _about(self, record: Record, model: tuple[str, str]) -> Iterator[tuple[str, str]]:
