@@ -12,6 +12,7 @@ from handler.commands.convert import command as convert
 from handler.commands.init import flags as init
 from handler.commands.publish import listing, pull, push, signing
 from handler.commands.refused import Refused
+from handler.commands.replay import command as replay
 from handler.settings import Settings
 
 COMMANDS: dict[str, Callable[[Namespace, Settings], None]] = {
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Callable[[Namespace, Settings], None]] = {
     "sign": signing.sign,
     "verify": signing.verify,
     "keys": keys.run,
+    "replay": replay.run,
 }
 INTERRUPTED = 130
 """The exit code that shells report for a command that Ctrl-C has ended."""
