@@ -9,6 +9,8 @@ from typing import Final, NoReturn
 
 COMMANDS: Final = {
     "serve": "handler.commands.serve.flags",
+    "infer": "handler.commands.call.flags",
+    "bench": "handler.commands.call.flags",
     "push": "handler.commands.models",
     "pull": "handler.commands.models",
     "list": "handler.commands.models",
