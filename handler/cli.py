@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "sign": "handler.commands.models",
     "verify": "handler.commands.models",
     "keys": "handler.commands.keys",
+    "completion": "handler.commands.completion",
 }
 """Each command's module: `add(commands)` adds its parsers, by add_parser; `run(options)` returns an exit code or None.
 
@@ -30,7 +31,8 @@ WORDS: Final = re.compile(r"(?<![\w-])--?[a-z][\w-]*|(?<=choice: ')[^']+")
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     first = next((word for word in words if not word.startswith("-")), "")
-    options = parser([first] if first in COMMANDS else COMMANDS).parse_args(words)
+    alone = first in COMMANDS and first != "completion"  # which is about all of them
+    options = parser([first] if alone else COMMANDS).parse_args(words)
     from handler.commands import entry  # noqa: PLC0415 - not for --help, --version and mistakes
 
     return entry.run(import_module(COMMANDS[options.command]).run, options)

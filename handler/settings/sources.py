@@ -37,14 +37,17 @@ class Layered:
         said = {} if self.file is None else in_file(self.file, (*SETTINGS, *self._own))
         self._given = said | in_environment(self._environ) | dict(flags)
 
-    def gives(self, field: str) -> bool:
-        """Decides whether a source has the setting."""
-        return field in self._given
-
     def settings(self, **defaults: str) -> Settings:
         """Returns the settings. `defaults`: the command's, where it has others. Raises InvalidSettings."""
         others = {field: Given(text, "the default") for field, text in defaults.items()}
         return Settings.of(others | self._given, self._environ)
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of a process that is to have these settings. Raises InvalidSettings."""
+        self.settings()
+        variables = {setting.field: setting.variable for setting in SETTINGS}
+        given = {variables[field]: said.text for field, said in self._given.items() if field in variables}
+        return {**self._environ, **given}
 
     def own(self) -> dict[str, Any]:
         """Returns the values of the command's own words. Raises InvalidSettings."""

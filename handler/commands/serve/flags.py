@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from handler.settings import SETTINGS, Given, Setting, parsers, providers
+from handler.settings import SETTINGS, Given, Setting, Settings, parsers, providers
 from handler.settings.sources import FILE, Layered
 
 OWN: Final = (
@@ -13,7 +13,11 @@ OWN: Final = (
     Setting("", "port", parsers.port, "8080", "port to listen on"),
     Setting("", "grpc_port", parsers.port, "", "serve gRPC on this port, too; default: no gRPC"),
     Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models may come later), or `stop`"),
+    Setting("", "reload", parsers.flag, "false", "load models again when their files change; the repository is a folder"),
+    Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind what an API Gateway `rest` (if nothing follows) or `http` API does"),
 )  # fmt: skip
+RELOADING: Final = {"repository_poll": "1"}
+"""The default of a setting under --reload: new versions are found within a second."""
 SHORT: Final = frozenset(
     ("repository", "preload", "memory_limit", "allow_code", "threads", "auth", "keys_file", "log_level")
 )
@@ -75,7 +79,9 @@ def _add(group: Any, setting: Setting, *, shown: bool) -> None:
         added = group.add_argument(flag, dest=setting.field, action=argparse.BooleanOptionalAction)
     else:
         metavar = "|".join(setting.parse.choices) if isinstance(setting.parse, parsers.OneOf) else None
-        added = group.add_argument(flag, dest=setting.field, metavar=metavar or METAVARS.get(setting.parse, "TEXT"))
+        more: dict[str, Any] = {"nargs": "?", "const": "rest"} if setting.field == "lambda" else {}
+        metavar = metavar or METAVARS.get(setting.parse, "TEXT")
+        added = group.add_argument(flag, dest=setting.field, metavar=metavar, **more)
     added.full = help_text
     added.help = help_text if shown else argparse.SUPPRESS
 
@@ -108,8 +114,13 @@ def flags_of(options: argparse.Namespace) -> Iterator[tuple[str, Given]]:
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal, and returns the exit code. Raises InvalidSettings."""
     layered = Layered(dict(flags_of(options)), options.config, OWN)
-    settings, own = layered.settings(access_log="true"), layered.own()
-    from handler.commands.serve import server  # noqa: PLC0415 - the application, which wrong settings do not need
+    own = layered.own()
+    from handler.commands.serve import server  # noqa: PLC0415 - sockets, which --help does not need
 
-    how = server.Serving(own["host"], own["port"], own["grpc_port"] or 0, own["on_empty"], layered.file)
-    return server.serve(settings, how)
+    how = server.Serving(
+        own["host"], own["port"], own["grpc_port"] or 0, own["on_empty"], own["reload"], own["lambda"], layered.file
+    )
+    if how.api != "off":
+        environ = layered.environment() | {"AWS_LAMBDA_FUNCTION_NAME": "dragoman"}
+        return server.serve_function(Settings.from_env(environ), how, environ)
+    return server.serve(layered.settings(access_log="true", **RELOADING if how.reload else {}), how)

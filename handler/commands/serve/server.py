@@ -1,7 +1,9 @@
 """`dragoman serve`: the application under uvicorn, on an address that is known to be free."""
 
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,12 +16,17 @@ NOT_STARTED: Final = 3
 
 
 class Serving(NamedTuple):
-    """Where and how to serve. `grpc_port`: 0 without gRPC. `file`: the TOML file that the settings come from."""
+    """Where and how to serve. `grpc_port`: 0 without gRPC. `file`: the TOML file that the settings come from.
+
+    `api`: the API in front of the function, "rest" or "http"; "off" for a server.
+    """
 
     host: str
     port: int
     grpc_port: int = 0
     on_empty: str = "serve"
+    reload: bool = False
+    api: str = "off"
     file: Path | None = None
 
     @property
@@ -33,20 +40,58 @@ class Serving(NamedTuple):
 
 def serve(settings: Settings, how: Serving) -> int:
     """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
-    try:
-        import uvicorn  # noqa: PLC0415 - an extra: the function has none
-    except ImportError:
-        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
+    _check_uvicorn()
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
-    from handler.edge.dispatch import streams  # noqa: PLC0415 - as the application
 
     app = asgi.create(settings)
     seen = welcome.look(app, settings)
     if how.on_empty == "stop" and seen.problem:
         app.close()
         raise InvalidSettings(seen.problem)
+    served: Any = _with_grpc(app, how.rpc_address) if how.grpc_port else app
+    with ExitStack() as watching:
+        if how.reload:
+            from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models
+
+            reloader = Reloader(settings, app.registry)
+            reloader.start()
+            watching.callback(reloader.close)
+        rpc = how.rpc_address if how.grpc_port else ""
+        return _run(served, settings, how, partial(welcome.say, seen, settings, how.url, rpc, how.file))
+
+
+def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
+    """Serves the function behind what API Gateway does, until a signal. Raises InvalidSettings.
+
+    `settings`: the function's, whose process gets them as `environ`.
+    """
+    _check_uvicorn()
+    if how.grpc_port or how.reload:
+        raise InvalidSettings(f"--lambda has no {'gRPC' if how.grpc_port else '--reload'}: leave one of the two out")
+    from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function
+    from handler.edge import log_lines  # noqa: PLC0415 - as above
+
+    log_lines.begin(settings.log_level, settings.log_format)
+    gateway = Gateway(APIS[how.api], environ)
+    url = how.url + APIS[how.api].prefix
+    return _run(gateway, settings, how, partial(welcome.say_function, settings, url, how.api, how.file))
+
+
+def _check_uvicorn() -> None:
+    try:
+        import uvicorn  # noqa: F401, PLC0415 - an extra: the function has none
+    except ImportError:
+        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
+
+
+def _run(served: Any, settings: Settings, how: Serving, say: Callable[[], None]) -> int:
+    """Serves an application until a signal. `say`: prints the addresses."""
+    import uvicorn  # noqa: PLC0415 - as above
+
+    from handler.edge.dispatch import streams  # noqa: PLC0415 - as the application
+
     config = uvicorn.Config(
-        _with_grpc(app, how.rpc_address) if how.grpc_port else app,
+        served,
         host=how.host,
         port=how.port,
         log_level=settings.log_level.lower(),
@@ -62,7 +107,7 @@ def serve(settings: Settings, how: Serving) -> int:
             with ExitStack() as tried:  # gRPC binds by itself, and says less
                 _bind(tried, "--grpc-port", how.host, how.grpc_port)
         sockets = _bind(bound, "--port", how.host, how.port)
-        welcome.say(seen, settings, how.url, how.rpc_address if how.grpc_port else "", how.file)
+        say()
         with suppress(KeyboardInterrupt):
             server.run(sockets=sockets)
     return 0 if server.started else NOT_STARTED

@@ -78,3 +78,13 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
     print(*lines, sep="\n", flush=True)  # noqa: T201 - the addresses, and commands to try
     if seen.problem:
         print(f"dragoman: {escaped(seen.problem)}", file=sys.stderr, flush=True)  # noqa: T201 - beside the log
+
+
+def say_function(settings: Settings, url: str, api: str, file: Path | None) -> None:
+    """Prints the address of the function, and commands to try."""
+    lines = [f"dragoman runs handler.aws.lambda_handler behind an API Gateway {api.upper()} API on {url}"]
+    lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
+    if file is not None:
+        lines.append(f"Settings of {file}")
+    lines += ["", "Try:", f"  curl {url}/v2/health/ready", f"  dragoman infer MODEL --sample --url {url}"]
+    print(*lines, sep="\n", flush=True)  # noqa: T201 - the address, and commands to try
