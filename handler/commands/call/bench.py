@@ -18,7 +18,7 @@ from typing import Any, Final
 from core.errors import escaped
 from handler.commands.call import chart, defaults, infer
 from handler.commands.call.infer import Prepared
-from handler.commands.call.levels import Level, Tally
+from handler.commands.call.levels import MOST_REASONS, Level, Tally
 from handler.commands.call.protocols import answer
 from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
 from handler.commands.refused import Refused
@@ -159,7 +159,7 @@ def _end(options: Namespace, prepared: Prepared, levels: Sequence[Level], contro
     failed: Counter[str] = Counter()
     for each in levels:
         failed.update(each.failures)
-    for text, count in failed.most_common():
+    for text, count in failed.most_common(MOST_REASONS):
         print(f"dragoman: {count} requests failed: {escaped(text)}", file=sys.stderr)  # noqa: T201 - beside the result
     title = f"{prepared.model.name}, {options.protocol}, {len(prepared.packet.body)} bytes a request"
     if options.json:
