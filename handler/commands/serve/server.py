@@ -99,6 +99,7 @@ def _run(served: Any, settings: Settings, how: Serving, say: Callable[[], None])
         access_log=False,
         http=_protocol(settings),
         ws="none",
+        timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
         timeout_graceful_shutdown=streams.GRACE_SECONDS,
     )
     server = uvicorn.Server(config)
