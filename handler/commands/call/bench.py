@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from core.errors import escaped
 from handler.commands.call import chart, defaults, infer
-from handler.commands.call.infer import Prepared
-from handler.commands.call.levels import MOST_REASONS, Level, Tally
+from handler.commands.call.infer import PreparedCall
+from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
 from handler.commands.call.protocols import answer
 from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
 from handler.commands.refused import Refused
@@ -74,7 +74,7 @@ def _concurrencies(text: str) -> list[int]:
 
 def _control(transport: Transport) -> float | None:
     """Returns the median time of a request that asks for nothing, in seconds."""
-    tally, end = Tally(), time.monotonic() + CONTROL_SECONDS
+    tally, end = TimeTally(), time.monotonic() + CONTROL_SECONDS
     while time.monotonic() < end:
         began = time.perf_counter()
         if transport.call(LIVE).status != OK:
@@ -83,9 +83,9 @@ def _control(transport: Transport) -> float | None:
     return tally.quantile(0.5)
 
 
-def _measured(options: Namespace, prepared: Prepared, count: int) -> Level:
+def _measured(options: Namespace, prepared: PreparedCall, count: int) -> Level:
     """Measures one concurrency."""
-    tallies = [Tally() for _ in range(count)]
+    tallies = [TimeTally() for _ in range(count)]
     stop, start = threading.Event(), threading.Barrier(count + 1)
     threads = [
         threading.Thread(target=_work, args=(infer.connect(options), prepared.packet, tally, start, stop), daemon=True)
@@ -99,16 +99,17 @@ def _measured(options: Namespace, prepared: Prepared, count: int) -> Level:
         _watch(began, options.seconds, count, tallies, threads)
     finally:
         stop.set()
-    seconds = time.monotonic() - began  # answers that are still under way do not count
-    total = Tally()
-    for tally in tallies:
-        total.join(tally.closed())
     for thread in threads:
-        thread.join(options.timeout)
+        thread.join()  # answers that are under way count, and so does their time
+    seconds, total = time.monotonic() - began, TimeTally()
+    for tally in tallies:
+        total.join(tally)
     return Level.of(count, seconds, total)
 
 
-def _work(transport: Transport, packet: Packet, tally: Tally, start: threading.Barrier, stop: threading.Event) -> None:
+def _work(
+    transport: Transport, packet: Packet, tally: TimeTally, start: threading.Barrier, stop: threading.Event
+) -> None:
     """Sends requests until the end, or until nothing answers."""
     start.wait()
     row = 0
@@ -129,7 +130,7 @@ def _work(transport: Transport, packet: Packet, tally: Tally, start: threading.B
 
 
 def _watch(
-    began: float, seconds: float, count: int, tallies: Sequence[Tally], threads: Sequence[threading.Thread]
+    began: float, seconds: float, count: int, tallies: Sequence[TimeTally], threads: Sequence[threading.Thread]
 ) -> None:
     """Waits until the time is over or all threads have given up. Reports on a terminal how far it is."""
     moves = sys.stderr.isatty()
@@ -154,7 +155,7 @@ def _ms(seconds: float) -> str:
     return "-" if math.isnan(seconds) else f"{seconds * 1000:.2f}"
 
 
-def _end(options: Namespace, prepared: Prepared, levels: Sequence[Level], control: float | None) -> None:
+def _end(options: Namespace, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
     """Prints what failed, and writes the other forms of the table."""
     failed: Counter[str] = Counter()
     for each in levels:

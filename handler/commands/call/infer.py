@@ -12,7 +12,7 @@ from handler.commands.call.transport import OK, GrpcTransport, HttpTransport, Pa
 from handler.commands.refused import Refused
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """A request that is ready to be sent."""
 
     protocol: CallProtocol
@@ -39,11 +39,11 @@ def _key(options: Namespace) -> str | None:
         raise Refused(f"--key {said}: {getattr(error, 'strerror', None) or 'not a text'}") from None
 
 
-def prepare(options: Namespace, transport: Transport) -> Prepared:
+def prepare(options: Namespace, transport: Transport) -> PreparedCall:
     """Makes the request that the flags describe. Raises Refused."""
     protocol = PROTOCOLS[options.protocol]
     model = described(transport, options.model, options.version, rpc=protocol.rpc)
-    return Prepared(protocol, model, protocol.write(model, inputs.read(options, model)))
+    return PreparedCall(protocol, model, protocol.write(model, inputs.read(options, model)))
 
 
 def run(options: Namespace) -> int:

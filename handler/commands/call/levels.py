@@ -1,10 +1,9 @@
 """What was measured: times in buckets of 1 %, and the figures of one concurrency."""
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 WIDTH: Final = math.log(1.01)
 MOST_REASONS: Final = 8
@@ -12,37 +11,26 @@ LONGEST: Final = 200
 OTHER: Final = "other reasons"
 
 
-class Tally:
-    """Times and failures of one thread. Another may close it: what comes later does not count."""
+class TimeTally:
+    """Times and failures of one thread, which others read when it has ended."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open = True
         self.buckets: Counter[int] = Counter()
         self.count = 0
         self.most = math.nan
         self.failures: Counter[str] = Counter()
 
     def add(self, seconds: float) -> None:
-        with self._lock:
-            if self._open:
-                self.buckets[round(math.log(max(seconds, 1e-9)) / WIDTH)] += 1
-                self.count += 1
-                self.most = max(seconds, self.most) if self.count > 1 else seconds
+        self.buckets[round(math.log(max(seconds, 1e-9)) / WIDTH)] += 1
+        self.count += 1
+        self.most = max(seconds, self.most) if self.count > 1 else seconds
 
     def fail(self, text: str) -> None:
         """Counts a failure, by at most so many reasons."""
-        with self._lock:
-            if self._open:
-                text = text[:LONGEST]
-                self.failures[text if text in self.failures or len(self.failures) < MOST_REASONS else OTHER] += 1
+        text = text[:LONGEST]
+        self.failures[text if text in self.failures or len(self.failures) < MOST_REASONS else OTHER] += 1
 
-    def closed(self) -> Self:
-        with self._lock:
-            self._open = False
-        return self
-
-    def join(self, other: "Tally") -> None:
+    def join(self, other: "TimeTally") -> None:
         """Adds what another one has counted."""
         self.buckets.update(other.buckets)
         self.count += other.count
@@ -74,7 +62,7 @@ class Level(NamedTuple):
     failures: Mapping[str, int]
 
     @classmethod
-    def of(cls, concurrency: int, seconds: float, tally: Tally) -> "Level":
+    def of(cls, concurrency: int, seconds: float, tally: TimeTally) -> "Level":
         p50, p90, p99 = (min(tally.quantile(part), tally.most) for part in (0.5, 0.9, 0.99))
         rate, errors, most = tally.count / seconds, sum(tally.failures.values()), tally.most
         return cls(concurrency, seconds, tally.count, errors, rate, p50, p90, p99, most, tally.failures)

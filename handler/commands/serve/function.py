@@ -18,7 +18,7 @@ INIT_SECONDS: Final = 10.0
 """Lambda's init phase on demand. If it takes longer, the phase begins again, within the invocation."""
 
 
-class TimedOut(Exception):
+class FunctionTimedOut(Exception):
     """The function took longer than its timeout, and its instance was ended."""
 
 
@@ -49,7 +49,7 @@ class LambdaInstance:
         self._turn = threading.Lock()
 
     def invoke(self, event: dict[str, Any]) -> Invoked:
-        """Raises TimedOut, FunctionFailed."""
+        """Raises FunctionTimedOut, FunctionFailed."""
         with self._turn:
             try:
                 return self._invoke(event)
@@ -65,7 +65,7 @@ class LambdaInstance:
         if not self._answers.poll(self._seconds):
             self._end()
             self._report(f"{number} Task timed out after {self._seconds:.2f} seconds")
-            raise TimedOut
+            raise FunctionTimedOut
         body = self._answers.recv_bytes()
         found, milliseconds = json.loads(body), (time.monotonic() - began) * 1000
         peak = f"  Max Memory Used: {found['peak']} MB"

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from handler.commands.serve import events
 from handler.commands.serve.events import Came, Goes
-from handler.commands.serve.function import FunctionFailed, LambdaInstance, TimedOut
+from handler.commands.serve.function import FunctionFailed, FunctionTimedOut, LambdaInstance
 from handler.edge.lambda_answers import LARGEST_RESPONSE
 
 log = logging.getLogger("dragoman.lambda")
@@ -95,7 +95,7 @@ class Gateway:
             if invoked.size > LARGEST_RESPONSE:
                 return self._own("failed", f"the answer has {invoked.size} bytes; Lambda takes {LARGEST_RESPONSE}")
             return events.answer(invoked.answer, is_http=self._api.is_http)
-        except TimedOut:
+        except FunctionTimedOut:
             return self._own("late", "the function did not answer in time")
         except (FunctionFailed, events.WrongAnswer) as error:
             return self._own("failed", str(error))

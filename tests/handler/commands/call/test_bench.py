@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from handler import cli
 from handler.commands.call import bench, chart
-from handler.commands.call.levels import MOST_REASONS, OTHER, Level, Tally
+from handler.commands.call.levels import MOST_REASONS, OTHER, Level, TimeTally
 from tests.handler.edge.client import ROOT
 from tests.support.server import Server
 
@@ -94,12 +94,12 @@ def test_a_server_is_measured(
 
 def test_failures_are_counted_and_told(capsys: pytest.CaptureFixture[str]) -> None:
     """By their reason, of which few are kept; the exit code says that there were some."""
-    with stub(5) as url:
+    with stub(1) as url:
         assert cli.main(["bench", "m", "--sample", *SHORT, "--concurrency", "2,1", "--url", url]) == 1
     captured = capsys.readouterr()
     assert "requests failed: 500 \\x1b[2Jfailed " in captured.err
     assert captured.err.count("\n") <= MOST_REASONS
-    tally = Tally()
+    tally = TimeTally()
     for number in range(100):
         tally.fail(f"{number} " + "x" * 10_000)
     assert len(tally.failures) == MOST_REASONS + 1
@@ -156,13 +156,12 @@ def test_ctrl_c_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch, capsys
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))
 def test_quantiles_are_right_to_a_percent(times: list[float], part: float) -> None:
     """Against numpy, whichever way times are spread over threads."""
-    halves = Tally(), Tally()
+    halves = TimeTally(), TimeTally()
     for index, each in enumerate(times):
         halves[index % 2].add(each)
-    total = Tally()
+    total = TimeTally()
     for half in halves:
-        total.join(half.closed())
-        half.add(1e9)  # too late
+        total.join(half)
     expected = float(np.quantile(times, part, method="inverted_cdf"))
     assert total.quantile(part) == pytest.approx(expected, rel=0.01)
     assert (total.count, total.most) == (len(times), max(times))
@@ -170,7 +169,7 @@ def test_quantiles_are_right_to_a_percent(times: list[float], part: float) -> No
 
 def test_a_level_without_an_answer_has_no_times() -> None:
     """JSON has null, and a picture leaves them out."""
-    tally = Tally()
+    tally = TimeTally()
     tally.fail("x")
     level = Level.of(3, 1.0, tally)
     assert math.isnan(level.p50)
