@@ -257,6 +257,9 @@ def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, caps
         ("serve --xyzzy", ""),
         ("fly", ""),
         ("serve --port", ""),
+        ("infer m --rows none", "argument --rows: it is 'none'; expected 1 to 9999999"),
+        ("bench m --seconds 0", "argument --seconds: it is '0'; expected seconds above 0, below 100000"),
+        ("bench m --protocol v3", "'grpc', 'connect', 'grps')"),
     ],
 )
 def test_a_slip_of_the_keyboard_is_answered_with_what_was_meant(

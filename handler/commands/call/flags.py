@@ -1,6 +1,7 @@
 """The flags of `dragoman infer` and `dragoman bench`."""
 
 import argparse
+import re
 from typing import Any
 
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
@@ -51,17 +52,15 @@ def _add_request(command: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 86400:  # noqa: PLR2004 - a day
-        raise ValueError(text)
-    return value
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not float(text):
+        raise argparse.ArgumentTypeError(f"it is {text[:64]!r}; expected seconds above 0, below 100000")
+    return float(text)
 
 
 def _rows(text: str) -> int:
-    value = int(text)
-    if not 0 < value <= 1 << 20:
-        raise ValueError(text)
-    return value
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not int(text):
+        raise argparse.ArgumentTypeError(f"it is {text[:64]!r}; expected 1 to 9999999")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
