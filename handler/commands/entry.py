@@ -16,7 +16,8 @@ REFUSED, WRONG, INTERRUPTED = 1, 2, 130
 def run(command: Callable[[Namespace], int | None], options: Namespace) -> int:
     """Runs a command, and prints why it does not do what its arguments ask for."""
     try:
-        return command(options) or 0
+        code = command(options) or 0
+        sys.stdout.flush()  # a reader that has left shows here, and not when the interpreter ends
     except (Refused, ServingError) as refusal:
         return _say(refusal.message if isinstance(refusal, ServingError) else str(refusal), REFUSED)
     except InvalidSettings as error:
@@ -26,6 +27,7 @@ def run(command: Callable[[Namespace], int | None], options: Namespace) -> int:
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
+    return code
 
 
 def _say(text: str, code: int) -> int:

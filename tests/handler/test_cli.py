@@ -7,6 +7,7 @@ import runpy
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import uvicorn
 
 import dragoman
 from handler import asgi, cli
+from handler.commands import entry
 from handler.commands.serve import server
 from handler.edge import rpc
 from handler.edge.app import App
@@ -326,3 +328,18 @@ def test_serve_imports_no_other_command() -> None:
     found = {name for name in done.stdout.split() if name.startswith("handler.commands.")}
     assert found == {"handler.commands.serve", "handler.commands.serve.flags"}
     assert not {"numpy", "difflib", "tomllib", "importlib.metadata"} & set(done.stdout.split())
+
+
+def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback() -> None:
+    """As `head` does, and as shells expect it."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "dragoman", "completion", "bash"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+    def interrupted(_: Namespace) -> None:
+        raise KeyboardInterrupt
+
+    assert entry.run(interrupted, Namespace()) == 130

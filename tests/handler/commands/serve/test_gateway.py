@@ -7,13 +7,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handler import cli
-from handler.commands.serve import events, gateway
+from handler.commands.serve import events, gateway, runtime
 from handler.commands.serve.events import Came
 from handler.commands.serve.gateway import APIS, LARGEST_BODY, LARGEST_EVENT, Gateway
 from tests.handler.edge.client import BODY, INFER, ROOT
@@ -172,9 +173,26 @@ def test_a_function_that_cannot_start_is_the_gateways_failure(caplog: pytest.Log
     assert "the function's process ended" in caplog.text
 
 
-def shape(value: Any) -> Any:
-    """Returns the names of an object's members with theirs."""
-    return {name: shape(each) for name, each in value.items()} if isinstance(value, dict) else None
+def test_the_functions_process_answers_until_its_pipe_ends() -> None:
+    """With what the function returns, or the error that it raises, in the runtime's words."""
+    reads, asks = os.pipe()
+    hears, writes = os.pipe()
+    thread = threading.Thread(target=runtime.main, args=(reads, writes))
+    thread.start()
+    answers, questions = Connection(hears, writable=False), Connection(asks, readable=False)
+    assert json.loads(answers.recv_bytes())["init"] >= 0
+    context = {"request_id": "r", "function": "f", "seconds": 60}
+    for event, expected in ((None, "errorType"), ({"warmup": True}, "answer")):
+        questions.send_bytes(json.dumps({"event": event, "context": context}).encode())
+        found = json.loads(answers.recv_bytes())
+        assert expected in found
+        assert found["peak"] > 0
+    questions.close()
+    thread.join()
+    answers.close()
+    members = runtime.InvocationContext(context)
+    assert 0 < members.get_remaining_time_in_millis() <= 60_000
+    assert members.invoked_function_arn.endswith(":function:f")
 
 
 @pytest.mark.parametrize(("kind", "golden", "own"), [
