@@ -18,6 +18,8 @@ COMMANDS: Final = {
     "sign": "handler.commands.models",
     "verify": "handler.commands.models",
     "keys": "handler.commands.keys",
+    "doctor": "handler.commands.doctor.flags",
+    "replay": "handler.commands.replay.flags",
     "completion": "handler.commands.completion",
 }
 """Each command's module: `add(commands)` adds its parsers, by add_parser; `run(options)` returns an exit code or None.

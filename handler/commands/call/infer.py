@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from handler.commands.call import defaults, inputs, shown
 from handler.commands.call.protocols import PROTOCOLS, CallProtocol, answer
-from handler.commands.call.served import ServedModel, described
+from handler.commands.call.served import CalledModel, described
 from handler.commands.call.transport import OK, GrpcTransport, HttpTransport, Packet, Transport, reason
 from handler.commands.refused import Refused
 
@@ -16,7 +16,7 @@ class PreparedCall(NamedTuple):
     """A request that is ready to be sent."""
 
     protocol: CallProtocol
-    model: ServedModel
+    model: CalledModel
     packet: Packet
 
 

@@ -15,11 +15,11 @@ from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
 from core.tensor import Tensor, TensorSpec, as_column
 from handler.commands.call import files, samples
-from handler.commands.call.served import ServedModel, hint
+from handler.commands.call.served import CalledModel, hint
 from handler.commands.refused import Refused
 
 
-def read(options: Namespace, model: ServedModel) -> tuple[Tensor, ...]:
+def read(options: Namespace, model: CalledModel) -> tuple[Tensor, ...]:
     """Returns the tensors of a request. Raises Refused for what is wrong, missing, or not known to the model."""
     if options.sample:
         return samples.made(model, options.rows)
@@ -35,7 +35,7 @@ def read(options: Namespace, model: ServedModel) -> tuple[Tensor, ...]:
         raise Refused(error.message) from None
 
 
-def _check(given: dict[str, Any], model: ServedModel) -> None:
+def _check(given: dict[str, Any], model: CalledModel) -> None:
     """Raises Refused for an input that the model does not have, and for one that is missing."""
     if model.inputs is None:
         if not given:
@@ -57,11 +57,11 @@ def _described(spec: TensorSpec) -> str:
     return f"{shown(spec.name)} ({spec.datatype.name} {shape})"
 
 
-def _spec(name: str, model: ServedModel) -> TensorSpec | None:
+def _spec(name: str, model: CalledModel) -> TensorSpec | None:
     return next((spec for spec in model.inputs or () if spec.name == name), None)
 
 
-def _typed(texts: Sequence[str], model: ServedModel) -> Iterator[tuple[str, Any]]:
+def _typed(texts: Sequence[str], model: CalledModel) -> Iterator[tuple[str, Any]]:
     """Yields names and values of --input."""
     for text in texts:
         name, separator, value = text.partition("=")
@@ -71,7 +71,7 @@ def _typed(texts: Sequence[str], model: ServedModel) -> Iterator[tuple[str, Any]
         yield name, _value(name, value, None if spec is None else spec.datatype)
 
 
-def only(model: ServedModel, flag: str) -> str:
+def only(model: CalledModel, flag: str) -> str:
     """Returns the name of a model's only input, for a flag without a name. Raises Refused if it has another number."""
     names = [spec.name for spec in model.inputs or ()]
     if len(names) != 1:
@@ -96,7 +96,7 @@ def _value(name: str, text: str, datatype: DataType | None) -> Any:
         raise Refused(f"input {shown(name)} has too many dimensions") from None
 
 
-def _filed(texts: Sequence[str], model: ServedModel) -> Iterator[tuple[str, Any]]:
+def _filed(texts: Sequence[str], model: CalledModel) -> Iterator[tuple[str, Any]]:
     """Yields names and values of --file. A table or an object without a name has one for each input."""
     for text in texts:
         name, separator, path = text.partition("=")

@@ -12,7 +12,7 @@ from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, from_raw, to_raw
 from handler.commands.call.inputs import guessed
-from handler.commands.call.served import SERVICE, ServedModel
+from handler.commands.call.served import SERVICE, CalledModel
 from handler.commands.call.transport import Landed, Packet
 from handler.commands.refused import Refused
 
@@ -30,8 +30,8 @@ class ModelAnswer(NamedTuple):
 class CallProtocol(NamedTuple):
     """One row of the table. `rpc`: over gRPC and not over HTTP."""
 
-    write: Callable[[ServedModel, Sequence[Tensor]], Packet]
-    read: Callable[[ServedModel, Landed], ModelAnswer]
+    write: Callable[[CalledModel, Sequence[Tensor]], Packet]
+    read: Callable[[CalledModel, Landed], ModelAnswer]
     rpc: bool = False
 
 
@@ -45,7 +45,7 @@ def _texts(tensor: Tensor) -> list[str]:
 # -- V2 over REST -----------------------------------------------------------------------------------------------------
 
 
-def _v2(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
+def _v2(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
     inputs = []
     for tensor in tensors:
         if tensor.datatype is BF16:
@@ -56,7 +56,7 @@ def _v2(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
     return Packet(model.path("v2") + "/infer", jsonio.dumps({"inputs": inputs}), JSON)
 
 
-def _v2_binary(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
+def _v2_binary(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
     parts = [to_raw(tensor) for tensor in tensors]
     inputs = [
         _head(tensor) | {"parameters": {"binary_data_size": len(part)}}
@@ -71,7 +71,7 @@ def _head(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": tensor.datatype.name, "shape": list(tensor.array.shape)}
 
 
-def _from_v2(_: ServedModel, landed: Landed) -> ModelAnswer:
+def _from_v2(_: CalledModel, landed: Landed) -> ModelAnswer:
     size = int(landed.headers.get(LENGTH, len(landed.body)))
     document, binary, at = json.loads(landed.body[:size]), memoryview(landed.body)[size:], 0
     outputs = []
@@ -89,7 +89,7 @@ def _from_v2(_: ServedModel, landed: Landed) -> ModelAnswer:
 # -- V1 ---------------------------------------------------------------------------------------------------------------
 
 
-def _v1(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
+def _v1(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
     inputs = {tensor.name: _nested(tensor) for tensor in tensors}
     return Packet(model.path("v1") + ":predict", jsonio.dumps({"inputs": inputs}), JSON)
 
@@ -107,7 +107,7 @@ def _nested(tensor: Tensor) -> Any:
     return array.tolist()
 
 
-def _from_v1(model: ServedModel, landed: Landed) -> ModelAnswer:
+def _from_v1(model: CalledModel, landed: Landed) -> ModelAnswer:
     document = json.loads(landed.body)
     found = document["outputs"] if "outputs" in document else document["predictions"]
     if not isinstance(found, dict):
@@ -124,7 +124,7 @@ def _rows(name: str, value: Any, datatypes: Mapping[str, DataType]) -> Tensor:
 # -- V2 over gRPC and Connect -----------------------------------------------------------------------------------------
 
 
-def _message(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
+def _message(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
     from core.schema.open_inference import ModelInferRequest  # noqa: PLC0415 - protobuf, for these protocols alone
 
     message = ModelInferRequest(
@@ -139,7 +139,7 @@ def _message(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
     return Packet(f"{SERVICE}/ModelInfer", message.SerializeToString(), {"content-type": "application/proto"})
 
 
-def _from_message(_: ServedModel, landed: Landed) -> ModelAnswer:
+def _from_message(_: CalledModel, landed: Landed) -> ModelAnswer:
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - as above
 
     from core.schema.open_inference import ModelInferResponse  # noqa: PLC0415 - as above
@@ -163,7 +163,7 @@ def _from_message(_: ServedModel, landed: Landed) -> ModelAnswer:
 # -- GRPS -------------------------------------------------------------------------------------------------------------
 
 
-def _grps(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
+def _grps(model: CalledModel, tensors: Sequence[Tensor]) -> Packet:
     from core.dialects.grps import content, json_write  # noqa: PLC0415 - for this protocol alone
 
     for tensor in tensors:
@@ -175,7 +175,7 @@ def _grps(model: ServedModel, tensors: Sequence[Tensor]) -> Packet:
     return Packet("/grps/v1/infer/predict", jsonio.dumps({"model": name, "gtensors": members["gtensors"]}), JSON)
 
 
-def _from_grps(_: ServedModel, landed: Landed) -> ModelAnswer:
+def _from_grps(_: CalledModel, landed: Landed) -> ModelAnswer:
     from core.dialects.grps import content, json_read  # noqa: PLC0415 - as above
 
     found = json_read.read(landed.body).content
@@ -196,7 +196,7 @@ PROTOCOLS: Final = {
 }
 
 
-def answer(protocol: CallProtocol, model: ServedModel, landed: Landed) -> ModelAnswer:
+def answer(protocol: CallProtocol, model: CalledModel, landed: Landed) -> ModelAnswer:
     """Reads an answer. Raises Refused for what is not one."""
     try:
         return protocol.read(model, landed)

@@ -9,7 +9,7 @@ from core.encoding.values import from_values
 from core.errors import shown
 from core.float16 import bf16_from_float
 from core.tensor import Tensor, TensorSpec
-from handler.commands.call.served import ServedModel
+from handler.commands.call.served import CalledModel
 from handler.commands.refused import Refused
 
 SEED: Final = 0
@@ -19,7 +19,7 @@ MOST: Final = 1 << 28
 """The most elements of one input, 2 GB of FP64."""
 
 
-def made(model: ServedModel, rows: int) -> tuple[Tensor, ...]:
+def made(model: CalledModel, rows: int) -> tuple[Tensor, ...]:
     """Returns tensors of the shapes that the model declares: `rows` for its first open dimension, 1 for others."""
     if model.inputs is None:
         raise Refused(f"model {shown(model.name)} does not declare its inputs: give them with --input NAME=VALUE")

@@ -14,7 +14,7 @@ from handler.commands.refused import Refused
 SERVICE: Final = "/inference.GRPCInferenceService"
 
 
-class ServedModel(NamedTuple):
+class CalledModel(NamedTuple):
     """A model as its server describes it. `version`: "" for the one that the server chooses. None: not declared."""
 
     name: str
@@ -28,9 +28,9 @@ class ServedModel(NamedTuple):
         return f"/{prefix}/models/{quote(self.name, safe='')}{version}"
 
 
-def described(transport: Transport, name: str, version: str, *, rpc: bool) -> ServedModel:
+def described(transport: Transport, name: str, version: str, *, rpc: bool) -> CalledModel:
     """Asks for a model's metadata. `rpc`: over gRPC. Raises Refused, also for a model that is not there."""
-    model = ServedModel(name, version, None, None)
+    model = CalledModel(name, version, None, None)
     packet = _rpc_question(model) if rpc else Packet(model.path("v2"), method="GET")
     landed = transport.call(packet)
     if landed.status == OK:
@@ -77,7 +77,7 @@ def _specs(members: Any) -> tuple[TensorSpec, ...] | None:
     )
 
 
-def _rpc_question(model: ServedModel) -> Packet:
+def _rpc_question(model: CalledModel) -> Packet:
     from core.schema.open_inference import ModelMetadataRequest  # noqa: PLC0415 - protobuf, for this protocol alone
 
     message = ModelMetadataRequest(name=model.name, version=model.version)

@@ -8,7 +8,7 @@ from core.encoding.jsonio import NonFinite, numeric
 from core.errors import escaped
 from core.tensor import Tensor
 from handler.commands.call.protocols import ModelAnswer
-from handler.commands.call.served import ServedModel
+from handler.commands.call.served import CalledModel
 
 MOST_ROWS: Final = 50
 WIDEST: Final = 60
@@ -17,7 +17,7 @@ LONGEST: Final = 400
 """The most characters of an output that is not in the table."""
 
 
-def document(model: ServedModel, answer: ModelAnswer, seconds: float) -> str:
+def document(model: CalledModel, answer: ModelAnswer, seconds: float) -> str:
     """Returns the outputs as JSON, with flat data as in V2. Bytes that are not UTF-8 are {"b64": text}."""
     outputs = [
         {"name": each.name, "datatype": each.datatype.name, "shape": each.array.shape, "data": _flat(each)}
@@ -39,7 +39,7 @@ def _text(content: bytes) -> Any:
         return {"b64": proto_json.from_bytes(content)}
 
 
-def table(model: ServedModel, answer: ModelAnswer, seconds: float) -> str:
+def table(model: CalledModel, answer: ModelAnswer, seconds: float) -> str:
     """Returns the outputs that have a row for each input's row as a table, and others below it."""
     version = answer.version or model.version
     lines = [f"{escaped(model.name)}{f' version {escaped(version)}' if version else ''}, {seconds * 1000:.1f} ms", ""]

@@ -14,7 +14,7 @@ from core.tensor import Tensor, TensorSpec
 from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
-from handler.commands.call.served import ServedModel
+from handler.commands.call.served import CalledModel
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
 from tests.support.ports import free_port
@@ -23,7 +23,7 @@ from tests.support.zoo import models as zoo_models
 
 Run = Callable[..., tuple[int, str, str]]
 ROW = ("--input", "age=22", "--input", "fare=7.25", "--input", "sex=m", "--input", "port=S")
-X = ServedModel("m", "", (TensorSpec("x", DATATYPES["FP32"], (-1, 2)),), None)
+X = CalledModel("m", "", (TensorSpec("x", DATATYPES["FP32"], (-1, 2)),), None)
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_dimensions_that_were_left_out_are_added(
     assert inputs.fitted(tensor, shape).array.shape == expected
 
 
-def read(model: ServedModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[Tensor, ...]:
+def read(model: CalledModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[Tensor, ...]:
     from argparse import Namespace  # noqa: PLC0415 - of this function
 
     return inputs.read(Namespace(input=texts, file=file, sample=False, rows=1), model)
@@ -201,7 +201,7 @@ def read(model: ServedModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[T
 
 def test_values_of_a_model_that_declares_nothing_are_guessed() -> None:
     """By JSON's own types."""
-    model = ServedModel("m", "", None, None)
+    model = CalledModel("m", "", None, None)
     found = read(model, "a=1", "b=[1.5, 2]", "c=word", "d=[true]", 'e=["x"]')
     assert [each.datatype.name for each in found] == ["INT64", "FP64", "BYTES", "BOOL", "BYTES"]
     with pytest.raises(Refused, match="does not declare its inputs"):
@@ -222,7 +222,7 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
     path = str(tmp_path)
 
     def one(datatype: str, shape: tuple[int, ...], name: str) -> Any:
-        model = ServedModel("m", "", (TensorSpec("x", DATATYPES[datatype], shape),), None)
+        model = CalledModel("m", "", (TensorSpec("x", DATATYPES[datatype], shape),), None)
         (tensor,) = read(model, file=(f"{path}/{name}",))
         assert tensor.datatype.name == datatype
         return tensor.array.tolist()
@@ -242,7 +242,7 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize("datatype", DATATYPES)
 def test_samples_have_the_declared_shape(datatype: str) -> None:
     """Open dimensions are the rows, then 1."""
-    model = ServedModel("m", "", (TensorSpec("x", DATATYPES[datatype], (-1, 3, -1)),), None)
+    model = CalledModel("m", "", (TensorSpec("x", DATATYPES[datatype], (-1, 3, -1)),), None)
     (tensor,) = samples.made(model, 5)
     assert (tensor.array.shape, tensor.array.dtype) == ((5, 3, 1), DATATYPES[datatype].numpy)
     assert samples.made(model._replace(inputs=(TensorSpec("x", DATATYPES[datatype], None),)), 2)[0].array.shape == (2,)
