@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`, `sign`, `verify`, `keys`, `replay`."""
+"""The command line: `dragoman` with its commands, from `serve` to `replay`."""
 
 import argparse
 import os
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from core.errors import escaped
+from handler.commands.doctor import flags as doctor
 from handler.settings import InvalidSettings, Settings
 
 FLAGS: Final = {
@@ -22,6 +23,8 @@ WORDS: Final = re.compile(r"(?<![\w-])--?[a-z][\w-]*|(?<=choice: ')[^']+")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.command == "doctor":  # it examines settings that no other command takes
+        return doctor.run(options)
     if options.command != "serve":
         return _run(options)
     for flag, variable in FLAGS.items():
@@ -96,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_publishing(commands)
     _add_keys(commands)
     _add_signing(commands)
+    doctor.add(commands)
     _add_replay(commands)
     return parser
 

@@ -45,6 +45,7 @@ ANY_PYTHON = {
     "openapi",
 }  # servers of their own, which do not run in Lambda: any Python will do
 DEBIAN = {
+    "debootstrap": "debootstrap",
     "curl": "curl",
     "java": "default-jre-headless",
     "dockerd": "docker.io",
