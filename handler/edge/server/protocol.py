@@ -13,7 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from handler.edge.server.limits import limits
+from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import (
     CROWDED,
     LATE,
@@ -38,6 +38,8 @@ OVER: Final = -2
 class BoundedHttp(HttpToolsProtocol):
     """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read."""
 
+    bounds: Limits | None = None  # of the settings; else the environment's, under uvicorn's own command
+
     def __init__(
         self,
         config: Config,
@@ -47,7 +49,7 @@ class BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.ws_protocol_class = None
-        self.limits = limits()
+        self.limits = self.bounds or limits()
         self.url = b""
         self.headers = []
         self.head = 0
