@@ -264,7 +264,7 @@ class _Phrasing:
     def _output(self, tensor: Tensor, parts: list[Part]) -> dict[str, Any]:
         head: dict[str, Any] = {
             "name": tensor.name,
-            "shape": tensor.array.shape,
+            "shape": tensor.shape,
             "datatype": tensor.datatype.name,
         }
         if self.types is not None:
@@ -285,8 +285,10 @@ class _Phrasing:
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
         if tensor.datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
+        if tensor.texts is not None:
+            return tensor.texts.reshape(-1).tolist()
         try:
-            return [element.decode() for element in tensor.array.flat]
+            return [*map(bytes.decode, tensor.array.reshape(-1).tolist())]
         except UnicodeDecodeError:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None
