@@ -186,11 +186,11 @@ def _short_texts(view: memoryview, count: int) -> list[str] | None:
     ends where the next prefix begins, no other reading of the bytes is possible.
     """
     size = len(view)
-    if not 5 * count <= size <= min((4 + LONGEST_TEXT) * count, COPIED):
+    if not count or not 5 * count <= size <= min((4 + LONGEST_TEXT) * count, COPIED):
         return None
     codes = np.frombuffer(view, np.uint8)
     nulls = (codes == 0).nonzero()[0]
-    if not count or nulls.size != 3 * count:
+    if nulls.size != 3 * count:
         return None
     starts = nulls[::3] - 1
     ends = starts + codes[starts] + 4

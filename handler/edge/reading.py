@@ -62,7 +62,7 @@ class Reading:
                 raise ServerBusy("the call's message did not come in time: try again", retry_after=1) from None
             raise
         finally:
-            del self._waiting[task]
+            self._waiting.pop(task, None)
             self._ended.discard(task)
         if body is EOF:
             raise InvalidInput("the call has no message")
@@ -71,11 +71,12 @@ class Reading:
 
     def _make_room(self, now: float) -> None:
         """Ends the wait that has lasted longest, if it has lasted longer than a moment."""
-        oldest = next((task for task in self._waiting if task not in self._ended), None)
+        oldest = next(iter(self._waiting), None)
         if oldest is not None and now - self._waiting[oldest] >= FRESH_SECONDS:
             self._end(oldest)
 
     def _end(self, task: asyncio.Task[Any]) -> None:
+        del self._waiting[task]
         self._ended.add(task)
         task.cancel()
 
@@ -87,12 +88,11 @@ class Reading:
         """Ends the waits that have lasted too long, and looks again when the next one may have."""
         self._is_watched = False
         due = loop.time() - MESSAGE_SECONDS
-        for task, begun in self._waiting.items():
+        for task, begun in list(self._waiting.items()):
             if begun > due:
                 self._watch(loop, begun - due)
                 return
-            if task not in self._ended:
-                self._end(task)
+            self._end(task)
 
 
 def most_messages(budget: int | None, largest: int) -> int:
