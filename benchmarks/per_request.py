@@ -65,10 +65,14 @@ def binary_case(model: str, shape: tuple[int, ...], columns: int, times: int, ba
     return Case(f"{model} binary {list(shape)}", model, head + data, columns, times, len(head), bar)
 
 
+def with_lengths(texts: list[str]) -> bytes:
+    return b"".join(len(text).to_bytes(4, "little") + text.encode() for text in texts)
+
+
 def strings_cases(times: int) -> tuple[Case, Case]:
     """Returns the requests of 1000 texts, which a model returns, in JSON and binary."""
     texts = repository.texts()
-    raw = b"".join(len(text).to_bytes(4, "little") + text.encode() for text in texts)
+    raw = with_lengths(texts)
     tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES"}
     text = orjson.dumps({"inputs": [tensor | {"data": texts}]})
     parameters = {"binary_data_size": len(raw)}
