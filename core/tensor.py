@@ -179,6 +179,14 @@ def objects(elements: Sequence[Any]) -> NDArray[Any]:
     return np.fromiter(elements, object, len(elements))
 
 
+def flat_texts(tensor: Tensor) -> list[str]:
+    """Returns the elements of BYTES as texts, in row-major order. Raises UnicodeDecodeError."""
+    if tensor.texts is not None:
+        texts: list[str] = tensor.texts.reshape(-1).tolist()
+        return texts
+    return [*map(bytes.decode, tensor.array.reshape(-1).tolist())]
+
+
 def _short_texts(view: memoryview, count: int) -> list[str] | None:
     """Returns the elements of BYTES if each is UTF-8 of 1 to 255 bytes without a NUL; None: look at one after another.
 
@@ -225,9 +233,8 @@ def to_raw(tensor: Tensor) -> bytes | memoryview:
     """Returns a tensor in the binary extension's bytes: the array's own memory if it already has that form."""
     if not tensor.datatype.is_bytes:
         return np.ascontiguousarray(tensor.array, tensor.datatype.numpy).reshape(-1).view(np.uint8).data
-    texts = tensor.texts
-    if texts is not None:
-        short = _with_lengths(texts.reshape(-1).tolist())
+    if tensor.texts is not None:
+        short = _with_lengths(flat_texts(tensor))
         if short is not None:
             return short
     elements = tensor.array.reshape(-1).tolist()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
-from core.tensor import Tensor, TensorSpec, TextTensor, objects
+from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
@@ -244,9 +244,8 @@ def _feed(tensor: Tensor) -> NDArray[Any]:
         return tensor.array
     if tensor.texts is not None:
         return tensor.texts
-    elements = tensor.array.reshape(-1).tolist()
     try:
-        texts = objects([*map(bytes.decode, elements)])
+        texts = objects(flat_texts(tensor))
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"input {shown(tensor.name)} has the bytes {shown(error.object)}, which are not UTF-8: "

@@ -17,7 +17,7 @@ from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
-from core.tensor import Tensor, checked_shape, from_raw, to_raw
+from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
 from core.wire import JSON, Call, Header, HttpRequest, HttpResponse, Part, Reply
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -292,10 +292,8 @@ class _Phrasing:
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: ask for binary data")
         if tensor.datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
-        if tensor.texts is not None:
-            return tensor.texts.reshape(-1).tolist()
         try:
-            return [*map(bytes.decode, tensor.array.reshape(-1).tolist())]
+            return flat_texts(tensor)
         except UnicodeDecodeError:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None
