@@ -45,12 +45,12 @@ class ModelCall(NamedTuple):
         for name, source, spec in self.inputs:
             tensor = tensors[source]
             if tensor.name != name:
-                tensor = Tensor(name, tensor.datatype, tensor.array)
+                tensor = tensor.renamed(name)
             feed[name] = tensor if spec is None else fitting(tensor, spec, self.part.model.spec)
         made = self.part.model.predict(feed, [output.name for output in self.outputs], parameters)
         for tensor, output in zip(made, self.outputs, strict=True):
             name = output.tensor
-            tensors[name] = tensor if tensor.name == name else Tensor(name, tensor.datatype, tensor.array)
+            tensors[name] = tensor if tensor.name == name else tensor.renamed(name)
 
 
 class Switch(NamedTuple):
