@@ -120,8 +120,10 @@ def test_perf_analyzer_measures_a_model(
     validated = ("--input-data", file) if calculates and "-b " not in MODES[mode] else ()
     done = analyzed(analyzer, server, MODES[mode], *validated)
     assert done.returncode == 0, done.stdout + done.stderr
-    # The client's own count, then those of the model's statistics, which it read before and after.
-    assert [int(count) for count in re.findall("equest count: ([0-9]+)", done.stdout)] == [REQUESTS, REQUESTS]
+    # The client's own count, then that of the statistics, which it reads while its first requests are under way.
+    sent, counted = (int(count) for count in re.findall("equest count: ([0-9]+)", done.stdout)[:2])
+    assert sent == REQUESTS
+    assert 0 < counted <= REQUESTS
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
