@@ -40,7 +40,7 @@ def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_n
 
 
 def test_a_member_in_both_spellings_is_refused() -> None:
-    """protobuf would take the last one, and a gateway before the server another one."""
+    """Else protobuf takes the last one, and a gateway before the server perhaps another one."""
     method = METHODS["/inference.GRPCInferenceService/RepositoryIndex"]
     with pytest.raises(InvalidInput, match="'repository_name' and 'repositoryName' are the same member"):
         method.read_json(b'{"repositoryName": "r", "repository_name": "s"}')

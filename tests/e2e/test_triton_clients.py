@@ -14,16 +14,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-
 import pytest
 
-from tests.e2e.tools import HOME, ROOT, environment, require, run, site_packages
+from tests.e2e.tools import HOME, JAVA, ROOT, environment, require, run, site_packages
 from tests.support.server import Server, serve_rpc
 from tests.support.zoo.models import add_sub, identity
 
 HERE = Path(__file__).with_name("triton")
 CLIENTS = HOME / "triton-clients"
-JARS = Path("/usr/share/java")
 NUMBERS = list(range(16))
 SUM_AND_DIFFERENCE = [[2 * number for number in NUMBERS], [0] * len(NUMBERS)]
 EXPLICIT = {
@@ -34,14 +32,14 @@ EXPLICIT = {
     "UINT64": ("uint64_contents", [0, 2**64 - 1]), "FP32": ("fp32_contents", [0.5, -2.0]),
     "FP64": ("fp64_contents", [0.1, 1e300]), "BYTES": ("bytes_contents", ["", "Drache", "龍"]),
 }  # fmt: skip
-DECOUPLED = '''
+DECOUPLED = """
 metadata = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4]}],
             "outputs": [{"name": "x", "datatype": "FP32", "shape": [4]}]}
 
 def predict(inputs, parameters):
     for _ in range(3):
         yield inputs
-'''
+"""
 STEPS = {"steps": [{"model": "simple", "inputs": {"INPUT0": "INPUT0", "INPUT1": "INPUT1"}}]}
 SENT = {"INPUT0": NUMBERS, "INPUT1": NUMBERS}
 EXPECTED = dict(zip(("OUTPUT0", "OUTPUT1"), SUM_AND_DIFFERENCE, strict=True))
@@ -112,7 +110,7 @@ def analyzed(
 def test_perf_analyzer_measures_a_model(
     analyzer: tuple[Path, dict[str, str]], server: Server, tmp_path: Path, mode: str
 ) -> None:
-    """It reads metadata, configuration and statistics. Every answer is there, and right where it knows the right one."""
+    """It reads metadata, configuration and statistics. Every answer is there, and right if it knows the right one."""
     CLIENTS.mkdir(parents=True, exist_ok=True)
     calculates = re.search("simple|batching|chained", MODES[mode])
     file = tmp_path / "data.json"
@@ -162,10 +160,10 @@ def test_a_javascript_client_reads_raw_answers(server: Server) -> None:
 def test_a_java_client_reads_raw_answers(server: Server) -> None:
     """It is grpc-java, of Debian, over netty, as Triton's example is."""
     packages = ("guava", "grpc-core", "netty-codec-http2", "perfmark-api", "protobuf", "opencensus-api")
-    require("javac", *(f"{JARS / package}.jar" for package in packages))
+    require("javac", *(f"{JAVA / package}.jar" for package in packages))
     # Debian's names: with a version, and without. Every name of netty and gRPC, or classes of theirs are missing.
     names = ("grpc-*", "netty-*", "perfmark-*", *packages)
-    jars = {jar.resolve() for name in names for jar in JARS.glob(f"{name}.jar")}
+    jars = {jar.resolve() for name in names for jar in JAVA.glob(f"{name}.jar")}
     told = run(
         *("java", "-cp", ":".join(map(str, sorted(jars))), HERE / "Explicit.java"),
         *(*server.rpc_netloc.split(":"), ROOT / "core" / "schema" / "open_inference.binpb", "simple"),

@@ -28,4 +28,4 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
             found[datatype] = [text.decode() for text in deserialize_bytes_tensor(raw)]
         else:
             found[datatype] = np.frombuffer(raw, triton_to_np_dtype(datatype)).tolist()
-print(json.dumps(found))
+json.dump(found, sys.stdout)
