@@ -50,7 +50,8 @@ ANY_PYTHON = {
 JAVA = Path("/usr/share/java")
 DEBIAN = {
     "curl": "curl", "java": "default-jre-headless", "javac": "default-jdk-headless", "dockerd": "docker.io",
-    "ip": "iproute2", f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
+    "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus",
+    f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
     f"{JAVA}/grpc-core.jar": "libgrpc-java", f"{JAVA}/netty-codec-http2.jar": "libnetty-java",
     f"{JAVA}/perfmark-api.jar": "libperfmark-java", f"{JAVA}/protobuf.jar": "libprotobuf-java",
     f"{JAVA}/guava.jar": "libguava-java", f"{JAVA}/opencensus-api.jar": "libopencensus-java",
@@ -119,7 +120,15 @@ def require(*commands: str) -> None:
     if missing := [DEBIAN[name] for name in commands if not shutil.which(name) and not Path(name).exists()]:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", env=env)
-        run("apt-get", "install", "-qq", "--no-install-recommends", *missing, env=env)
+        run(
+            "apt-get",
+            "install",
+            "-qq",
+            "--option=DPkg::Lock::Timeout=300",
+            "--no-install-recommends",
+            *missing,
+            env=env,
+        )
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
