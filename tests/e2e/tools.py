@@ -44,7 +44,14 @@ ANY_PYTHON = {
     "signing",
     "openapi",
 }  # servers of their own, which do not run in Lambda: any Python will do
-DEBIAN = {"curl": "curl", "java": "default-jre-headless", "dockerd": "docker.io", "ip": "iproute2"}
+DEBIAN = {
+    "debootstrap": "debootstrap",
+    "curl": "curl",
+    "java": "default-jre-headless",
+    "dockerd": "docker.io",
+    "ip": "iproute2",
+    "prometheus": "prometheus",
+}
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
@@ -108,7 +115,15 @@ def require(*commands: str) -> None:
     if missing := [DEBIAN[command] for command in commands if not shutil.which(command)]:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", env=env)
-        run("apt-get", "install", "-qq", "--no-install-recommends", *missing, env=env)
+        run(
+            "apt-get",
+            "install",
+            "-qq",
+            "--option=DPkg::Lock::Timeout=300",
+            "--no-install-recommends",
+            *missing,
+            env=env,
+        )
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
