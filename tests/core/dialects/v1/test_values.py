@@ -288,12 +288,12 @@ def test_long_values_are_shown_in_part() -> None:
     assert quoted([False][0]) == "false"
 
 
-def test_a_value_nested_too_deeply_to_be_shown_is_named_by_its_type() -> None:
+def test_a_deeply_nested_value_is_shown_in_part() -> None:
     """The client chooses the depth."""
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
-    assert mismatch(deep, INT8).message.startswith("JSON Value: dict nested too deeply to be shown Type: Object")
+    assert mismatch(deep, INT8).message.startswith("JSON Value: " + '{"a": ' * 42 + "{... Type: Object")
 
 
 def test_types_have_tensorflows_names() -> None:
