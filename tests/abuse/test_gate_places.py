@@ -67,6 +67,32 @@ def test_a_neighbour_changes_state_without_authentication(app: App, headers: dic
     assert ask(app, "POST", LOAD, headers, client=(peer, 1), server=("10.0.0.7", 8080)).status == 200
 
 
+AGENT = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
+
+
+@pytest.mark.parametrize("control", ["auto", "open"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (AGENT, 403),
+        ({**AGENT, "referer": "http://127.0.0.1:8080/"}, 403),
+        ({**AGENT, "sec-fetch-site": "cross-site"}, 403),
+        ({**AGENT, "sec-fetch-site": "none"}, 200),
+        ({**AGENT, "sec-fetch-site": "same-origin"}, 200),
+        ({"user-agent": "curl/8.5.0"}, 200),
+        ({}, 200),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_image_of_a_page_sets_no_server_offline(
+    control: str, headers: dict[str, str], status: int, method: str
+) -> None:
+    """Over plain HTTP to another machine, browsers send neither an Origin nor Fetch Metadata with it."""
+    with closing(make(CONTROL=control)) as app:
+        assert ask(app, method, OFFLINE, {**HOST, **headers}).status == status
+        assert ask(app, "GET", "/v2/health/ready", AGENT).status == (200 if status == 403 else 503)
+
+
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_a_page_or_a_proxy_does_not(app: App, headers: dict[str, str]) -> None:
     """Origin, Sec-Fetch-Site and Host betray a browser, and a forwarding header betrays a proxy on this machine."""

@@ -1,6 +1,6 @@
 """The flags of `dragoman init`. What it does is imported when it runs."""
 
-from argparse import Namespace
+import argparse
 from typing import Any
 
 
@@ -10,7 +10,7 @@ def add(commands: Any) -> None:
     init.add_argument("--aws", action="store_true", help="write a SAM template and what builds its function instead")
 
 
-def run(options: Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Writes the folder. Raises Refused."""
     from handler.commands.init import command  # noqa: PLC0415 - no other command needs it
 
