@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 COMMANDS: Final = {
-    "init": "handler.commands.init.flags",
     "serve": "handler.commands.serve.flags",
     "infer": "handler.commands.call.flags",
     "bench": "handler.commands.call.flags",
