@@ -343,6 +343,26 @@ def test_a_trusted_authorizers_claims_are_a_caller(authorizer: Any, statuses: li
         assert [answer["statusCode"] for answer in answers] == statuses
 
 
+SENT: dict[str, tuple[dict[str, str], list[int]]] = {
+    "its token": ({"authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.e30.c2ln"}, [200, 200]),
+    "its signature": (
+        {"authorization": "AWS4-HMAC-SHA256 Credential=AKIA/20260310/us-east-1/x"},
+        [200, 200],
+    ),
+    "a key of ours": ({"authorization": "Bearer dgm_a"}, [200, 403]),
+    "a wrong key in our own header": ({"x-api-key": "dgm_b"}, [401, 401]),
+}
+
+
+@pytest.mark.parametrize(("sent", "statuses"), SENT.values(), ids=SENT)
+def test_a_trusted_authorizers_credential_need_not_be_ours(sent: dict[str, str], statuses: list[int]) -> None:
+    """Clients of JWT authorizers, Cognito and IAM send theirs in Authorization. A key of ours counts for more."""
+    for settings, status in zip(({}, {"AUTH": "keys", "KEYS": line("a", "dgm_a", "infer")}), statuses, strict=True):
+        with closing(function(TRUST_AUTHORIZER="true", **settings)) as made:
+            assert made(called(AUTHORIZERS["jwt"][0], **sent), None)["statusCode"] == status
+            assert made(called(None, **sent | {"authorization": "Bearer x"}), None)["statusCode"] == 401
+
+
 def test_claims_count_on_lambda_alone_and_when_they_are_trusted() -> None:
     """A client can write headers, but not the requestContext."""
     claims = {"jwt": {"claims": {"scope": "dragoman:admin"}}}

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from core.wire import Part
 from handler.edge.server import refusals
 from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, Lingering, PacedFlow
-from handler.edge.server.limits import limits
+from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
 from handler.edge.server.watch import Stage, watch_of
 
@@ -28,6 +28,8 @@ OVER: Final = -2
 class BoundedHttp(HttpToolsProtocol):
     """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read."""
 
+    bounds: Limits | None = None  # of the settings; else the environment's, under uvicorn's own command
+
     def __init__(
         self,
         config: Config,
@@ -37,7 +39,7 @@ class BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.ws_protocol_class = None
-        self.limits = limits()
+        self.limits = self.bounds or limits()
         self.url = b""
         self.headers = []
         self.head = 0
