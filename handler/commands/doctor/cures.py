@@ -12,7 +12,7 @@ TOO_LARGE: Final = (
 CRASH: Final = "run `dragoman push` again from the original, or export it with this machine's version of onnxruntime"
 RUNTIMES_OWN: Final = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed:"
-    r"|\S+\.(?:cc|h):\d+ (?:[^()]*\(.*?\)(?: const)? |\w+ )"
+    r"|(?<!\S)\S+\.(?:cc|h):\d+ (?:[^()]*\(.*?\)(?: const)? |\w+ )"
 )
 """What ONNX Runtime says of itself around the reason: codes, files of its own source, functions with their types."""
 CURES: Final = (
