@@ -68,6 +68,7 @@ class Elsewhere:
         if not self._settings.site:
             return unrouted(method, path)
         scope[CONTROL_KEY] = visitor.barred()
+        scope.setdefault("query_string", b"")  # ASGI: optional; FastAPI needs it
         return None
 
     async def _scraped(self, method: str, path: str, visitor: Visitor) -> HttpResponse:

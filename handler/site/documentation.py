@@ -178,7 +178,7 @@ def _services() -> str:
 def _examples(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yields the media type, the name ("" for a single one) and the value of each example of a request or an answer."""
     for media, content in body.get("content", {}).items():
-        alone = {"": {"value": content["example"]}} if "example" in content else {}
+        alone = {"": {**content, "value": content["example"]}} if "example" in content else {}
         for name, example in content.get("examples", alone).items():
             yield media, name, example
 

@@ -1,4 +1,4 @@
-"""A request that works, for any model: from its explainer's background, else of zeros, ones or a word.
+"""A request that works, for any model: from its explainer's background, else of ones.
 
 Only the model's own description is read. Where it does not say enough (no inputs, or of any rank), a row of one element
 is shown.
@@ -15,7 +15,8 @@ from core.tensor import TensorSpec
 MOST_ELEMENTS: Final = 4096
 """Elements of an example. A larger input, an image say, has none: it would be longer than the page."""
 ROWS: Final = 1
-WORD: Final = "text"
+WORD: Final = "1"
+"""A text for any model: some read numbers from texts."""
 
 
 def v2(spec: ModelSpec) -> dict[str, Any] | None:

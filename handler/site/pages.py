@@ -55,7 +55,7 @@ def create(registry: Registry, settings: Settings) -> FastAPI:
     ):
         app.add_route(path, answer, READ)
     app.api_route("/status", methods=READ, response_model=StatusView)(site.status)
-    app.add_route("/models/{name:path}", site.model_page, READ)
+    app.add_route("/models/{model}", site.model_page, READ)
     return app
 
 
@@ -65,7 +65,6 @@ class _Site:
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry = registry
         self._settings = settings
-        self._paused = " paused" if settings.platform == "lambda" else ""
 
     def status(self, request: Request) -> StatusView:
         """Returns the status for programs; the page shows the same."""
@@ -93,7 +92,7 @@ class _Site:
 
     def model_page(self, request: Request) -> Response:
         """Returns a model's page, for programs its view as JSON. Raises ModelNotFound, NotPermitted."""
-        name = request.path_params["name"]
+        name = request.path_params["model"]
         found = self._models(request).status(ModelRef(name), _context(request))
         if not found.versions:
             raise ModelNotFound(f"there is no model {shown(name)}")
@@ -113,7 +112,7 @@ class _Site:
         return JSONResponse({**document, "servers": [{"url": frame.root_of(request.scope) or "/"}]})
 
     def _page(self, request: Request, title: str, content: str, live: str, *, kind: str) -> Response:
-        live = live and live + self._paused
+        live += " paused" if live and self._settings.platform == "lambda" else ""
         name = self._registry.server().name
         return _html(frame.page(request.scope, _path(request), title, content, name=name, live=live, kind=kind))
 

@@ -21,10 +21,9 @@ function frame(width, most, unit, label) {
   const inner = HEIGHT - TOP - BOTTOM;
   const lines = [0, 0.5, 1].map((part) => {
     const y = TOP + inner * (1 - part);
-    const text = milliseconds(most * part) || "0";
     return [
       svg("line", { x1: LEFT, x2: width, y1: y, y2: y, class: "grid" }),
-      svg("text", { x: LEFT - 6, y: y + 4, class: "tick end" }, part ? text.replace(/\.?0+$/, "") : "0"),
+      svg("text", { x: LEFT - 6, y: y + 4, class: "tick end" }, (most * part).toLocaleString("en", { maximumSignificantDigits: 3 })),
     ];
   });
   const times = [[0, "10 min ago", "tick"], [0.5, "5 min", "tick middle"], [1, "now", "tick end"]].map(([part, text, kind]) =>
