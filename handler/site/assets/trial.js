@@ -161,7 +161,7 @@ export class Trial {
       return;
     }
     const found = protocol.read(answer.headers, bytes, model);
-    const explained = found.explanations ? [el("h4", {}, "Contributions"), explanations(found.explanations, model)] : [];
+    const explained = found.explanations ? [el("h3", {}, "Contributions"), explanations(found.explanations, model)] : [];
     this.result.replaceChildren(line, ...explained.flat(), ...outputs(found.outputs, model), raw);
   }
 }
