@@ -157,7 +157,7 @@ def _custom(operation: ops.Custom, model: Model) -> Any:
 
 def result_of(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tensor]) -> ops.InferResult:
     """Returns a model's outputs in the form that the client asked for."""
-    if any(output.classes for output in operation.outputs):
+    if operation.outputs and any(output.classes for output in operation.outputs):
         outputs = _classified(outputs, operation, spec)
     return ops.InferResult(spec.name, spec.version, tuple(outputs), spec.raw_outputs)
 

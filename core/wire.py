@@ -184,6 +184,8 @@ class Waits(Enum):
 class Right(Enum):
     """The permission that a route or a remote call needs."""
 
+    __hash__ = object.__hash__  # Enum's own is Python, and each request looks a right up
+
     OPEN = auto()
     """None: the health of the whole server, which load balancers ask for without a credential."""
     INFER = auto()

@@ -18,9 +18,9 @@ settings.register_profile(
 )
 settings.load_profile("ours")
 LONGEST = (
-    "test_round_trips", "test_fuzz", "test_readme", "test_grps_messages", "test_clients", "test_numbers", "test_jsonio",
-    "test_fetch_faults", "test_bucket_push", "test_store", "test_lengths", "test_errors", "test_grps", "test_waiting",
-    "test_replacing", "test_patterns", "test_pull", "test_streams", "test_answers",
+    "test_round_trips", "test_fuzz", "test_documents", "test_grps_messages", "test_clients", "test_numbers",
+    "test_jsonio", "test_fetch_faults", "test_bucket_push", "test_store", "test_lengths", "test_errors", "test_grps",
+    "test_waiting", "test_replacing", "test_patterns", "test_pull", "test_streams", "test_answers",
 )  # fmt: skip
 """Modules that take 5 s and more, the longest first."""
 

@@ -184,7 +184,7 @@ def test_a_wrong_name_is_found(span: str) -> None:
     assert unknown(span)
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "README.md"])
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name: str) -> None:
     """Every relative link of a document is a file."""
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document(name))

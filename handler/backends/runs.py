@@ -18,21 +18,19 @@ class Run:
     raises; and options that are told to end are never used again.
     """
 
-    __slots__ = ("_error", "_options")
+    __slots__ = ("_error", "_options", "ended")
 
     def __init__(self) -> None:
         self._error: Callable[[], BaseException] | None = None
         self._options: Any = None
-
-    @property
-    def ended(self) -> bool:
-        return self._error is not None
+        self.ended = False
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Ends the runtime's work, and lets `check` raise what `error` returns. The first call counts."""
         with _LOCK:
             if self._error is None:
                 self._error = error
+                self.ended = True
             options = self._options
             if options is not None:
                 options.terminate = True

@@ -42,6 +42,7 @@ def serve(settings: Settings, host: str, port: int, grpc_port: int | None) -> in
         http=BoundedHttp,
         ws="none",
         timeout_graceful_shutdown=streams.GRACE_SECONDS,
+        timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
     )
     server = uvicorn.Server(config)
     with ExitStack() as bound:

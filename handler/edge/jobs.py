@@ -148,13 +148,14 @@ def _never(_: Any) -> Any:
 class HttpCodec:
     """A request of a protocol over HTTP. `compress_from`: bytes of an answer that are worth compressing."""
 
-    __slots__ = ("_call", "_compress_from", "_decoded", "_route", "size")
+    __slots__ = ("_call", "_compress_from", "_decoded", "_named", "_route", "size")
 
     def __init__(self, route: Route, call: Call, compress_from: int) -> None:
         self._route = route
         self._call = call
         self._compress_from = compress_from
         self._decoded: Decoded | None = None
+        self._named: ModelRef | None = None
         self.size = len(call.request.body)
 
     def is_long(self) -> bool:
@@ -162,17 +163,19 @@ class HttpCodec:
         return self.size > QUICKLY_READ or b"content-encoding" in self._call.request.headers
 
     def ref(self) -> ModelRef | None:
-        path = self._call.path
         if self.size > QUICKLY_READ or b"content-encoding" in self._call.request.headers:
             return None
-        if "model" in path:
-            return ModelRef(path["model"], path.get("version"), path.get("label"))
+        named = self.named() or self.known()
+        if named is not None:
+            return named
         operation = self.read()[0]
         return operation.ref if isinstance(operation, Infer | Deferred) else None
 
     def named(self) -> ModelRef | None:
         names = self._route.names
-        return None if names is None else names(self._call)
+        if self._named is None and names is not None:
+            self._named = names(self._call)
+        return self._named
 
     def known(self) -> ModelRef | None:
         if self._decoded is not None:

@@ -43,6 +43,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_MAX_HEADER_BYTES", "max_header_bytes", parsers.positive, "65536", "largest request line with its headers; more get 431, or 414 for a long URL"),
     Setting("DRAGOMAN_HEAD_TIMEOUT", "head_timeout", parsers.seconds, "10", "seconds for a request line with its headers, from its first byte and from the connection's opening"),
     Setting("DRAGOMAN_PAUSE_TIMEOUT", "pause_timeout", parsers.seconds, "20", "seconds without progress after which a body that does not come on (less than 1 kB a second), or an answer that is not read, is given up"),
+    Setting("DRAGOMAN_IDLE_TIMEOUT", "idle_timeout", parsers.seconds, "5", "seconds after which `dragoman serve` closes a connection on which no request came; a load balancer in front needs more than its own"),
     Setting("DRAGOMAN_CONNECTIONS", "connections", parsers.positive, "", "the most connections at a time; the one that is idle for longest makes room for another, else the other gets 503; default: three quarters of the descriptors that the process may open, at most 10,000"),
     Setting("DRAGOMAN_NON_FINITE", "non_finite", parsers.one_of("token", "null", "error"), "token", 'how NaN and infinities are written in JSON answers: `token` (as the protocol has them: NaN under `/v1`, "NaN" under `/v2`), `null`, or `error` (400)'),
     Setting("DRAGOMAN_V1_DIALECT", "v1_dialect", parsers.one_of("auto", "tfs", "kserve"), "auto", "the protocol of answers under `/v1` where KServe and TensorFlow Serving differ: `auto` (both), `tfs`, `kserve`; a model's `v1_dialect` comes first"),
@@ -108,6 +109,7 @@ class Settings(NamedTuple):
     max_header_bytes: int
     head_timeout: float
     pause_timeout: float
+    idle_timeout: float
     connections: int | None
     non_finite: str
     v1_dialect: str

@@ -13,7 +13,7 @@ from tests.support.server import Server, serve
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LIVE = "/v2/health/live"
@@ -105,6 +105,18 @@ def test_a_request_that_trickles_is_given_up(server: Server, begin: bytes) -> No
             except TimeoutError:
                 continue
         assert status(got) == 408
+
+
+def test_an_idle_connection_ends_after_the_servers_time(launch: Callable[..., Server], tmp_path: Path) -> None:
+    """One with a shorter time ends first."""
+    long, short = (launch(rpc=True, REPOSITORY=str(tmp_path), IDLE_TIMEOUT=seconds).port for seconds in ("3600", "0.2"))
+    with opened(long) as kept, opened(short) as ended:
+        for connection in (kept, ended):
+            connection.sendall(head("GET", LIVE))
+            assert status(answer(connection)) == 200
+        assert rest(ended) == b""
+        kept.sendall(closing())
+        assert status(rest(kept)) == 200
 
 
 def test_an_answered_connection_that_begins_again_is_given_up(server: Server) -> None:

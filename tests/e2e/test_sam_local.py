@@ -26,7 +26,7 @@ def client(api: str) -> triton.InferenceServerClient:
 
 
 def test_curl_calls_a_model(api: str) -> None:
-    """The command is the README's, unchanged."""
+    """The command is that of docs/aws.md, unchanged."""
     answer = run("curl", "-sS", "-d", REQUEST, f"http://{api}/v2/models/half_plus_three/infer")
     assert json.loads(answer)["outputs"][0]["data"] == HALF_PLUS_THREE
 

@@ -5,7 +5,7 @@ header Inference-Header-Content-Length is then the length of the JSON. With 0 th
 Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, extension_classification.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from core.bounds import check_parts
@@ -93,10 +93,17 @@ def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: No
 
 def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> ContentTypes | None:
     inputs, outputs = body["inputs"], body.get("outputs") or ()
-    if not parameters and not any("parameters" in member for member in (*inputs, *outputs)):
+    if not parameters and not _have_parameters(inputs) and not _have_parameters(outputs):
         return None
     own = [member.get("parameters") or {} for member in inputs]
     return of_request(parameters, own, [(member["name"], member.get("parameters") or {}) for member in outputs])
+
+
+def _have_parameters(members: Iterable[Mapping[str, Any]]) -> bool:
+    for member in members:  # noqa: SIM110 - any() would call a generator for each
+        if "parameters" in member:
+            return True
+    return False
 
 
 def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from core.operations import ModelRef
 from core.rpc import Named, Rpc, RpcMethod, methods
 from core.schema.open_inference import (
     InferBatchStatistics,
+    InferParameter,
     InferStatistics,
     ModelConfig,
     ModelConfigRequest,
@@ -90,6 +91,7 @@ def _model(message: ModelMetadataRequest) -> tuple[ops.Operation, Callable[[ops.
             platform=spec.platform,
             inputs=[_tensor(tensor) for tensor in spec.inputs or ()],
             outputs=[_tensor(tensor) for tensor in spec.outputs or ()],
+            parameters={name: InferParameter(string_param=text) for name, text in info.parameters.items()},
         )
 
     return ops.ModelMetadata(_ref(message)), reply

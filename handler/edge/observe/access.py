@@ -29,6 +29,10 @@ ODD: Final = frozenset(' "=\\')
 PHASES: Final = ("queue", "fetch", "load", "decode", "infer", "encode")
 
 
+What = tuple[str, str, str, int | str, str, str, str]
+"""Level, method, path, status, protocol, model, version: what a line shares with those of like requests."""
+
+
 class Entry(NamedTuple):
     """What a line says. It holds nothing of the request that is large. `at`: seconds since the epoch. `ns`: in all.
 
@@ -36,14 +40,8 @@ class Entry(NamedTuple):
     """
 
     at: float
-    level: str
-    method: str
-    path: str
-    status: int | str
+    what: What
     ns: int
-    protocol: str
-    model: str
-    version: str
     durations: tuple[int, int, int, int] | None
     waits: tuple[int, int] | None
     received: int
@@ -69,23 +67,9 @@ def entry(record: Record, ns: int, model: str, version: str, level: str) -> Entr
     else:
         durations, waits = timing.durations, (timing.wait, timing.load) if timing.wait else None
     reason = None if error is None else _reason(record, error)
-    return Entry(
-        time.time(),
-        level,
-        record.method,
-        record.path,
-        record.status,
-        ns,
-        record.protocol,
-        model,
-        version,
-        durations,
-        waits,
-        record.received,
-        record.sent,
-        record.request_id,
-        reason,
-    )
+    what = (level, record.method, record.path, record.status, record.protocol, model, version)
+    received, sent = record.received, record.sent
+    return Entry(time.time(), what, ns, durations, waits, received, sent, record.request_id, reason)
 
 
 def _reason(record: Record, error: Failure) -> Reason:
@@ -164,53 +148,51 @@ class TextLines:
     def __init__(self) -> None:
         self._second = -1
         self._stamp = b""
-        self._words: dict[str, bytes] = {"": b"-"}
+        self._known: dict[What, tuple[bytes, bytes]] = {}
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        at, level, method, path, status, ns, protocol, model, version, durations, waits, received, sent, own, reason = (
-            entry
-        )
-        second, words = int(at), self._words
+        at, what, ns, durations, waits, received, sent, own, reason = entry
+        second = int(at)
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
+        begin, middle = self._known.get(what) or self._parts(what)
         if durations is None:
             steps = b""
         elif waits is None:
-            steps = b" queue=%.3f decode=%.3f infer=%.3f encode=%.3f" % tuple(ns / 1e6 for ns in durations)
+            queue, decode, infer, encode = durations
+            steps = b" queue=%.3f decode=%.3f infer=%.3f encode=%.3f" % (
+                *(queue / 1e6, decode / 1e6),
+                *(infer / 1e6, encode / 1e6),
+            )
         else:
             times = phases(durations, waits)
             steps = b" queue=%.3f fetch=%.3f load=%.3f decode=%.3f infer=%.3f encode=%.3f" % tuple(times)
-        line = b"%b,%03d %b dragoman.access: %b %b %b %.3f ms %b model=%b version=%b%b in=%d out=%d id=%b" % (
-            self._stamp,
-            int((at - second) * 1000),
-            level.encode(),
-            words.get(method) or self._word(method),
-            words.get(path) or self._word(path),
-            b"%d" % status if isinstance(status, int) else status.encode(),
-            ns / 1e6,
-            protocol.encode(),
-            words.get(model) or self._word(model),
-            words.get(version) or self._word(version),
-            steps,
-            received,
-            sent,
-            own,
+        line = b"%b,%03d%b%.3f%b%b in=%d out=%d id=%b" % (
+            *(self._stamp, int((at - second) * 1000), begin, ns / 1e6, middle),
+            *(steps, received, sent, own),
         )
         return line if reason is None else line + _told(reason)
+
+    def _parts(self, what: What) -> tuple[bytes, bytes]:
+        """Returns the text before the time, and the text behind it."""
+        level, method, path, status, protocol, model, version = what
+        parts = (
+            f" {level} dragoman.access: {_word(method)} {_word(path)} {status} ".encode(),
+            f" ms {protocol} model={_word(model)} version={_word(version)}".encode(),
+        )
+        if len(self._known) < REMEMBERED and max(map(len, (method, path, model, version))) < SHOWN:
+            self._known[what] = parts
+        return parts
 
     def note(self, text: str) -> bytes:
         return f"{time.strftime(STAMP)},000 WARNING {LOGGER}: {text}".encode()
 
-    def _word(self, text: str) -> bytes:
-        """Returns a value as it can stand between blanks."""
-        found = escaped(text[:SHOWN])
-        if not ODD.isdisjoint(found):
-            found = _quoted(found)
-        word = found.encode()
-        if len(self._words) < REMEMBERED and len(text) < SHOWN:
-            self._words[text] = word
-        return word
+
+def _word(text: str) -> str:
+    """Returns a value as it can stand between blanks."""
+    found = escaped(text[:SHOWN]) or "-"
+    return found if ODD.isdisjoint(found) else _quoted(found)
 
 
 def _told(reason: Reason) -> bytes:
@@ -228,16 +210,17 @@ class JsonObjects:
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        method, path = escaped(entry.method[:SHOWN]), escaped(entry.path[:SHOWN])
+        level, method, path, status, protocol, model, version = entry.what
+        method, path = escaped(method[:SHOWN]), escaped(path[:SHOWN])
         found: dict[str, Any] = {
-            **head(entry.level, LOGGER, f"{method} {path} {entry.status}", entry.at),
+            **head(level, LOGGER, f"{method} {path} {status}", entry.at),
             "request_id": entry.request_id.decode(),
-            "protocol": entry.protocol,
+            "protocol": protocol,
             "method": method,
             "path": path,
-            "status": entry.status,
-            "model": escaped(entry.model[:SHOWN]),
-            "version": escaped(entry.version[:SHOWN]),
+            "status": status,
+            "model": escaped(model[:SHOWN]),
+            "version": escaped(version[:SHOWN]),
             "ms": round(entry.ns / 1e6, 3),
             "bytes_in": entry.received,
             "bytes_out": entry.sent,

@@ -24,6 +24,7 @@ def line(entry: Entry, given: str, namespace: str, service: str, *, is_cold: boo
 
     `is_cold`: it is the first request of its instance.
     """
+    _, _, _, status, protocol, model, version = entry.what
     metrics: dict[str, tuple[str, float]] = {
         "Requests": (COUNT, 1),
         "Refusals": (COUNT, int(entry.reason is not None)),
@@ -47,10 +48,10 @@ def line(entry: Entry, given: str, namespace: str, service: str, *, is_cold: boo
         "function_request_id": given,
         "correlation_id": entry.request_id.decode(),
         "cold_start": is_cold,
-        "protocol": entry.protocol,
-        "status": str(entry.status),
-        "model": entry.model,
-        "version": entry.version,
+        "protocol": protocol,
+        "status": str(status),
+        "model": model,
+        "version": version,
         **({"reason": entry.reason.fault} if entry.reason is not None else {}),
         **{name: value for name, (_, value) in metrics.items()},
     }

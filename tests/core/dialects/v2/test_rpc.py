@@ -292,7 +292,8 @@ def test_a_stream_tells_what_went_wrong_in_its_answer() -> None:
     assert instead("ModelStreamInfer", None, InvalidInput("no")).infer_response.id == ""
 
 
-UNSAID: Final = ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",))
+UNSAID: Final = ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",), {"signer": "key:1"})
+SIGNED: Final = {"parameters": {"signer": oip.InferParameter(string_param="key:1")}}
 NAMED: Final = {"name": "m", "version": "7"}
 READY, UNREADY = ops.Readiness(ready=True), ops.Readiness(ready=False)
 X: Final = {"name": "x", "datatype": "FP32", "shape": [-1, 3]}
@@ -309,7 +310,7 @@ SERVER: Final = {"name": "dragoman", "version": "1", "extensions": EXTENSIONS}
     ("ModelReady", NAMED, ops.ModelReady(ModelRef("m", "7")), READY, {"ready": True}),
     ("ServerMetadata", {}, ops.ServerMetadata(), ops.ServerInfo("dragoman", "1"), SERVER),
     ("ModelMetadata", {"name": "m"}, ops.ModelMetadata(ModelRef("m")), INFO, MODEL | META),
-    ("ModelMetadata", NAMED, ops.ModelMetadata(ModelRef("m", "7")), UNSAID, MODEL | {"versions": ["7"]}),
+    ("ModelMetadata", NAMED, ops.ModelMetadata(ModelRef("m", "7")), UNSAID, MODEL | {"versions": ["7"]} | SIGNED),
 ])  # fmt: skip
 def test_a_method_asks_an_operation_and_answers_its_result(
     method: str, members: dict[str, str], operation: ops.Operation, result: Any, answer: dict[str, Any]

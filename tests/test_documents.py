@@ -1,4 +1,4 @@
-"""The README's commands are run and answer what it says, and its tables are those of the code."""
+"""The commands of README and docs are run and print what stands there, links lead somewhere, tables are the code's."""
 
 import math
 import re
@@ -17,9 +17,28 @@ from core.dialects import DIALECTS
 from tests.support.server import Server, serve, serve_rpc
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONSOLE = re.findall(r"<!-- tested((?: \w+=\S+)*) -->\n```console\n(.*?)```", README, re.DOTALL)
-PYTHON = re.findall(r"<!-- tested(?: grpc)? -->\n```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
+LONGEST_README = 200
+CONSOLE = {
+    name: found
+    for name, page in PAGES.items()
+    if (found := re.findall(r"<!-- tested((?: \w+=\S+)*) -->\n```console\n(.*?)```", page, re.DOTALL))
+}
+PYTHON = [
+    pytest.param(program, printed, id=f"{name}-{index}")
+    for name, page in PAGES.items()
+    for index, (program, printed) in enumerate(
+        re.findall(r"<!-- tested(?: grpc)? -->\n```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    )
+]
+SET_UP = [
+    pytest.param(settings, block, id=name) for name, blocks in CONSOLE.items() for settings, block in blocks if settings
+]
+COMMANDS = re.compile(r"(^<!-- [^\n]*-->\n)?^```(?:console|python|js|bash|sh)\n", re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -71,15 +90,15 @@ def check(block: str, port: int) -> None:
         assert alike(printed, shown.rstrip("\n")), printed
 
 
-def test_the_console_examples_print_what_they_show(port: int) -> None:
+@pytest.mark.parametrize("name", CONSOLE)
+def test_the_console_examples_print_what_they_show(name: str, port: int) -> None:
     """They run command by command, in the order of the page, on a server without any setting."""
-    blocks = [block for settings, block in CONSOLE if not settings]
-    assert blocks
-    for block in blocks:
-        check(block, port)
+    for settings, block in CONSOLE[name]:
+        if not settings:
+            check(block, port)
 
 
-@pytest.mark.parametrize(("settings", "block"), [pair for pair in CONSOLE if pair[0]], ids=["spec-example"])
+@pytest.mark.parametrize(("settings", "block"), SET_UP)
 def test_the_console_examples_with_settings_print_the_same(settings: str, block: str, tmp_path: Path) -> None:
     """Each runs on a separate server, once it is ready."""
     variables = dict(setting.split("=") for setting in settings.split())
@@ -91,11 +110,7 @@ def test_the_console_examples_with_settings_print_the_same(settings: str, block:
         check(block, server.port)
 
 
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    PYTHON,
-    ids=["tritonclient", "tritonclient-json", "tritonclient-grpc", "kserve", "kserve-v1"],
-)
+@pytest.mark.parametrize(("program", "printed"), PYTHON)
 def test_the_python_examples_print_what_they_show(program: str, printed: str, server: Server) -> None:
     """They run as a user would run them."""
     script = program.replace(":8080", f":{server.port}").replace(":9000", f":{server.rpc_port}")
@@ -104,9 +119,60 @@ def test_the_python_examples_print_what_they_show(program: str, printed: str, se
     assert alike(done.stdout, printed), done.stdout
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_commands_are_run_or_say_why_not(name: str) -> None:
+    """Each block of commands or code has a mark: `tested`, or `not run` with the reason."""
+    marks = COMMANDS.findall(PAGES[name])
+    assert [mark for mark in marks if not mark.startswith(("<!-- tested", "<!-- not run: "))] == []
+    named = re.findall(r"tests/[\w/.]+\w", " ".join(marks))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name: str) -> None:
+    """Each relative link is a file, and its anchor a heading there."""
+    for target, anchor in LINK.findall(PAGES[name]):
+        path = (ROOT / name).parent / target if target else ROOT / name
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def anchors(page: str) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links from page to page."""
+    reached, new = {"README.md"}, ["README.md"]
+    while new:
+        name = new.pop()
+        for target, _ in LINK.findall(PAGES[name]):
+            path = str(((ROOT / name).parent / target).resolve().relative_to(ROOT)) if target else name
+            if path in PAGES and path not in reached:
+                reached.add(path)
+                new.append(path)
+    assert reached == set(PAGES)
+
+
+def test_the_readme_is_short() -> None:
+    """It is the product's face; what it links to has the rest."""
+    assert len(PAGES["README.md"].splitlines()) <= LONGEST_README
+
+
+def test_the_errors_of_the_troubleshooting_page_are_the_codes() -> None:
+    """Each quoted part of a text stands in a module."""
+    parts = re.findall(r"^\| `(.*?)` \|", PAGES["docs/troubleshooting.md"], re.MULTILINE)
+    sources = [path.read_text(encoding="utf-8") for top in ("core", "handler") for path in (ROOT / top).rglob("*.py")]
+    assert parts
+    assert [part for part in parts if not any(part in text for text in sources)] == []
+
+
 def test_every_route_stands_in_the_table_and_no_other() -> None:
     """[brackets] are optional parts, ; between them alternatives."""
-    rows = re.findall(r"^\| (GET|POST|GET, POST) \| `(.*?)` \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (GET|POST|GET, POST) \| `(.*?)` \|", PAGES["docs/routes.md"], re.MULTILINE)
     listed = set()
     for methods, written in rows:
         before, _, rest = written.partition("[")
@@ -114,10 +180,3 @@ def test_every_route_stands_in_the_table_and_no_other() -> None:
         patterns = [f"{before}{part}{after}" for part in ("", *optional.split(";"))]
         listed |= {(method, pattern) for method in methods.split(", ") for pattern in patterns}
     assert listed == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
-
-
-def test_the_files_that_the_readme_names_are_there() -> None:
-    """They are folders and files in backquotes."""
-    for name in ("models/", "template.yaml", "events/", "benchmarks/", "events/rest-v1-infer-json.json"):
-        assert name in README
-        assert (ROOT / name).exists()
