@@ -90,7 +90,7 @@ export class Trial {
       this.result.replaceChildren();
       this.write();
     });
-    const form = el("form", { id: "form" }, this.fields.map((field) => field.node), this.choice.list, this.choice.panel, el("div", { class: "sending" }, this.send, this.why));
+    const form = el("form", { id: "form" }, el("div", { class: "fields" }, this.fields.map((field) => field.node)), this.choice.list, this.choice.panel, el("div", { class: "sending" }, this.send, this.why));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.run();
@@ -135,6 +135,7 @@ export class Trial {
     const { protocol, model, request } = this;
     if (!request || protocol.offline) return;
     this.send.disabled = true;
+    this.result.replaceChildren(el("p", { class: "soft" }, "Waiting for the answer…"));
     const started = performance.now();
     try {
       const answer = await ask(address(request.path), { method: "POST", headers: request.headers, body: request.body });

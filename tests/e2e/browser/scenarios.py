@@ -34,6 +34,7 @@ def form(page: Page, url: str, model: str) -> None:
 
 def send(page: Page) -> str:
     """Sends the request that the form shows, and returns the answer's text."""
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()
     page.get_by_role("button", name="Send").click()
     page.wait_for_selector("#answer .status")
     return page.inner_text("#answer")

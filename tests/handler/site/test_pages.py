@@ -156,8 +156,8 @@ def test_programs_get_a_model_as_json(app: App) -> None:
     assert 'disabled aria-describedby="barred"' in ask(serving(CONTROL="off"), "/models/iris").text
 
 
-def test_a_canary_has_its_share_and_a_signed_version_its_signer(tmp_path: Path) -> None:
-    """A canary stands beside the version that it may replace; verified files have a digest."""
+def test_a_canary_has_its_share(tmp_path: Path) -> None:
+    """It stands beside the version that it may replace."""
     for number in "12":
         (tmp_path / "wine" / number).mkdir(parents=True)
         (tmp_path / "wine" / number / "model.onnx").symlink_to(ROOT / "models" / "iris" / "1" / "model.onnx")
