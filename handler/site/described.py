@@ -99,14 +99,12 @@ class _Typed:
                 for kind, content in answers["200"]["content"].items()
             },
         }
-        others = {kind: content for kind, content in base["requestBody"]["content"].items() if kind != JSON}
         return {
             "tags": [self.tag],
             "operationId": f"{verb}_{self.name}",
             "summary": f"{base['summary']}: {self._spec.name}",
             "description": self.about() + ".",
-            "parameters": [each for each in base["parameters"] if not each["$ref"].endswith(("/Model", "/V1Model"))],
-            "requestBody": {"required": True, "content": {JSON: media, **others}},
+            "requestBody": {"required": True, "content": {JSON: media}},
             "responses": answers,
         }
 

@@ -33,17 +33,20 @@ FILTER: Final = (
 class Documentation:
     """The description as a page. `base`: the server's URL as a client types it. `models`: versions by visible name.
 
-    Examples name models of the sample repository. Where those are not served, a command names one that is.
+    `start`: what links to the server's root begin with. Examples name models of the sample repository. Where those are
+    not served, a command names one that is.
     """
 
-    def __init__(self, document: Mapping[str, Any], base: str, models: Mapping[str, str]) -> None:
+    def __init__(self, document: Mapping[str, Any], base: str, models: Mapping[str, str], start: str) -> None:
         self._document = document
         self._base = base
         self._models = models
+        self._start = escape(start)
 
     def content(self) -> str:
         """Returns the page's content as HTML."""
         info = self._document["info"]
+        link = f'<a class="button" href="{self._start}openapi.json">openapi.json</a>'
         groups = (self._group(tag) for tag in self._document["tags"])
         schemas = (
             f'<details class="schema"><summary><code>{escape(name)}</code>'
@@ -52,7 +55,7 @@ class Documentation:
         )
         return "\n".join(
             (
-                '<div class="title"><h1>API</h1><a class="button" href="openapi.json">openapi.json</a></div>',
+                f'<div class="title"><h1>API</h1>{link}</div>',
                 f'<p class="soft">{text(info["summary"])}</p><p>{text(info["description"])}</p>{FILTER}',
                 *groups,
                 _services(),

@@ -88,7 +88,9 @@ class _Site:
 
     def status_page(self, request: Request) -> Response:
         view = self.status(request)
-        return self._page(request, f"{view.name}: status", status.content(view), STATUS_SECONDS, kind="status")
+        return self._page(
+            request, f"{view.name}: status", status.content(view, _start(request)), STATUS_SECONDS, kind="status"
+        )
 
     def model_page(self, request: Request) -> Response:
         """Returns a model's page, for programs its view as JSON. Raises ModelNotFound, NotPermitted."""
@@ -104,7 +106,8 @@ class _Site:
 
     def documentation(self, request: Request) -> Response:
         models = {each.name: each.version for each in reversed(self._index(request))}
-        page = Documentation(described.document(self._loaded(request)), _base(request), dict(sorted(models.items())))
+        document = described.document(self._loaded(request))
+        page = Documentation(document, _base(request), dict(sorted(models.items())), _start(request))
         return self._page(request, "API", page.content(), "", kind="docs")
 
     def description(self, request: Request) -> Response:
@@ -151,6 +154,11 @@ def _path(request: Request) -> str:
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
+def _start(request: Request) -> str:
+    """Returns what a link to the server's root begins with."""
+    return frame.start_of(request.scope, _path(request))
+
+
 def _reads_html(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
@@ -190,8 +198,7 @@ def _refusal(request: Request, code: int, text: str, headers: Mapping[str, str])
     if not _reads_html(request) or request.method not in READ:
         return JSONResponse({"error": text}, code, headers)
     path, title = _path(request), "Not found" if code == 404 else "Not possible"  # noqa: PLR2004 - HTTP's
-    start = escape(frame.start_of(request.scope, path))
-    content = MISSING.format(title=title, text=escape(text), start=start)
+    content = MISSING.format(title=title, text=escape(text), start=escape(_start(request)))
     more = tuple((name.encode(), value.encode()) for name, value in headers.items())
     return _html(frame.page(request.scope, path, title, content), code, more)
 

@@ -13,14 +13,14 @@ COLUMNS = ("Model", "Version", "State", "Requests", "Failed", "Median ms", "Load
 NUMBERS = ("Requests", "Failed", "Median ms", "Loaded in")
 
 
-def content(view: StatusView) -> str:
-    """Returns the page's content as HTML."""
+def content(view: StatusView, start: str) -> str:
+    """Returns the page's content as HTML. `start`: of links to the server's root."""
     heading = "<h1>Models</h1>"
     if view.trouble:
         return f'{heading}{facts(view)}<p class="bad" id="trouble" data-live>{escape(view.trouble)}</p>'
     if not view.models:
         return f'{heading}{facts(view)}<p id="models" data-live>The repository has no models.</p>'
-    return f"{heading}{facts(view)}{_filters(view)}{_table(view)}{NOTE}"
+    return f"{heading}{facts(view)}{_filters(view)}{_table(view, start)}{NOTE}"
 
 
 NOTE = (
@@ -59,16 +59,16 @@ def _filters(view: StatusView) -> str:
     )
 
 
-def _table(view: StatusView) -> str:
+def _table(view: StatusView, start: str) -> str:
     columns = "".join(f'<th scope="col"{" class=number" if name in NUMBERS else ""}>{name}</th>' for name in COLUMNS)
-    rows = "\n".join(map(row, view.models))
+    rows = "\n".join(row(entry, start) for entry in view.models)
     return (
         f'<table class="models"><caption class="hidden">Models</caption><thead><tr>{columns}</tr></thead>\n'
         f'<tbody id="models" data-live>\n{rows}\n</tbody></table>\n'
     )
 
 
-def row(entry: EntryView) -> str:
+def row(entry: EntryView, start: str) -> str:
     """Returns a version's row, and its reason below its state."""
     name = escape(entry.model)
     loaded = "" if entry.load_seconds is None else f"{entry.load_seconds * 1e3:,.0f} ms"
@@ -81,7 +81,7 @@ def row(entry: EntryView) -> str:
     )
     return (
         f'<tr id="row-{quote(entry.model)}-{escape(entry.version)}" data-tone="{entry.tone}">'
-        f'<th scope="row" data-label="Model"><a href="{escape(address(entry.model))}">{name}</a></th>'
+        f'<th scope="row" data-label="Model"><a href="{escape(start + address(entry.model))}">{name}</a></th>'
         f'<td data-label="Version">{escape(entry.version)}</td>'
         f'<td data-label="State">{state(entry.tone)}{_reason(reason)}</td>'
         + "".join(f'<td data-label="{label}" class="number">{text}</td>' for label, text in numbers)
