@@ -1,4 +1,4 @@
-"""The command line: `dragoman serve`, `convert`, `push`, `pull`, `list`, `sign`, `verify`, `keys`."""
+"""The command line: `dragoman` with its commands, from `serve` to `replay`."""
 
 import argparse
 import os
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from core.errors import escaped
+from handler.commands.doctor import flags as doctor
 from handler.settings import InvalidSettings, Settings
 
 FLAGS: Final = {
@@ -22,6 +23,8 @@ WORDS: Final = re.compile(r"(?<![\w-])--?[a-z][\w-]*|(?<=choice: ')[^']+")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.command == "doctor":  # it examines settings that no other command takes
+        return doctor.run(options)
     if options.command != "serve":
         return _run(options)
     for flag, variable in FLAGS.items():
@@ -96,6 +99,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_publishing(commands)
     _add_keys(commands)
     _add_signing(commands)
+    doctor.add(commands)
+    _add_replay(commands)
     return parser
 
 
@@ -173,6 +178,20 @@ def _add_signing(commands: Any) -> None:
     verify.add_argument("--digest", action="store_true", help="compare the files' digests, whoever has signed them")
     for each in (sign, verify):
         each.add_argument("--version", help="number of the only version to take; default: all")
+
+
+def _add_replay(commands: Any) -> None:
+    replay = commands.add_parser("replay", help="send the requests of a payload log again, and compare the answers")
+    replay.add_argument("files", nargs="+", metavar="FILE", help="files of the log, or folders with *.jsonl")
+    replay.add_argument("--url", default="http://127.0.0.1:8080", help="default: http://127.0.0.1:8080")
+    protocols = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
+    replay.add_argument("--protocol", choices=protocols, default="same", help="default: that of each request")
+    replay.add_argument("--rtol", type=float, default=1e-5, help="relative tolerance of numbers; default: 1e-5")
+    replay.add_argument("--atol", type=float, default=1e-8, help="absolute tolerance of numbers; default: 1e-8")
+    replay.add_argument("--limit", type=int, help="send so many requests at most; default: all")
+    replay.add_argument("--timeout", type=float, default=60.0, help="seconds for an answer; default: 60")
+    replay.add_argument("--header", action="append", default=[], help="'name: value' to send; may be repeated")
+    replay.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def _add_key(command: Any, key: str, cert: str, what: str) -> None:

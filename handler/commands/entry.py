@@ -11,6 +11,7 @@ from handler.commands import keys
 from handler.commands.convert import command as convert
 from handler.commands.publish import listing, pull, push, signing
 from handler.commands.refused import Refused
+from handler.commands.replay import command as replay
 from handler.settings import Settings
 
 COMMANDS = {
@@ -21,6 +22,7 @@ COMMANDS = {
     "sign": signing.sign,
     "verify": signing.verify,
     "keys": keys.run,
+    "replay": replay.run,
 }
 INTERRUPTED = 130
 """The exit code that shells report for a command that Ctrl-C has ended."""

@@ -32,7 +32,8 @@ from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
 from handler.edge.jobs import HttpCodec, Job
 from handler.edge.leaving import Leaving
-from handler.edge.observe.observer import FAILED, Observer
+from handler.edge.observe.kinds import observer_of
+from handler.edge.observe.observer import FAILED
 from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
 from handler.edge.protocols import INTERNAL
 from handler.edge.timing import RESTORED, Clock, Timing
@@ -67,7 +68,7 @@ class App:
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
-        self.observer = Observer(settings, self.registry, self.dispatcher, at_once=inline)
+        self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline)
         self._elsewhere = Elsewhere(settings, self.registry, self.observer, self.dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

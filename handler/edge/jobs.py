@@ -12,7 +12,7 @@ from core.encoding.compression import RATIO
 from core.errors import InvalidInput
 from core.operations import Custom, Deferred, Infer, ModelRef, ModelSpec, Operation
 from core.ports import Models, Use
-from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Route
+from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Part, Route
 from handler.edge.observe.record import REQUEST_ID
 from handler.edge.timing import Timing
 
@@ -170,6 +170,10 @@ class HttpCodec:
             return named
         operation = self.read()[0]
         return operation.ref if isinstance(operation, Infer | Deferred) else None
+
+    def asked(self) -> tuple[str, Part]:
+        """Returns the pattern of the path, and the body as it came."""
+        return self._route.pattern, self._call.request.body
 
     def named(self) -> ModelRef | None:
         names = self._route.names

@@ -10,6 +10,7 @@ from core.errors import ModelFailed, NotPermitted, ServingError, TooLarge, Unaut
 from core.operations import Deferred, ModelRef, ModelSpec, Operation
 from core.ports import Use
 from core.rpc import Form, RpcMethod
+from core.wire import Part
 from handler.edge.jobs import QUICKLY_READ, Decoded, ref_of
 from handler.edge.observe.record import refused
 from handler.edge.protocols import INTERNAL
@@ -90,6 +91,11 @@ class MessageCodec:
 
     def ref(self) -> ModelRef | None:
         return None if self.is_long() else self.named()
+
+    def asked(self) -> tuple[str, Part]:
+        """Returns the method's path, and its message; b"" for one of a stream, and for one that is compressed still."""
+        is_only = self._method.form is Form.UNARY and self._inflate is None
+        return self._method.path, self._body if is_only else b""
 
     def named(self) -> ModelRef | None:
         """Looks into a long message for its name alone, and reads a short one."""

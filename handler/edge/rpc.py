@@ -17,7 +17,7 @@ from core.bounds import check_call
 from core.deadline import NEVER, within
 from core.dialects.grpc import reflection
 from core.dialects.rpcs import ABSENT, RPCS
-from core.errors import NotSupported, ServingError
+from core.errors import NotSupported, ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
@@ -29,6 +29,7 @@ from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import Job, ServedModels
 from handler.edge.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
 from handler.edge.observe.calls import CallWatch, trailers
+from handler.edge.observe.kinds import calls_of
 from handler.edge.observe.record import works
 from handler.edge.reading import STREAMS, Reading, most_messages, options
 from handler.edge.timing import TIMING, Timing
@@ -40,6 +41,17 @@ Behaviour = Callable[[bytes, Context], Any]
 Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
 
+class _Others(grpc.GenericRpcHandler):
+    """Refuses the calls that no service has. grpc's own refusal would leave no line and no count."""
+
+    def __init__(self, calls: CallWatch) -> None:
+        self._calls = calls
+
+    def service(self, handler_call_details: Any) -> Any:
+        path: str = handler_call_details.method
+        return refusing(NotSupported(f"the server has no method at {shown(path)}"), self._calls, path)
+
+
 class RpcServer:
     """One gRPC server of an application's models."""
 
@@ -47,7 +59,7 @@ class RpcServer:
         """Makes a server that runs in the current event loop."""
         self.address = address
         self._app = app
-        self._calls = CallWatch(app.observer)
+        self._calls = calls_of(app.observer)
         self._ending = asyncio.Event()
         self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
         calls = app.settings.threads + app.settings.queue + STREAMS
@@ -81,7 +93,8 @@ class RpcServer:
         for service in reflection.SERVICES:
             reflect = self._calls.many(REFLECTION, Right.READ, self._reflect)
             services[service] = {reflection.METHOD: grpc.stream_stream_rpc_method_handler(reflect)}
-        return tuple(grpc.method_handlers_generic_handler(*service) for service in services.items())
+        known = [grpc.method_handlers_generic_handler(*service) for service in services.items()]
+        return (*known, _Others(self._calls))
 
     def _handler(self, method: RpcMethod) -> Any:
         """Makes a handler without serializers: grpc then passes bytes.

@@ -87,6 +87,11 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_ACCESS_LOG", "access_log", parsers.flag, "false", "`true`: a line of the log for every request (default of `dragoman serve`); `false`: for refused ones only, ten in ten seconds; see [operations.md](operations.md#the-log)"),
     Setting("DRAGOMAN_METRICS", "metrics", parsers.metrics, "", "the names of metrics, with commas between: `triton` (default on a server), `kserve`, `mlserver` and `tfserving` for Prometheus, beside our own; `emf` for CloudWatch; `off` (default on Lambda); see [metrics.md](metrics.md)"),
     Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than uvicorn starts them"),
+    Setting("DRAGOMAN_TRACES", "traces", parsers.one_of("off", "otlp"), "", "`otlp`: a trace of every request, sent by OpenTelemetry's SDK as its own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others); `off`; default: as `OTEL_TRACES_EXPORTER` says, else `off`; see [traces.md](traces.md)"),
+    Setting("DRAGOMAN_PAYLOAD_LOG", "payload_log", parsers.text, "", "a folder, `s3://bucket/prefix` or `http(s)://` receiver that gets requests and answers of inferences as CloudEvents; default: none; see [payload-log.md](payload-log.md)"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted and not logged"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted and not logged"),
     Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
 
@@ -153,6 +158,11 @@ class Settings(NamedTuple):
     access_log: bool
     metrics: tuple[str, ...]
     metrics_folder: str
+    traces: str
+    payload_log: str
+    payload_log_sample: float
+    payload_log_size: int
+    payload_log_memory: int
     metrics_namespace: str
     cpus: float
     platform: str

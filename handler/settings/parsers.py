@@ -71,6 +71,12 @@ def leeway(value: str) -> float:
     return float(value)
 
 
+def share(value: str) -> float:
+    if not re.fullmatch(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?", value):
+        raise ValueError("a number from 0 to 1")
+    return float(value)
+
+
 RIGHTS: Final = ("infer", "read", "admin")
 
 

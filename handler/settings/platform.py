@@ -64,6 +64,7 @@ def observed(values: dict[str, Any], environ: Mapping[str, str]) -> None:
     level = LEVELS.get(environ.get("AWS_LAMBDA_LOG_LEVEL", "").upper()) if on_lambda else None
     if level is not None and not environ.get("DRAGOMAN_LOG_LEVEL"):
         values["log_level"] = level
+    values["traces"] = values["traces"] or ("otlp" if environ.get("OTEL_TRACES_EXPORTER") == "otlp" else "off")
     values["metrics"] = values["metrics"] or (("off",) if on_lambda else ("triton",))
 
 

@@ -36,6 +36,7 @@ MISSING: Final = (
     '<section class="card narrow"><h1>{title}</h1><p>{text}</p><p><a href="{start}">All models</a></p></section>'
 )
 READ: Final = ["GET", "HEAD"]
+TITLES: Final = {403: "Not permitted", 404: "Not found"}
 
 
 def create(registry: Registry, settings: Settings) -> FastAPI:
@@ -197,7 +198,7 @@ async def _fail(request: Request, error: Any) -> Response:
 def _refusal(request: Request, code: int, text: str, headers: Mapping[str, str]) -> Response:
     if not _reads_html(request) or request.method not in READ:
         return JSONResponse({"error": text}, code, headers)
-    path, title = _path(request), "Not found" if code == 404 else "Not possible"  # noqa: PLR2004 - HTTP's
+    path, title = _path(request), TITLES.get(code, "Not possible")
     content = MISSING.format(title=title, text=escape(text), start=escape(_start(request)))
     more = tuple((name.encode(), value.encode()) for name, value in headers.items())
     return _html(frame.page(request.scope, path, title, content), code, more)

@@ -101,7 +101,8 @@ def bridge() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Engine]:
+def running(*, bridged: bool = True) -> Iterator[Engine]:
+    """Offer the engine. `bridged`: its containers reach this machine by ADDRESS; else they have its network or none."""
     require("dockerd", "ip")
     folder = Path(tempfile.mkdtemp(prefix="dragoman-engine-"))
     engine = Engine(folder / "docker.sock")
@@ -113,12 +114,15 @@ def running() -> Iterator[Engine]:
 
     options: dict[str, Any] = {
         "host": f"unix://{engine.socket}", "data-root": folder / "data", "exec-root": folder / "exec",
-        "pidfile": folder / "pid", "bridge": BRIDGE, "iptables": "false", "ip6tables": "false", "ip-forward": "false",
-        "ip-masq": "false",
+        "pidfile": folder / "pid", "bridge": BRIDGE if bridged else "none", "iptables": "false", "ip6tables": "false",
+        "ip-forward": "false", "ip-masq": "false",
     }  # fmt: skip
     command = ("dockerd", *(f"--{name}={value}" for name, value in options.items()))
     try:
-        with bridge(), daemon(*command, ready=ready, log=HOME / "log" / "dockerd.log"):
+        with (
+            bridge() if bridged else contextlib.nullcontext(),
+            daemon(*command, ready=ready, log=HOME / "log" / "dockerd.log"),
+        ):
             yield engine
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,8 @@
 """The tests inspect what `sam build` makes of template.yaml and the Makefile."""
 
+import json
 import os
+import sys
 from pathlib import Path
 
 from tests.e2e import sam, tools
@@ -25,6 +27,15 @@ def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifac
 def test_the_artifact_fits_into_lambda(artifact: Path) -> None:
     """All files together stay below Lambda's limit for unpacked code."""
     assert sum(file.stat().st_size for file in artifact.rglob("*")) < LARGEST
+
+
+def test_doctor_finds_nothing_wrong_with_it(artifact: Path) -> None:
+    """Neither with the artifact nor with the template that deploys it, for the sample models."""
+    arguments = ("doctor", "models", "--json", "--artifact", artifact, "--template", sam.TEMPLATE)
+    report = json.loads(tools.run(sys.executable, "-m", "dragoman", *arguments))
+    assert report["findings"] == []
+    assert str(sam.TEMPLATE) in report["examined"]
+    assert any(part.startswith(f"artifact {artifact}") for part in report["examined"])
 
 
 def test_every_module_is_compiled_and_never_checked_against_its_source(artifact: Path) -> None:

@@ -47,11 +47,13 @@ ANY_PYTHON = {
     "browser",
 }  # servers of their own, which do not run in Lambda: any Python will do
 DEBIAN = {
+    "debootstrap": "debootstrap",
     "curl": "curl",
     "java": "default-jre-headless",
     "dockerd": "docker.io",
     "ip": "iproute2",
     "chromium": "chromium",
+    "prometheus": "prometheus",
 }
 
 
@@ -116,7 +118,15 @@ def require(*commands: str) -> None:
     if missing := [DEBIAN[command] for command in commands if not shutil.which(command)]:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", env=env)
-        run("apt-get", "install", "-qq", "--no-install-recommends", *missing, env=env)
+        run(
+            "apt-get",
+            "install",
+            "-qq",
+            "--option=DPkg::Lock::Timeout=300",
+            "--no-install-recommends",
+            *missing,
+            env=env,
+        )
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:

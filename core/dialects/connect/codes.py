@@ -40,7 +40,7 @@ OF_FAULT: Final = {fault: CODES[fault.name.lower()] for fault in Fault}
 class EdgeError(ServingError):
     """A refusal under a code that no Fault has, or with an HTTP status that no code has.
 
-    `status`: 0 for the code's. `headers`: the headers of a unary answer.
+    `fault`: its reason in the log and in metrics. `status`: 0 for the code's. `headers`: those of a unary answer.
     """
 
     code: ClassVar[Code]
@@ -52,12 +52,14 @@ class EdgeError(ServingError):
 
 
 class DeadlineExceeded(EdgeError):
+    fault = Fault.DEADLINE_EXCEEDED
     code = CODES["deadline_exceeded"]
 
 
 class UnknownCompression(EdgeError):
     """An unknown compression. `headers`: the supported ones."""
 
+    fault = Fault.UNIMPLEMENTED
     code = CODES["unimplemented"]
 
 
@@ -68,6 +70,7 @@ class UnannouncedCompression(EdgeError):
 
 
 class UnknownMethod(EdgeError):
+    fault = Fault.UNIMPLEMENTED
     code = CODES["unimplemented"]
     status = 404
 
@@ -75,6 +78,7 @@ class UnknownMethod(EdgeError):
 class WrongVerb(EdgeError):
     """A refused HTTP method. Clients derive this code from the status. `headers`: Allow."""
 
+    fault = Fault.UNIMPLEMENTED
     code = CODES["unknown"]
     status = 405
 
@@ -82,6 +86,7 @@ class WrongVerb(EdgeError):
 class WrongType(EdgeError):
     """A refused content type. Clients derive this code from the status. `headers`: Accept-Post."""
 
+    fault = Fault.INVALID_ARGUMENT
     code = CODES["unknown"]
     status = 415
 

@@ -18,13 +18,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, ServingError
-from handler.commands.publish.client import connect
 from handler.commands.publish.files import Section
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from handler.stores import Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import errors
+from handler.stores.s3.botocore_client import connect
 from handler.stores.s3.client import Client
 from handler.stores.s3.errors import ABSENT
 from handler.stores.s3.listing import Unreadable

@@ -37,6 +37,7 @@ class Entry(NamedTuple):
     """What a line says. It holds nothing of the request that is large. `at`: seconds since the epoch. `ns`: in all.
 
     `durations`, `waits`: a Timing's; None without an inference, and without a wait. `reason`: of a refusal.
+    `trace`: its hexadecimal number, b"" where there are no traces.
     """
 
     at: float
@@ -48,6 +49,7 @@ class Entry(NamedTuple):
     sent: int
     request_id: bytes
     reason: "Reason | None"
+    trace: bytes
 
 
 class Reason(NamedTuple):
@@ -69,7 +71,7 @@ def entry(record: Record, ns: int, model: str, version: str, level: str) -> Entr
     reason = None if error is None else _reason(record, error)
     what = (level, record.method, record.path, record.status, record.protocol, model, version)
     received, sent = record.received, record.sent
-    return Entry(time.time(), what, ns, durations, waits, received, sent, record.request_id, reason)
+    return Entry(time.time(), what, ns, durations, waits, received, sent, record.request_id, reason, record.trace)
 
 
 def _reason(record: Record, error: Failure) -> Reason:
@@ -152,7 +154,7 @@ class TextLines:
 
     def line(self, entry: Entry) -> bytes:
         """Returns the line of a request."""
-        at, what, ns, durations, waits, received, sent, own, reason = entry
+        at, what, ns, durations, waits, received, sent, own, reason, trace = entry
         second = int(at)
         if second != self._second:
             self._second, self._stamp = second, time.strftime(STAMP, time.localtime(second)).encode()
@@ -172,6 +174,8 @@ class TextLines:
             *(self._stamp, int((at - second) * 1000), begin, ns / 1e6, middle),
             *(steps, received, sent, own),
         )
+        if trace:
+            line += b" trace=" + trace
         return line if reason is None else line + _told(reason)
 
     def _parts(self, what: What) -> tuple[bytes, bytes]:
@@ -228,6 +232,8 @@ class JsonObjects:
         if entry.durations is not None:
             times = phases(entry.durations, entry.waits)
             found |= {f"{name}_ms": round(ms, 3) for name, ms in zip(PHASES, times, strict=True)}
+        if entry.trace:
+            found["trace_id"] = entry.trace.decode()
         if entry.reason is not None:
             fault, text, caller, peer = entry.reason
             found |= {"reason": fault, "error": text}

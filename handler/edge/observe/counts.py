@@ -54,13 +54,14 @@ class StepTimes:
 
 
 class Counts:
-    """`failures`: by model, version and kind of fault; a model that does not exist is ""."""
+    """`failures`: by model, version and kind of fault; a model that does not exist is "". `payloads`: by outcome."""
 
     def __init__(self) -> None:
         self.tallies: dict[tuple[str, int | str], AnswerTally] = {}
         self.refusals: dict[tuple[str, str], int] = {}
         self.failures: dict[tuple[str, str, str], int] = {}
         self.steps: dict[tuple[str, str, str], StepTimes] = {}
+        self.payloads: dict[str, int] = {}
         self.cold = 0
 
     def answered(self, protocol: str, status: int | str, ns: int, received: int, sent: int) -> None:

@@ -50,6 +50,7 @@ def collect(counts: Counts, registry: Registry, queue: Queue) -> Facts:
             facts["pending", labels] = number
     facts["queue", ()] = sum(waiting.values())
     facts["cold", ()] = counts.cold
+    facts |= {("payloads", (outcome,)): number for outcome, number in counts.payloads.copy().items()}
     facts["processes", ()] = 1
     return facts
 

@@ -85,6 +85,7 @@ FAMILIES: Final = (
     Family(OWN, "dragoman_request_duration_seconds", HISTOGRAM, "times", "seconds of requests, by protocol", ("protocol",), (0,), SECONDS),
     Family(OWN, "dragoman_received_bytes_total", COUNTER, "received", "bytes of requests' bodies", ("protocol",), (0,)),
     Family(OWN, "dragoman_sent_bytes_total", COUNTER, "sent", "bytes of answers' bodies", ("protocol",), (0,)),
+    _own("payloads_total", "payloads", "inferences drawn for the payload log, by outcome", "outcome"),
     _own("cold_starts_total", "cold", "requests that waited for a load"),
     _own("loads_total", "loads", "loads that succeeded"),
     _own("load_failures_total", "load_failures", "loads that failed"),

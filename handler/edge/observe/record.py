@@ -42,7 +42,8 @@ class Record:
     `protocol`: a dialect's name, "connect", "grpc-web", "grpc", "custom", "site", or "http" before that is known.
     `received`, `sent`: bytes of the bodies. `timing`, `codec`: its own, once there are any. `error`: the last one that
     was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
-    `right`: that of its route, None while that is not known. Defaults stand in the class, where they cost nothing.
+    `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
+    Defaults stand in the class, where they cost nothing.
     """
 
     protocol = "http"
@@ -55,6 +56,8 @@ class Record:
     right: Right | None = None
     caller = ""
     peer = ""
+    trace = b""
+    notes: Any = None
 
     def __init__(self, method: str, path: str, request_id: bytes, send: Send | None = None, given: str = "") -> None:
         self.came = time.perf_counter_ns()

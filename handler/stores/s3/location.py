@@ -18,18 +18,18 @@ class Location(NamedTuple):
     endpoint: str | None
 
 
-def locate(uri: str, environ: Mapping[str, str]) -> Location:
+def locate(uri: str, environ: Mapping[str, str], setting: str = "DRAGOMAN_REPOSITORY") -> Location:
     """Parses `s3://bucket/prefix`, or Triton's `s3://host:port/bucket/prefix` and `s3://https://host:port/bucket/prefix`.
 
-    The URI's endpoint comes before those of `environ`. Raises InvalidSettings.
+    The URI's endpoint comes before those of `environ`. `setting`: names the URI in errors. Raises InvalidSettings.
     """
     endpoint, path = _split(uri.removeprefix("s3://"))
     bucket, _, prefix = path.partition("/")
     if "@" in (endpoint or ""):
-        raise InvalidSettings(f"DRAGOMAN_REPOSITORY holds credentials; {ELSEWHERE}")
+        raise InvalidSettings(f"{setting} holds credentials; {ELSEWHERE}")
     if not bucket or not _is_url(endpoint or ""):
         expected = "expected s3://bucket/prefix"
-        raise InvalidSettings(f"DRAGOMAN_REPOSITORY is {uri[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}")
+        raise InvalidSettings(f"{setting} is {uri[:256]!r}; {expected}", f"{setting}: {expected}")
     prefix = prefix.strip("/")
     return Location(bucket, f"{prefix}/" if prefix else "", endpoint or _endpoint(environ))
 

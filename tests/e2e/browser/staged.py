@@ -12,7 +12,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
         await below(scope, receive, send)
     elif scope["path"] == STAGE or scope["path"].startswith(STAGE + "/"):
-        await below({**scope, "root_path": STAGE}, receive, send)
+        path = STAGE + "/" if scope["path"] == STAGE else scope["path"]  # the gateway's event has / for either
+        await below({**scope, "path": path, "root_path": STAGE}, receive, send)
     else:
         await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})

@@ -18,9 +18,7 @@ def connect(settings: Settings, place: Location, **more: Any) -> Any:
 
     session = get_session()
     region, style, endpoint = region_of(session), addressing_style(settings, place), place.endpoint
-    log.info(
-        "repository %s: endpoint %s, region %s, %s addressing", settings.repository, endpoint or "AWS", region, style
-    )
+    log.info("bucket %s: endpoint %s, region %s, %s addressing", place.bucket, endpoint or "AWS", region, style)
     options: dict[str, Any] = {
         "s3": {"addressing_style": style},
         "signature_version": UNSIGNED if settings.s3_anonymous else None,

@@ -1,0 +1,210 @@
+"""`dragoman doctor`: looks at everything that a deployment needs, in the order in which a server would."""
+
+import os
+import re
+import sys
+import zipfile
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from core.errors import escaped
+from handler.commands.doctor import (
+    artifact,
+    bucket,
+    function,
+    layout,
+    loads,
+    model_files,
+    permissions,
+    report,
+    sizing,
+    template,
+    tree,
+    variables,
+)
+from handler.commands.doctor.findings import Visit, error
+from handler.commands.doctor.loads import LoadLimits
+from handler.lifecycle.repository import Repository
+from handler.settings import InvalidSettings, Settings, parsers
+from handler.stores import open_store
+from handler.stores.s3.location import locate
+
+if TYPE_CHECKING:
+    from handler.commands.doctor.model_files import ServedModel
+
+TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
+BUILT: Final = Path(".aws-sam/build")
+ONNX: Final = "model.onnx"
+LOGIN: Final = re.compile(r"//[^/@]*@")
+"""Credentials in a URI. They are a fault, and not for a report."""
+CLEAR: Final = "\r\x1b[K"
+UNLISTED: Final = "models: the repository has none to examine"
+
+
+def run(options: Namespace) -> int:
+    """Prints the findings. Returns 0 without an error among them, 1 with one, 2 for wrong arguments."""
+    try:
+        limits = _limits(options)
+    except ValueError as wrong:
+        print(f"dragoman: {wrong}", file=sys.stderr)  # noqa: T201 - a command's error line
+        return 2
+    visit = Visit()
+    examination = Examination(options, limits, visit)
+    examination.settings_and_repository()
+    examination.template_and_artifact()
+    print(report.as_json(visit) if options.json else report.as_text(visit))  # noqa: T201 - the result
+    return 1 if visit.failed else 0
+
+
+def _tell(name: str) -> None:
+    """Shows on a terminal which model is being loaded. "": none."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{CLEAR}loading {escaped(name)}" if name else CLEAR)
+        sys.stderr.flush()
+
+
+def _limits(options: Namespace) -> LoadLimits:
+    """Raises ValueError for a limit that is not one."""
+    found = []
+    for flag, text, parse in (
+        ("--load-timeout", options.load_timeout, parsers.seconds), ("--load-memory", options.load_memory, parsers.size),
+    ):  # fmt: skip
+        try:
+            found.append(parse(text) if text else 0)
+        except ValueError as wrong:
+            raise ValueError(f"{flag} is {text[:64]!r}; expected {wrong}") from None
+    for flag, path in (("--template", options.template), ("--artifact", options.artifact)):
+        if path is not None and not Path(path).exists():
+            raise ValueError(f"{flag} is {path[:256]!r}, which does not exist")
+    return LoadLimits(found[0], int(found[1]) or None)
+
+
+class Examination:
+    """One run. Later parts use what earlier ones have found: the served models, and what their loads measured."""
+
+    def __init__(self, options: Namespace, limits: LoadLimits, visit: Visit) -> None:
+        self._options = options
+        self._limits = limits
+        self._visit = visit
+        self._models: list[ServedModel] = []
+
+    def settings_and_repository(self) -> None:
+        own = {} if self._options.repository is None else {"DRAGOMAN_REPOSITORY": self._options.repository}
+        found, environ = variables.examine({**os.environ, **own})
+        settings = Settings.from_env(environ)
+        self._visit.examined.append("settings")
+        self._visit.add(found)
+        self._visit.add(variables.contradictions(settings, self._options.host))
+        files = self._files(settings)
+        if files is None:
+            self._visit.skipped.append(UNLISTED)
+            return
+        self._repository(settings, files, environ)
+
+    def _files(self, settings: Settings) -> tree.Tree | None:
+        """Returns the repository's files, None if they cannot be listed."""
+        self._visit.examined.append(f"repository {LOGIN.sub('//', settings.repository)}")
+        scheme, separator, _ = settings.repository.partition("://")
+        if scheme == "s3" and separator:
+            found, files = bucket.examine(settings)
+            self._visit.add(found)
+            if files is not None:
+                permissions.examine(settings, locate(settings.repository, os.environ), self._visit)
+            return files
+        path = unquote(urlsplit(settings.repository).path) if scheme == "file" and separator else settings.repository
+        root = Path(path).expanduser()
+        if not root.is_dir():
+            what = "it is a file, and not a folder" if root.exists() else "there is no such folder"
+            cure = f"mkdir -p {path}, or name another one: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"
+            self._visit.add([error("repository-missing", str(root.absolute()), what, cure)])
+            return None
+        found, files = tree.of_folder(root)
+        return None if self._visit.add(found) and not files.models else files
+
+    def _repository(self, settings: Settings, files: tree.Tree, environ: Mapping[str, str]) -> None:
+        if (misnamed := layout.of_model(files, settings.repository)) is not None:
+            self._visit.add([misnamed])
+            return
+        folders = list(layout.examine(files, settings.repository))
+        self._visit.add(folders)
+        try:
+            repository = Repository(open_store(settings))
+        except InvalidSettings:
+            self._visit.skipped.append("models: the settings do not open the repository")  # and that is a finding
+            return
+        found, self._models = model_files.examine(settings, repository, files, folders)
+        self._visit.add(found)
+        self._visit.examined.append(f"{len(self._models)} model{'s' if len(self._models) != 1 else ''}")
+        self._visit.add(variables.named_models(settings, list(files.models)))
+        self._load(settings, environ)
+
+    def _load(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        if not self._options.load:
+            self._visit.skipped.append("loads, memory and cold start: --no-load")
+            return
+        measured: dict[str, Any] = {}
+        self._visit.measured["models"] = measured
+        self._visit.measured["init"] = loads.initialisation(environ, self._limits)
+        may = [each for each in self._models if settings.allow_code or not any(map(model_files.is_code, each.versions))]
+        self._visit.add(loads.examine(may, environ, self._limits, measured, _tell))
+        _tell("")
+        self._visit.measured["memory"] = sizing.recommend(self._visit.measured)
+        self._visit.measured["cold_start"] = sizing.cold_start(self._visit.measured)
+        self._visit.add(sizing.of_settings(settings, self._visit.measured))
+
+    def template_and_artifact(self) -> None:
+        path = self._template()
+        facts = None if path is None else self._of_template(path)
+        built = self._artifact(None if facts is None else facts.name)
+        if built is not None:
+            self._of_artifact(built, {} if facts is None else facts.properties)
+
+    def _template(self) -> Path | None:
+        if self._options.template is not None:
+            return Path(self._options.template)
+        return next((path for path in map(Path, TEMPLATES) if path.is_file()), None)
+
+    def _of_template(self, path: Path) -> function.FunctionFacts | None:
+        where = str(path)
+        try:
+            document = template.read(path)
+        except ImportError:
+            self._visit.skipped.append(f"{where}: reading YAML needs PyYAML (pip install 'dragoman[doctor]')")
+            return None
+        except (template.NotATemplate, OSError) as wrong:
+            self._visit.add([error("template-unreadable", where, str(wrong), "`sam validate` shows the line")])
+            return None
+        given, problem = function.overrides(path.parent)
+        if problem:
+            self._visit.add([error("samconfig", "samconfig.toml", problem, "correct it: it is TOML")])
+        expanded = template.Expanded(document, given)
+        facts = function.find(expanded, (document.get("Globals") or {}).get("Function") or {})
+        if facts is None:
+            self._visit.skipped.append(f"{where}: it has no function with the handler handler.aws.lambda_handler")
+            return None
+        self._visit.examined.append(where)
+        if not self._visit.add(function.parameters(expanded, given, where)):  # else they are wrong for that
+            self._visit.add(function.examine(expanded, facts, where))
+        largest = max((each.size for each in self._models), default=0)
+        self._visit.add(sizing.of_function(facts, self._visit.measured, largest, where))
+        return facts
+
+    def _artifact(self, name: str | None) -> Path | None:
+        if self._options.artifact is not None:
+            return Path(self._options.artifact)
+        return BUILT / name if name is not None and (BUILT / name).is_dir() else None
+
+    def _of_artifact(self, path: Path, properties: Mapping[str, Any]) -> None:
+        where = str(path)
+        try:
+            built = artifact.Artifact(path)
+        except (OSError, zipfile.BadZipFile) as wrong:
+            cure = "name the folder or the zip that `sam build` makes"
+            self._visit.add([error("artifact-unreadable", where, str(wrong), cure)])
+            return
+        self._visit.examined.append(f"artifact {where} ({built.size / artifact.MB:.0f} MB)")
+        onnx = any(ONNX in version.paths for model in self._models for version in model.versions)
+        self._visit.add(artifact.examine(built, where, properties, onnx=onnx))

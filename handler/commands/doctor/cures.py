@@ -1,0 +1,83 @@
+"""THE table of a load's refusals, by their texts, with the cure of each."""
+
+import re
+from typing import Final
+
+from handler.commands.doctor.findings import Finding, error
+
+TOO_SLOW: Final = "raise --load-timeout, or move slow work out of the load: on Lambda it counts against the timeout"
+TOO_LARGE: Final = (
+    "raise --load-memory or DRAGOMAN_MEMORY_LIMIT, or make the model smaller (quantize it, fewer weights)"
+)
+CRASH: Final = "run `dragoman push` again from the original, or export it with this machine's version of onnxruntime"
+RUNTIMES_OWN: Final = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed:"
+    r"|\S+\.(?:cc|h):\d+ (?:[^()]*\(.*?\)(?: const)? |\w+ )"
+)
+"""What ONNX Runtime says of itself around the reason: codes, files of its own source, functions with their types."""
+CURES: Final = (
+    ("code-not-allowed", r"unless DRAGOMAN_ALLOW_CODE", "set DRAGOMAN_ALLOW_CODE=true, or leave that model out"),
+    (
+        "memory-limit",
+        r"DRAGOMAN_MEMORY_LIMIT|MemoryError|bad_alloc",
+        "raise DRAGOMAN_MEMORY_LIMIT, or keep fewer models in DRAGOMAN_PRELOAD",
+    ),
+    (
+        "package-missing",
+        r"No module named '([\w.]+)'",
+        "pip install {0} where the server runs; on Lambda add it to the artifact's requirements",
+    ),
+    ("runtime-missing", r"needs ONNX Runtime", "pip install 'dragoman[onnx]'"),
+    ("no-predict", r"no function predict", "define predict(inputs, parameters) in model.py; it returns arrays by name"),
+    ("python-error", r"model\.py raised", "mend model.py; `python model.py` in its folder shows the whole traceback"),
+    (
+        "signature",
+        r"model\.sig|is signed|sign it|digest",
+        "sign it again with `dragoman sign`, or push it with --sign-key",
+    ),
+    (
+        "settings-mismatch",
+        r"its settings|the settings describe|model-settings\.json|metadata of model",
+        "let the settings repeat what the model's file says, or remove the key",
+    ),
+    (
+        "model-file",
+        r"not an ONNX model|is empty|cut short|Protobuf parsing failed",
+        "export the model again: the file is damaged, or a Git LFS pointer (`git lfs pull`)",
+    ),
+    (
+        "weights-missing",
+        r"[Ee]xternal (?:data|initializer)|No such file",
+        "put the weights' file beside model.onnx: push the whole folder, and not the one file",
+    ),
+    (
+        "zipmap",
+        r"Type Error.*ZipMap",
+        "export it with skl2onnx and options={{'zipmap': False}}, or with data of float32",
+    ),
+    ("operator", r"No Op registered|No opset import", "export it for the standard operators of ONNX (opset ai.onnx)"),
+    ("opset", r"[Oo]pset|IR version", "export it with an older opset, or install a newer onnxruntime"),
+    ("sequence-output", r"is a sequence|zipmap", "convert it with skl2onnx and options={{'zipmap': False}}"),
+    ("provider", r"^providers|execution provider", "name a provider of this machine, or none"),
+    ("fetch", r"the store|access denied|broke off", "check s3:GetObject on the repository's prefix, and the network"),
+    ("pipeline", r"^steps\[|pipeline", "mend the step that the text names; each of its models must load by itself"),
+)
+"""Code, pattern and cure. The first that matches counts; the cure may quote the pattern's groups."""
+OTHERS: Final = "export the model again, and publish it with `dragoman push`, which loads it first"
+
+
+def of_refusal(where: str, text: str, cause: str) -> Finding:
+    """Returns the finding for a load that a server would refuse. `cause`: what is behind it, "" if nothing is."""
+    whole = _whole(text, cause)
+    for code, pattern, cure in CURES:
+        if found := re.search(pattern, whole):
+            return error(code, where, whole, cure.format(*found.groups()))
+    return error("load-refused", where, whole, OTHERS)
+
+
+def _whole(text: str, cause: str) -> str:
+    """Returns a refusal with its cause. A server cuts ONNX Runtime's text for clients; the cause has all of it."""
+    reason = cause.partition(": ")[2]
+    if "[ONNXRuntimeError]" in reason:
+        return RUNTIMES_OWN.sub("", " ".join(reason.split()))
+    return text if not reason or reason in text else f"{text} ({cause})"

@@ -1,0 +1,81 @@
+"""A finding: what is wrong, where, and how to cure it. `Visit` collects them, with what was not examined, and why."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple
+
+from core.errors import escaped
+
+ERROR: Final = "error"
+WARNING: Final = "warning"
+NOTE: Final = "note"
+SEVERITIES: Final = (ERROR, WARNING, NOTE)
+"""The worst first. An error makes a request, a load or a deployment fail; a warning is probably a mistake."""
+LONGEST: Final = 400
+"""The most characters of a text. Names in a repository may be anything."""
+
+
+class Finding(NamedTuple):
+    """`code`: a word that programs may compare. `where`: a file, a variable or a part of the set-up."""
+
+    severity: str
+    code: str
+    where: str
+    what: str
+    cure: str
+
+
+class Visit:
+    """What one run of doctor has found. `examined`: the parts that were looked at. `skipped`: the others, with why."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.examined: list[str] = []
+        self.skipped: list[str] = []
+        self.measured: dict[str, Any] = {}
+        """The loads and what follows from them, by name, as `--json` prints them."""
+
+    def add(self, found: Iterable[Finding]) -> bool:
+        """Adds findings. Returns whether an error is among them."""
+        before = len(self.findings)
+        self.findings += found
+        return any(each.severity == ERROR for each in self.findings[before:])
+
+    @property
+    def sorted(self) -> list[Finding]:
+        """The findings, the worst first, each once."""
+        return sorted(dict.fromkeys(self.findings), key=lambda each: SEVERITIES.index(each.severity))
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error was found."""
+        return any(each.severity == ERROR for each in self.findings)
+
+
+def error(code: str, where: str, what: str, cure: str) -> Finding:
+    return _finding(ERROR, code, where, what, cure)
+
+
+def warning(code: str, where: str, what: str, cure: str) -> Finding:
+    return _finding(WARNING, code, where, what, cure)
+
+
+def note(code: str, where: str, what: str, cure: str) -> Finding:
+    return _finding(NOTE, code, where, what, cure)
+
+
+def _finding(severity: str, code: str, where: str, what: str, cure: str) -> Finding:
+    """Makes a finding of texts in one line each."""
+    lines = (" ".join(text.split()) for text in (what, cure))
+    return Finding(severity, code, *(escaped(text)[:LONGEST] for text in (where, *lines)))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns the known word that was probably meant, "" if none is near."""
+    return next(iter(get_close_matches(word[:LONGEST], list(known), 1, 0.7)), "")
+
+
+def expected(message: str) -> tuple[str, str]:
+    """Splits a message of this project: what is wrong, and what was expected, "" where it does not say that."""
+    what, _, rest = message.partition("; expected ")
+    return what, rest

@@ -1,0 +1,157 @@
+"""The function of a template: its parameters, time, memory, disk, permissions and settings against what models need."""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from handler.commands.doctor import variables
+from handler.commands.doctor.findings import Finding, error, nearest, warning
+from handler.commands.doctor.template import UNKNOWN, Expanded
+
+HANDLERS: Final = re.compile(r"(handler|dragoman)\.aws\.lambda_handler")
+KINDS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
+GATEWAYS: Final = {
+    "AWS::Serverless::Api": 29, "AWS::ApiGateway::RestApi": 29,
+    "AWS::Serverless::HttpApi": 30, "AWS::ApiGatewayV2::Api": 30,
+    "Api": 29, "HttpApi": 30,
+}  # fmt: skip
+"""The most seconds for which a gateway waits (AWS, "Amazon API Gateway quotas"); the first is a default."""
+DEFAULT_SECONDS: Final = 3
+DEFAULT_MB: Final = 128
+MEMORY: Final = range(128, 10241)
+STORAGE: Final = range(512, 10241)
+SECONDS: Final = range(1, 901)
+NEEDED: Final = {
+    "s3:GetObject": "no model can be fetched",
+    "s3:ListBucket": "no version is found by itself, and a missing model reads as a forbidden one",
+}
+
+
+class FunctionFacts(NamedTuple):
+    """What a template says about the function. Megabytes, seconds. `properties`: all of them, expanded."""
+
+    name: str
+    memory: int
+    storage: int
+    timeout: int
+    properties: Mapping[str, Any]
+
+
+def parameters(template: Expanded, given: Mapping[str, str], where: str) -> Iterator[Finding]:
+    """Yields the parameters that do not exist or break their own rules. `given`: those of samconfig.toml."""
+    for name in given:
+        if name not in template.parameters:
+            near = nearest(name, template.parameters)
+            cure = f"did you mean {near}?" if near else f"name one of {', '.join(template.parameters)}"
+            yield error("unknown-parameter", "samconfig.toml", f"the template has no parameter {name}", cure)
+    for name, said in template.parameters.items():
+        value = template.values.get(name)
+        if value is not None and (problem := _broken(said or {}, str(value))):
+            yield error("parameter-value", f"{where}: {name}", f"is {str(value)!r}", f"set it to {problem}")
+    yield from _rules(template, where)
+
+
+def _rules(template: Expanded, where: str) -> Iterator[Finding]:
+    for rule in template.rules.values():
+        if "RuleCondition" in rule and template.holds(rule["RuleCondition"]) is not True:
+            continue
+        for each in rule.get("Assertions", ()):
+            if template.holds(each["Assert"]) is False:
+                what = each.get("AssertDescription", "a rule of the template fails")
+                yield error("template-rule", where, what, "set the parameters so, in samconfig.toml or with --guided")
+
+
+def _broken(said: Mapping[str, Any], value: str) -> str:
+    """Returns what a parameter's rules expect, "" if the value keeps them."""
+    if "AllowedValues" in said and value not in map(str, said["AllowedValues"]):
+        return f"one of {', '.join(map(str, said['AllowedValues']))}"
+    with suppress(re.error):  # CloudFormation's patterns are Java's
+        if "AllowedPattern" in said and value and not re.fullmatch(str(said["AllowedPattern"]), value):
+            return f"a text like {said['AllowedPattern']}"
+    if said.get("Type") == "Number":
+        least, most = float(said.get("MinValue", "-inf")), float(said.get("MaxValue", "inf"))
+        if not re.fullmatch(r"-?\d+(\.\d+)?", value) or not least <= float(value) <= most:
+            return f"a number from {least:g} to {most:g}"
+    return ""
+
+
+def overrides(folder: Path) -> tuple[dict[str, str], str]:
+    """Returns the parameters of samconfig.toml beside a template, and why it cannot be read."""
+    try:
+        config = tomllib.loads((folder / "samconfig.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError) as wrong:
+        return {}, str(wrong)
+    found = config.get("default", {}).get("deploy", {}).get("parameters", {}).get("parameter_overrides", "")
+    pairs = found if isinstance(found, list) else shlex.split(str(found))
+    return {name: value for name, _, value in (str(pair).partition("=") for pair in pairs)}, ""
+
+
+def find(template: Expanded, defaults: Mapping[str, Any]) -> FunctionFacts | None:
+    """Returns the function that serves models. `defaults`: the template's Globals of functions."""
+    for name, resource in template.resources.items():
+        own = template.value(resource.get("Properties") or {})
+        if resource.get("Type") in KINDS and HANDLERS.fullmatch(str(own.get("Handler", ""))):
+            properties = {**template.value(dict(defaults)), **own}
+            storage = properties.get("EphemeralStorage") or {}
+            return FunctionFacts(
+                name,
+                _number(properties.get("MemorySize"), DEFAULT_MB),
+                _number(storage.get("Size") if isinstance(storage, dict) else None, STORAGE[0]),
+                _number(properties.get("Timeout"), DEFAULT_SECONDS),
+                properties,
+            )
+    return None
+
+
+def _number(value: Any, default: int) -> int:
+    return int(value) if re.fullmatch(r"\d+", str(value)) else default
+
+
+def examine(template: Expanded, facts: FunctionFacts, where: str) -> Iterator[Finding]:
+    """Yields what Lambda or the gateway would not take, and settings that the function would not start with."""
+    place = f"{where}: {facts.name}"
+    events = facts.properties.get("Events")
+    own = events.values() if isinstance(events, dict) else ()  # of the kind Api, they make a gateway by themselves
+    kinds = [str(each.get("Type")) for each in (*template.resources.values(), *own) if isinstance(each, dict)]
+    limits = [(GATEWAYS[kind], kind) for kind in kinds if kind in GATEWAYS]
+    if limits and facts.timeout > min(limits)[0]:
+        seconds, kind = min(limits)
+        what = f"Timeout is {facts.timeout} s, and the gateway ({kind}) answers 504 after {seconds}"
+        cure = f"set it to {seconds}; longer work needs a function URL. A load goes on in the next request"
+        yield warning("timeout-gateway", place, what, cure)
+    for name, value, allowed in (
+        ("MemorySize", facts.memory, MEMORY),
+        ("EphemeralStorage", facts.storage, STORAGE),
+        ("Timeout", facts.timeout, SECONDS),
+    ):
+        if value not in allowed:
+            yield error("function-limit", place, f"{name} is {value}", f"set it to {allowed[0]} up to {allowed[-1]}")
+    yield from _settings(facts, place)
+    yield from _policies(facts, place)
+
+
+def _settings(facts: FunctionFacts, place: str) -> Iterator[Finding]:
+    environment = facts.properties.get("Environment") or {}
+    own = environment.get("Variables") or {} if isinstance(environment, dict) else {}
+    known = {name: str(value) for name, value in own.items() if value is not UNKNOWN}
+    found, _ = variables.examine(known)
+    yield from (each._replace(where=f"{place}, {each.where}") for each in found)
+
+
+def _policies(facts: FunctionFacts, place: str) -> Iterator[Finding]:
+    """Yields the permissions that inline policies lack. A role of its own, or a policy by name, is not looked into."""
+    policies = facts.properties.get("Policies")
+    statements = [each for each in policies or () if isinstance(each, dict) and "Statement" in each]
+    if not isinstance(policies, list) or len(statements) != len(policies) or "Role" in facts.properties:
+        return
+    granted = json.dumps([each["Statement"] for each in statements], default=repr)
+    for action, without in NEEDED.items():
+        if not any(word in granted for word in (f'"{action}"', '"s3:*"', '"*"', f'"{action[:6]}*"')):
+            yield error("function-permission", place, f"its policies do not grant {action}: {without}", f"add {action}")

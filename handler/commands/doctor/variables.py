@@ -1,0 +1,126 @@
+"""The DRAGOMAN_* variables: unknown names, wrong values, and values that contradict each other."""
+
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+from handler.commands.doctor.findings import Finding, error, expected, nearest, warning
+from handler.settings import SETTINGS, InvalidSettings, Settings
+
+KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
+PREFIX: Final = "DRAGOMAN_"
+HERE: Final = "localhost"
+TABLE: Final = "docs/settings.md lists the settings"
+
+
+def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
+    """Returns what is wrong with each variable, and the environment without the wrong ones."""
+    sound, found = dict(environ), []
+    for variable in sorted(name for name in environ if name.startswith(PREFIX)):
+        wrong = _wrong(variable, environ)
+        if wrong is not None:
+            found.append(wrong)
+            del sound[variable]
+    return found, sound
+
+
+def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
+    if variable not in KNOWN:
+        near = nearest(variable, KNOWN)
+        cure = f"did you mean {near}? rename it" if near else f"remove it; {TABLE}"
+        return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
+    try:
+        Settings.from_env({variable: environ[variable]})
+    except InvalidSettings as wrong:
+        what, wanted = expected(str(wrong))
+        return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
+    return None
+
+
+def contradictions(settings: Settings, host: str) -> Iterator[Finding]:
+    """Yields what two settings together do wrong. `host`: the address that a server listens on."""
+    yield from _access(settings, host)
+    yield from _keys_file(settings)
+    yield from _verification(settings)
+    if settings.auth == "none" and (settings.keys or settings.keys_file):
+        yield warning(
+            "keys-unused",
+            "DRAGOMAN_AUTH",
+            "there are keys, and no client needs one: DRAGOMAN_AUTH is 'none'",
+            "set DRAGOMAN_AUTH=keys, or remove DRAGOMAN_KEYS and DRAGOMAN_KEYS_FILE",
+        )
+
+
+def _access(settings: Settings, host: str) -> Iterator[Finding]:
+    from handler.edge.gate.gate import AccessGate  # noqa: PLC0415 - the gate decides; other commands need none
+
+    models: Any = None  # the gate keeps them for requests, and none comes
+    try:
+        AccessGate(settings, models)
+    except InvalidSettings as wrong:
+        what, wanted = expected(str(wrong))
+        cure = wanted or "set what is missing, or DRAGOMAN_AUTH=none; docs/security.md has an example of each"
+        yield error("authentication", "DRAGOMAN_AUTH", what, cure)
+    if settings.control == "open" and settings.auth == "none" and not _is_loopback(host):
+        yield error(
+            "control-open",
+            "DRAGOMAN_CONTROL",
+            f"it is 'open' without authentication, on {host}: every client can unload every model",
+            "unset DRAGOMAN_CONTROL, or set DRAGOMAN_AUTH=keys and make a key with `dragoman keys new --rights admin`",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == HERE
+
+
+def _keys_file(settings: Settings) -> Iterator[Finding]:
+    if not settings.keys_file:
+        return
+    path = Path(settings.keys_file)
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # the gate has said so
+    if mode & stat.S_IWOTH:
+        what = "every user of this machine can write it, and so add a key"
+        yield error("keys-file-writable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {path}")
+    elif mode & (stat.S_IROTH | stat.S_IRGRP):
+        what = "other users of this machine can read it: who has a key, with which rights on which models"
+        yield warning("keys-file-readable", "DRAGOMAN_KEYS_FILE", what, f"chmod 600 {path}")
+
+
+def _verification(settings: Settings) -> Iterator[Finding]:
+    if settings.verify == "off":
+        if settings.verify_key or settings.verify_roots:
+            yield warning(
+                "verify-off",
+                "DRAGOMAN_VERIFY",
+                "there are trusted keys, and nothing is verified: it is 'off'",
+                "set DRAGOMAN_VERIFY=signature, or remove DRAGOMAN_VERIFY_KEY and DRAGOMAN_VERIFY_ROOTS",
+            )
+        return
+    from handler.stores.signing import policy  # noqa: PLC0415 - cryptography, for repositories that are signed
+
+    try:
+        policy.VerifyPolicy.of(settings)
+    except InvalidSettings as wrong:
+        what, wanted = expected(str(wrong))
+        yield error("verification", "DRAGOMAN_VERIFY", what, f"set {wanted}" if wanted else "docs/signing.md")
+
+
+def named_models(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
+    """Yields the models that settings name and the repository, which has `names`, does not."""
+    wanted = [("DRAGOMAN_PRELOAD", name) for name in settings.preload if name != "*"]
+    default = settings.default_model
+    wanted += [("DRAGOMAN_DEFAULT_MODEL", default)] if default and default.rpartition("-")[0] not in names else []
+    for variable, name in wanted:
+        if name not in names:
+            near = nearest(name, names)
+            cure = f"did you mean {near!r}?" if near else f"name one of {', '.join(names[:8]) or 'its models'}"
+            yield error("no-such-model", variable, f"the repository has no model {name!r}", cure)

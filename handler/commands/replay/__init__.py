@@ -1,0 +1,1 @@
+"""`dragoman replay`: sends the requests of a payload log again, and compares the answers with those of the log."""

@@ -1,0 +1,127 @@
+"""The requests of a payload log, each with its answer: lines of CloudEvents in JSON."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from core.encoding.compression import inflate
+from core.errors import ServingError
+from handler.commands.refused import Refused
+from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE
+
+MOST_BYTES: Final = 2**30
+WEB: Final = "grpc-web"
+HEAD: Final = 5
+LAST: Final = 0x80
+"""The flag of gRPC-Web's envelope whose content is the trailers."""
+CALLS: Final = frozenset(("grpc", WEB, "connect"))
+
+
+class Payload(NamedTuple):
+    """What was sent, inflated. `kind`: its media type. `length`: of a V2 body's JSON, which tensors follow, or ""."""
+
+    content: bytes
+    kind: str = JSON
+    length: str = ""
+
+
+class Reached(NamedTuple):
+    """An answer. `status`: of HTTP as text, or gRPC's code. `is_good`: it is no refusal."""
+
+    status: str
+    is_good: bool
+    body: Payload
+
+
+class Exchange(NamedTuple):
+    """A request of the log, and its answer. `model`, `version`: those that answered. `protocol`: of the request."""
+
+    id: str
+    protocol: str
+    path: str
+    model: str
+    version: str
+    request: Payload
+    answer: Reached
+
+
+def read(files: Iterable[str]) -> Iterator[Exchange]:
+    """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for what is none."""
+    for text in files:
+        path = Path(text)
+        if not path.exists():
+            raise Refused(f"there is no file {text}")
+        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else (path,):
+            yield from _exchanges(file)
+
+
+def _exchanges(file: Path) -> Iterator[Exchange]:
+    waiting: dict[str, dict[str, Any]] = {}
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            where = f"{file}:{number}"
+            event = _event(line, where)
+            if event["type"] == REQUEST:
+                waiting[event["id"]] = event
+            elif event["type"] == RESPONSE and event["id"] in waiting:
+                yield _exchange(waiting.pop(event["id"]), event, where)
+
+
+def _event(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+        if isinstance(event, dict) and isinstance(event["type"], str) and isinstance(event["id"], str):
+            return event
+    except (ValueError, KeyError, RecursionError):
+        pass
+    raise Refused(f"{where} is no CloudEvent in JSON, with a type and an id")
+
+
+def _exchange(request: Mapping[str, Any], answer: Mapping[str, Any], where: str) -> Exchange:
+    try:
+        asked, answered = _body(request), _body(answer)
+        model, version = str(request.get("inferenceservicename", "")), str(request.get("modelversion", ""))
+        protocol, path = str(request.get("protocol", "")), str(request.get("path", ""))
+        if not protocol:  # an event of KServe's own logger names the service alone
+            protocol, path = _guessed(asked, model)
+        reached = reached_by(protocol, str(answer.get("status", "200")), answered)
+    except (ValueError, KeyError, TypeError, AttributeError, ServingError) as error:
+        raise Refused(f"{where}: the payload cannot be read: {error}") from None
+    return Exchange(request["id"], protocol, path, model, version, asked, reached)
+
+
+def _body(event: Mapping[str, Any]) -> Payload:
+    """Raises ValueError, TypeError, ServingError."""
+    text = event.get("data_base64")
+    content = orjson.dumps(event.get("data")) if text is None else b64decode(text, validate=True)
+    for coding in reversed(str(event.get("contentencoding", "")).replace(" ", "").lower().split(",")):
+        if coding not in ("", "identity"):
+            content = inflate(content, coding.encode(), MOST_BYTES)
+    return Payload(content, str(event.get("datacontenttype", JSON)), str(event.get("headerlength", "")))
+
+
+def _guessed(body: Payload, model: str) -> tuple[str, str]:
+    is_v2 = isinstance(found := json.loads(body.content), dict) and isinstance(found.get("inputs"), list)
+    return ("v2", f"/v2/models/{model}/infer") if is_v2 else ("v1", f"/v1/models/{model}:predict")
+
+
+def reached_by(protocol: str, status: str, body: Payload) -> Reached:
+    """Returns an answer as it came. gRPC-Web's message leaves its envelope, and its trailers say how it went."""
+    if protocol != WEB or not body.kind.startswith("application/grpc-web"):
+        return Reached(status, status == "OK" or status.startswith("2"), body)
+    content, rest = body.content, b""
+    if content[:1] == b"\0":
+        end = HEAD + int.from_bytes(content[1:HEAD])
+        content, rest = content[HEAD:end], content[end:]
+    trailers = (rest or content)[HEAD:] if (rest or content)[:1] == bytes((LAST,)) else b""
+    fields = {
+        name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in trailers.splitlines())
+    }
+    code = fields.get(b"grpc-status", b"?").decode("latin-1")
+    return Reached(code, code == "0", Payload(content if code == "0" else fields.get(b"grpc-message", b""), body.kind))

@@ -1,0 +1,204 @@
+"""Sends a request over one protocol: with its bytes as they are, or made anew of what it means."""
+
+import http.client
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Protocol
+from urllib.parse import SplitResult, quote, urlsplit
+
+from core.dialects.v2.rpc import SERVICE
+from core.operations import Infer, InferResult, ModelSpec
+from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse
+from handler.commands.refused import Refused
+from handler.commands.replay import translate
+from handler.commands.replay.compare import V2_CALL, tensors
+from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
+
+HEADER_LENGTH: Final = "inference-header-content-length"
+PROTOCOLS: Final = ("same", "v2", "v2-binary", "v1", "grpc", "connect", WEB)
+KINDS: Final = {"connect": "application/proto", WEB: "application/grpc-web+proto"}
+
+
+class Wire(Protocol):
+    """A connection to a server. Its errors are OSError."""
+
+    def send(self, protocol: str, path: str, body: Payload) -> Reached: ...
+
+    def metadata(self, model: str, version: str | None) -> dict[str, Any]:
+        """Returns V2's metadata of a model, as its JSON has it, with `signatures`: V1's, if they can be known.
+
+        Raises Untranslatable.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class OverHttp:
+    """REST, Connect and gRPC-Web."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
+        """Raises Refused for a URL that is none."""
+        parts = _parsed(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname or "", parts.port, timeout=seconds)
+        self._prefix = parts.path.rstrip("/")
+        self._headers = dict(headers)
+
+    def send(self, protocol: str, path: str, body: Payload) -> Reached:
+        headers = self._headers | {"content-type": body.kind}
+        content = body.content
+        if protocol in CALLS and "json" not in body.kind:
+            headers["content-type"] = KINDS[protocol]
+        if protocol == WEB:
+            headers["content-type"] = "application/grpc-web+" + ("json" if "json" in body.kind else "proto")
+            content = b"\0" + len(content).to_bytes(4) + content
+        if protocol == "connect":
+            headers["connect-protocol-version"] = "1"
+        if body.length:
+            headers[HEADER_LENGTH] = body.length
+        status, found, answer = self._asked("POST", path, content, headers)
+        kind = found.get("content-type") or ""
+        return reached_by(protocol, str(status), Payload(answer, kind, found.get(HEADER_LENGTH) or ""))
+
+    def metadata(self, model: str, version: str | None) -> dict[str, Any]:
+        path = f"/v2/models/{quote(model)}" + (f"/versions/{quote(version)}" if version else "")
+        status, _, answer = self._asked("GET", path, None, self._headers)
+        if status != http.client.OK:
+            raise translate.Untranslatable(f"the server has no metadata of model {model}: status {status}")
+        found: dict[str, Any] = json.loads(answer)
+        status, _, answer = self._asked("GET", f"{path.replace('/v2/', '/v1/', 1)}/metadata", None, self._headers)
+        return found | {"signatures": json.loads(answer) if status == http.client.OK else "none"}
+
+    def _asked(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> tuple[int, Any, bytes]:
+        """Raises OSError."""
+        connection = self._connection
+        try:
+            connection.request(method, self._prefix + quote(path, safe="/:~"), body, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        except http.client.HTTPException as error:
+            raise OSError(f"{type(error).__name__} {error}") from None
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _parsed(url: str) -> SplitResult:
+    """Raises Refused."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.hostname and parts.port != 0 and parts.scheme in ("http", "https"):  # asking for the port checks it
+            return parts
+    raise Refused(f"--url is {url!r}; expected a URL such as http://127.0.0.1:8080")
+
+
+class OverGrpc:
+    """gRPC, without TLS."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
+        """Raises Refused where grpcio is not installed."""
+        try:
+            import grpc  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise Refused("--protocol grpc needs grpcio: pip install 'dragoman[grpc]'") from None
+        self._error: Any = grpc.RpcError
+        self._channel: Any = grpc.insecure_channel(
+            urlsplit(url).netloc or url, (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+        )
+        self._metadata = tuple((name.lower(), value) for name, value in headers.items())
+        self._seconds = seconds
+
+    def send(self, _protocol: str, path: str, body: Payload) -> Reached:
+        try:
+            answer = self._asked(path, body.content)
+        except self._error as error:
+            if error.code().name == "UNAVAILABLE" and "connect" in (error.details() or ""):
+                raise OSError(error.details()) from None
+            return Reached(
+                error.code().name, is_good=False, body=Payload((error.details() or "").encode(), "text/plain")
+            )
+        return Reached("OK", is_good=True, body=Payload(answer, "application/protobuf"))
+
+    def metadata(self, model: str, version: str | None) -> dict[str, Any]:
+        try:
+            message = ModelMetadataRequest(name=model, version=version or "").SerializeToString()
+            answer = ModelMetadataResponse.FromString(self._asked(f"/{SERVICE}/ModelMetadata", message))
+        except self._error as error:
+            code = error.code().name
+            raise translate.Untranslatable(f"the server has no metadata of model {model}: {code}") from None
+        inputs, outputs = (
+            [{"name": each.name, "datatype": each.datatype, "shape": each.shape} for each in side]
+            for side in (answer.inputs, answer.outputs)
+        )
+        return {"name": answer.name, "platform": answer.platform, "inputs": inputs, "outputs": outputs}
+
+    def _asked(self, path: str, message: bytes) -> bytes:
+        method = self._channel.unary_unary(path)
+        answer: bytes = method(message, timeout=self._seconds, metadata=self._metadata)
+        return answer
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+class Replayer:
+    """Sends exchanges over a line. `protocol`: one of PROTOCOLS; "same" is the exchange's own."""
+
+    def __init__(self, line: Wire, protocol: str) -> None:
+        self._line = line
+        self._protocol = protocol
+        self._specs: dict[tuple[str, str | None], ModelSpec] = {}
+
+    def again(self, exchange: Exchange) -> Reached:
+        """Returns the answer, in the form of the exchange's own protocol.
+
+        Raises Untranslatable, OSError, and ServingError or ValueError for what cannot be read.
+        """
+        if self._protocol in ("same", exchange.protocol):
+            if (exchange.protocol == "grpc") is not isinstance(self._line, OverGrpc):
+                raise translate.Untranslatable(f"{exchange.protocol} does not go over this URL: choose a --protocol")
+            return self._line.send(exchange.protocol, exchange.path, exchange.request)
+        meant = translate.meant(exchange, lambda: self._spec(exchange.model, None))
+        reached, outputs = self._inferred(meant.infer)
+        if not reached.is_good:
+            return reached
+        return reached._replace(body=meant.phrased(outputs))
+
+    def _inferred(self, infer: Infer) -> tuple[Reached, Any]:
+        """Returns the answer as it came, and the outputs as an InferResult; None in a refusal's place."""
+        protocol, ref = self._protocol, infer.ref
+        version = f"/versions/{ref.version}" if ref.version else ""
+        if protocol in CALLS:
+            reached = self._line.send(protocol, V2_CALL, Payload(translate.to_message(infer), "application/protobuf"))
+        elif protocol == "v1":
+            reached = self._line.send(protocol, f"/v1/models/{ref.name}{version}:predict", translate.to_v1(infer))
+        else:
+            body = translate.to_v2(infer, binary=protocol == "v2-binary")
+            reached = self._line.send(protocol, f"/v2/models/{ref.name}{version}/infer", body)
+        if not reached.is_good:
+            return reached, None
+        if protocol == "v1":
+            found = translate.from_v1(reached.body, self._spec(ref.name, ref.version))
+        else:
+            found = tensors(reached.body, is_call=protocol in CALLS)
+        wanted = [output.name for output in infer.outputs]
+        ordered = tuple(each for each in found if each.name in wanted or not wanted)
+        return reached, InferResult(ref.name, _version(reached, protocol), ordered)
+
+    def _spec(self, model: str, version: str | None) -> ModelSpec:
+        """Raises Untranslatable, OSError, ServingError."""
+        found = self._specs.get((model, version))
+        if found is None:
+            found = translate.spec_of(self._line.metadata(model, version), version or "1")
+            self._specs[model, version] = found
+        return found
+
+
+def _version(reached: Reached, protocol: str) -> str:
+    if protocol in CALLS:
+        return ModelInferResponse.FromString(reached.body.content).model_version
+    return ""

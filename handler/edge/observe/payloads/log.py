@@ -1,0 +1,131 @@
+"""Decides which requests the payload log gets, keeps a copy of their answers, and makes their events."""
+
+import random
+import time
+from collections.abc import Awaitable, Iterator, Mapping, MutableMapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from core.errors import escaped
+from core.wire import Part, Right
+from handler.edge.exchange import Send
+from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE, SEEN, CloudEvent, stamp
+from handler.edge.observe.payloads.outbox import Outbox
+from handler.edge.observe.payloads.places import place_of
+from handler.edge.observe.record import Record
+from handler.settings import Settings
+
+TOO_LARGE: Final = "size"
+PROTOBUF: Final = "application/protobuf"
+HEADER_LENGTH: Final = "inference-header-content-length"
+"""V2's header with the bytes of a body's JSON. Tensors follow it."""
+
+
+class Copy:
+    """What is kept of an answer: its parts, and what its headers say of them. Each part is kept as it is."""
+
+    __slots__ = ("_left", "encoding", "kind", "length", "parts")
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self.parts: list[Part] = []
+        self.kind = self.encoding = self.length = ""
+
+    @property
+    def is_whole(self) -> bool:
+        return self._left >= 0
+
+    def add(self, part: Part) -> None:
+        """Takes a part of the answer; nothing any more once they are too many bytes."""
+        self._left -= len(part)
+        if self._left >= 0:
+            self.parts.append(part)
+        else:
+            self.parts.clear()
+
+    def through(self, send: Send) -> Send:
+        """Returns a function that sends a message, and keeps what it holds of the answer."""
+
+        def passed(message: MutableMapping[str, Any]) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                self._head({name.lower(): value for name, value in message["headers"]})
+            elif message.get("body"):
+                self.add(message["body"])
+            return send(message)
+
+        return passed
+
+    def _head(self, headers: Mapping[bytes, bytes]) -> None:
+        self.kind = headers.get(b"content-type", b"").decode("latin-1")
+        self.encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+        self.length = headers.get(HEADER_LENGTH.encode(), b"").decode("latin-1")
+
+
+class PayloadLog:
+    """An application's. `counts`: of requests, by what has become of their events."""
+
+    def __init__(self, settings: Settings, counts: dict[str, int], *, at_once: bool) -> None:
+        """Raises InvalidSettings."""
+        self._most = settings.payload_log_size
+        self._share = settings.payload_log_sample
+        self._service = settings.name
+        self._counts = counts
+        self._outbox = Outbox(place_of(settings), settings.payload_log_memory, counts, at_once=at_once)
+
+    def drawn(self) -> Copy | None:
+        """Draws whether a request that has come is to be logged. Returns where its answer is kept, or None."""
+        return Copy(self._most) if random.random() < self._share else None  # noqa: S311 - no secret hangs on it
+
+    def take(self, record: Record, copy: Copy, asked: tuple[Mapping[str, str], Part], model: tuple[str, str]) -> None:
+        """Takes an inference that has ended. `asked`: the request's headers, and its body. `model`: its name, version.
+
+        Other requests are passed over, and so are those of streams, whose body is empty here.
+        """
+        headers, body = asked
+        if record.right is not Right.INFER or not body:
+            return
+        if len(body) > self._most or not copy.is_whole:
+            self._counts[TOO_LARGE] = self._counts.get(TOO_LARGE, 0) + 1
+            return
+        about = dict(self._about(record, model))
+        is_rpc = record.protocol in ("grpc", "grpc-web", "connect")
+        kind = headers.get("content-type", "")
+        kinds = (_message_kind(kind), copy.kind or PROTOBUF) if is_rpc else (kind or JSON, copy.kind)
+        came = time.time_ns() - (time.perf_counter_ns() - record.came)
+        request = about | {"type": REQUEST, "time": stamp(came)} | _length(headers.get(HEADER_LENGTH, ""))
+        status = {"status": str(record.status)}
+        response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
+        encoding = "" if is_rpc else headers.get("content-encoding", "")
+        answer = b"".join(copy.parts)
+        self._outbox.put(
+            (
+                CloudEvent(request, kinds[0], encoding, bytes(body)),
+                CloudEvent(response, kinds[1], copy.encoding, answer),
+            ),
+        )
+
+    def _about(self, record: Record, model: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        name, version = (escaped(text[:SEEN]) for text in model)
+        yield from (("specversion", "1.0"), ("id", record.request_id.decode()), ("source", "/" + quote(self._service)))
+        yield from (("namespace", self._service), ("component", "predictor"), ("endpoint", "default"))
+        if name:
+            yield "inferenceservicename", name
+        if version:
+            yield "modelversion", version
+        yield from (
+            ("protocol", record.protocol),
+            ("method", record.method),
+            ("path", record.path[: 4 * SEEN].encode("utf-8", "replace").decode()),
+        )
+
+    def close(self) -> None:
+        self._outbox.close()
+
+
+def _message_kind(kind: str) -> str:
+    """Returns what a remote call's message is: protobuf, or its JSON."""
+    return JSON if "json" in kind else PROTOBUF
+
+
+def _length(text: str) -> dict[str, str]:
+    return {"headerlength": text} if text.isdecimal() else {}

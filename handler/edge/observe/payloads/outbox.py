@@ -1,0 +1,132 @@
+"""Events on their way to their place: bounded in memory, and written by a thread of their own."""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from core.errors import escaped
+from handler.edge.observe.payloads.events import CloudEvent
+from handler.edge.observe.payloads.places import EventPlace
+
+log = logging.getLogger(__name__)
+WRITTEN: Final = "written"
+FAILED: Final = "failed"
+FULL: Final = "memory"
+BATCH_BYTES: Final = 8 * 2**20
+OVERHEAD: Final = 2048
+"""The bytes that an event takes beside its payload."""
+RETRIES: Final = (0.5, 2.0, 5.0)
+"""Seconds before each further try."""
+PAUSE_SECONDS: Final = 30.0
+"""A function tries again so long after a failure, and a failure is logged at most so often."""
+LAST_SECONDS: Final = 10.0
+"""The most that the end of a process waits for its events."""
+
+
+class Outbox:
+    """`most`: bytes that may wait. `counts`: of requests, by what has become of their events.
+
+    `at_once`: nothing runs after a request, so that its events are written in its own thread, and not again.
+    """
+
+    def __init__(self, place: EventPlace, most: int, counts: dict[str, int], *, at_once: bool = False) -> None:
+        self._place = place
+        self._most = most
+        self._counts = counts
+        self._at_once = at_once
+        self._waiting: list[Sequence[CloudEvent]] = []
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._filled, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
+        self._hurries, self._ends = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told = self._again = float("-inf")
+
+    def put(self, events: Sequence[CloudEvent]) -> None:
+        """Takes the events of one request. Never waits, but for a function's."""
+        size = sum(event.size + OVERHEAD for event in events)
+        if self._at_once:
+            self._write([events], ())
+            return
+        with self._lock:
+            if self._bytes + size > self._most:
+                self._count(FULL)
+                return
+            self._bytes += size
+            self._waiting.append(events)
+            self._idle.clear()
+            if self._bytes > BATCH_BYTES:
+                self._hurries.set()
+        self._filled.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="payload log", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self._filled.wait()
+            self._hurries.wait(self._place.pause)  # others come meanwhile
+            with self._lock:
+                batch, size = self._taken()
+                if not self._waiting:
+                    self._filled.clear()
+                    self._hurries.clear()
+            if batch:
+                self._write(batch, RETRIES)
+            with self._lock:
+                self._bytes -= size
+                if not self._waiting:
+                    self._idle.set()
+
+    def _taken(self) -> tuple[list[Sequence[CloudEvent]], int]:
+        """Takes what a batch may have, and returns it with its bytes."""
+        size = taken = 0
+        for events in self._waiting:
+            taken += 1
+            size += sum(event.size + OVERHEAD for event in events)
+            if size >= BATCH_BYTES:
+                break
+        batch = self._waiting[:taken]
+        del self._waiting[:taken]
+        return batch, size
+
+    def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
+        """Writes the events of so many requests, and counts what has become of them."""
+        if self._at_once and time.monotonic() < self._again:
+            self._count(FAILED, len(batch))
+            return
+        events = [event for each in batch for event in each]
+        failure = self._tried(events)
+        for seconds in retries:
+            if failure is None or self._ends.wait(seconds):
+                break
+            failure = self._tried(events)
+        if failure is None:
+            self._count(WRITTEN, len(batch))
+            return
+        self._again = time.monotonic() + PAUSE_SECONDS
+        if time.monotonic() - self._told >= PAUSE_SECONDS:
+            self._told = time.monotonic()
+            log.warning("payloads of %d requests were not written: %s", len(batch), escaped(str(failure))[:256])
+        self._count(FAILED, len(batch))
+
+    def _tried(self, events: Sequence[CloudEvent]) -> Exception | None:
+        """Returns why the events were not written, None if they were."""
+        try:
+            self._place.write(events)
+        except Exception as error:  # noqa: BLE001 - each place's client has errors of its own
+            return error
+        return None
+
+    def _count(self, outcome: str, number: int = 1) -> None:
+        self._counts[outcome] = self._counts.get(outcome, 0) + number
+
+    def close(self) -> None:
+        """Waits until the events are written, but not for long. Further ones may come."""
+        if self._thread is not None:
+            self._hurries.set()
+            self._ends.set()
+            self._idle.wait(LAST_SECONDS)

@@ -1,0 +1,174 @@
+"""Where payloads go: files in a folder, objects in a bucket, or a receiver of CloudEvents over HTTP."""
+
+import http.client
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from handler.edge.observe.payloads.events import CloudEvent
+from handler.settings import InvalidSettings, Settings
+
+FILE_BYTES: Final = 64 * 2**20
+"""A file that has so many gets no further lines."""
+SECONDS: Final = 5.0
+"""The most that a receiver may take for one event."""
+OK: Final = range(200, 300)
+
+
+class EventPlace(Protocol):
+    """`pause`: seconds in which events gather before they are written together."""
+
+    pause: float
+
+    def write(self, events: Sequence[CloudEvent]) -> None:
+        """Writes the events. Raises OSError, or an error of its client's, if some of them may be lost."""
+        ...
+
+
+def place_of(settings: Settings) -> EventPlace:
+    """Returns the place of DRAGOMAN_PAYLOAD_LOG. Raises InvalidSettings."""
+    target = settings.payload_log
+    if target.startswith(("http://", "https://")):
+        return Receiver(target)
+    if target.startswith("s3://"):
+        return EventBucket(settings)
+    return EventFolder(Path(target.removeprefix("file://")))
+
+
+def lines(events: Sequence[CloudEvent]) -> bytes:
+    return b"".join(event.line() + b"\n" for event in events)
+
+
+def name_of(number: int) -> str:
+    """Returns the name of a file that no other process has: by time, process, and the number of its files."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{os.urandom(3).hex()}-{number}.jsonl"
+
+
+class EventFolder:
+    """Files that only their owner can read."""
+
+    pause = 1.0
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder. Raises InvalidSettings."""
+        try:
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidSettings(f"DRAGOMAN_PAYLOAD_LOG: {error}", "DRAGOMAN_PAYLOAD_LOG cannot be made") from None
+        self._folder = folder
+        self._file = -1
+        self._room = self._number = 0
+
+    def write(self, events: Sequence[CloudEvent]) -> None:
+        """Appends the events to the current file. Begins another one if that is large, or if the last write failed."""
+        if self._room <= 0:
+            self._begin()
+        left = memoryview(lines(events))
+        try:
+            while left:
+                written = os.write(self._file, left)
+                self._room -= written
+                left = left[written:]
+        except OSError:
+            self._room = 0  # a line may be cut off: the next one must not stand behind it
+            raise
+
+    def _begin(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        path = self._folder / name_of(self._number)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._number += 1
+        self._room = FILE_BYTES
+
+
+class EventBucket:
+    """Objects of many lines each, below a folder for each day."""
+
+    pause = 10.0
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises InvalidSettings."""
+        from handler.stores.s3 import location  # noqa: PLC0415 - for logs in buckets
+
+        self._place = location.locate(settings.payload_log, os.environ, "DRAGOMAN_PAYLOAD_LOG")
+        self._settings = settings
+        self._client: Any = None
+        self._number = 0
+
+    def write(self, events: Sequence[CloudEvent]) -> None:
+        """Puts one object. The first one makes the client."""
+        if self._client is None:
+            from handler.stores.s3.botocore_client import connect  # noqa: PLC0415 - a third of a second
+
+            self._client = connect(self._settings, self._place)
+        key = f"{self._place.prefix}{time.strftime('%Y/%m/%d/', time.gmtime())}{name_of(self._number)}"
+        self._number += 1
+        self._client.put_object(
+            Bucket=self._place.bucket, Key=key, Body=lines(events), ContentType="application/x-ndjson"
+        )
+
+
+class Receiver:
+    """An HTTP service that takes an event with each POST, as KServe's own receivers do."""
+
+    pause = 0.1
+
+    def __init__(self, url: str) -> None:
+        """Raises InvalidSettings."""
+        self._url = _parsed(url)
+        self._connection: http.client.HTTPConnection | None = None
+
+    def write(self, events: Sequence[CloudEvent]) -> None:
+        try:
+            for event in events:
+                self._post(event)
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            raise OSError(f"{self._url.hostname}: {type(error).__name__} {error}") from None
+
+    def _post(self, event: CloudEvent) -> None:
+        """Sends an event, over a new connection if the receiver has closed the old one meanwhile. Raises OSError."""
+        path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
+        body, headers = bytes(event.payload), event.headers()
+        is_new = self._connection is None
+        try:
+            answer = self._asked(path, body, headers)
+        except (http.client.HTTPException, OSError):
+            self._drop()
+            if is_new:
+                raise
+            answer = self._asked(path, body, headers)
+        answer.read(2**16)
+        if not answer.isclosed():
+            self._drop()
+        if answer.status not in OK:
+            raise OSError(f"status {answer.status}")
+
+    def _asked(self, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
+        connection = self._connection
+        if connection is None:
+            kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+            host, port = self._url.hostname or "", self._url.port
+            connection = self._connection = kind(host, port, timeout=SECONDS)
+        connection.request("POST", path, body, headers)
+        return connection.getresponse()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _parsed(url: str) -> SplitResult:
+    """Raises InvalidSettings."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.hostname and "@" not in parts.netloc and parts.port != 0:  # asking for the port checks it
+            return parts
+    raise InvalidSettings("DRAGOMAN_PAYLOAD_LOG: expected a URL such as http://collector:8080/, without credentials")

@@ -1,0 +1,1 @@
+"""A request's trace for OpenTelemetry. Imported where DRAGOMAN_TRACES is on, and nowhere else."""

@@ -1,0 +1,104 @@
+"""OpenTelemetry's SDK, set up by its own variables (OTEL_*), and by ours where these are silent."""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from handler.settings import InvalidSettings, Settings
+
+log = logging.getLogger(__name__)
+PACKAGE: Final = "opentelemetry-exporter-otlp-proto-http"
+LAMBDA_SECONDS: Final = 1
+"""The most seconds that a function's answer waits for its spans to be sent, unless OTEL_EXPORTER_OTLP_TIMEOUT says."""
+PAUSE_SECONDS: Final = 30.0
+"""After a failure, so long no answer of a function waits for spans: those of the pause are dropped."""
+TIMEOUTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+HTTP: Final = "http/protobuf"
+
+
+class Exporting(NamedTuple):
+    """`tracer`: OpenTelemetry's. `flush`: sends the spans that have ended, if it is time to."""
+
+    tracer: Any
+    flush: Callable[[], None]
+
+
+def connect(settings: Settings, *, at_once: bool) -> Exporting:
+    """Sets the SDK up. `at_once`: nothing runs after a request, as on Lambda. Raises InvalidSettings."""
+    try:
+        from opentelemetry import propagate  # noqa: PLC0415, F401 - an extra, which checks OTEL_PROPAGATORS
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - the same
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - the same
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - the same
+    except ImportError:
+        raise InvalidSettings(f"DRAGOMAN_TRACES=otlp needs {PACKAGE}: pip install 'dragoman[otel]'") from None
+    except ValueError as error:
+        raise InvalidSettings(f"OTEL_PROPAGATORS is wrong: {error}", "OTEL_PROPAGATORS is wrong") from None
+    for protocol in filter(None, map(os.environ.get, PROTOCOLS)):
+        if protocol != HTTP:
+            log.warning("spans are sent as %s, and not as %s", HTTP, protocol)
+    provider = TracerProvider(resource=Resource.create(_attributes(settings)))
+    timed = any(os.environ.get(name) for name in TIMEOUTS)
+    exporter = OTLPSpanExporter(timeout=LAMBDA_SECONDS if at_once and not timed else None)
+    tracer = provider.get_tracer("dragoman")
+    if not at_once:
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - as above
+
+        batches = BatchSpanProcessor(exporter)
+        provider.add_span_processor(batches)
+        return Exporting(tracer, partial(_send, batches))
+    gathered = Gathered(exporter)
+    provider.add_span_processor(gathered)  # type: ignore[arg-type] # it has the methods of a SpanProcessor
+    return Exporting(tracer, gathered.flush)
+
+
+def _send(batches: Any) -> None:
+    batches.force_flush()
+
+
+def _attributes(settings: Settings) -> dict[str, str]:
+    """Returns what the SDK's variables do not say of this process."""
+    function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
+    named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    found = {} if named else {"service.name": function or settings.name}
+    if function:
+        found |= {"cloud.provider": "aws", "cloud.platform": "aws_lambda", "faas.name": function}
+        found["cloud.region"] = os.environ.get("AWS_REGION", "")
+    return found
+
+
+class Gathered:
+    """Spans of one request, sent together in its own thread: a SpanProcessor for functions."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter = exporter
+        self._spans: list[Any] = []
+        self._again = 0.0
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None: ...
+
+    def _on_ending(self, span: Any) -> None: ...
+
+    def on_end(self, span: Any) -> None:
+        if span.context.trace_flags.sampled:
+            self._spans.append(span)
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:  # noqa: ARG002 - the exporter has its own
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        """Sends the spans. Drops them within the pause after a failure."""
+        spans, self._spans = self._spans, []
+        if not spans or time.monotonic() < self._again:
+            return
+        if self._exporter.export(spans).name != "SUCCESS":
+            log.warning("spans were not sent; the next try is in %d s", PAUSE_SECONDS)
+            self._again = time.monotonic() + PAUSE_SECONDS

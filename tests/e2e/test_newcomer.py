@@ -1,0 +1,85 @@
+"""A newcomer installs the wheel on a bare Debian, exports a model, and serves it: by the book, without a question."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import debian, engine
+from tests.e2e.tools import ROOT, run
+from tests.support.ports import free_port
+
+EXPORT = """
+from skl2onnx import to_onnx
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+wine = load_wine()
+data = wine.data.astype("float32")
+model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data, wine.target)
+open("wine.onnx", "wb").write(to_onnx(model, data[:1]).SerializeToString())
+print(*model.predict(data[:2]))
+"""
+ASK = """
+import json, sys, time, urllib.request
+row = [14.23, 1.71, 2.43, 15.6, 127.0, 2.8, 3.06, 0.28, 2.29, 5.64, 1.04, 3.92, 1065.0]
+body = {"inputs": [{"name": "X", "shape": [1, 13], "datatype": "FP32", "data": row}]}
+for _ in range(300):
+    try:
+        answer = urllib.request.urlopen(sys.argv[1], json.dumps(body).encode(), timeout=60).read().decode()
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.2)
+    except OSError as error:
+        if "refused" not in str(error):
+            raise
+        time.sleep(0.2)
+print(answer)
+"""
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[debian.Machine]:
+    with engine.running(bridged=False) as containers, debian.running(containers) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the distribution as its publisher does."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run("python3", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+    return next(folder.glob("*.whl"))
+
+
+def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path, tmp_path: Path) -> None:
+    """Each step is a line that the documentation has; the model answers as scikit-learn does."""
+    (tmp_path / "export.py").write_text(EXPORT, encoding="utf-8")
+    (tmp_path / "ask.py").write_text(ASK, encoding="utf-8")
+    machine.put(wheel, tmp_path / "export.py", tmp_path / "ask.py")
+    port = free_port()
+
+    def step(name: str, script: str) -> str:
+        began = time.monotonic()
+        printed = machine.run(script)
+        print(f"{name}: {time.monotonic() - began:.1f} s", flush=True)  # noqa: T201 - for the reader: a time is no assertion
+        return printed
+
+    step("install", f"python3 -m venv venv; venv/bin/pip install --quiet './{wheel.name}[server,onnx,doctor]'")
+    assert step("version", "venv/bin/dragoman --version").startswith("dragoman ")
+    step("install scikit-learn", "venv/bin/pip install --quiet scikit-learn skl2onnx")
+    assert step("export", "venv/bin/python export.py").split() == ["0", "0"]
+    step("push", "venv/bin/dragoman push wine.onnx my-models/wine")
+    assert "served" in step("list", "venv/bin/dragoman list my-models")
+    assert step("doctor", "venv/bin/dragoman doctor my-models").splitlines()[-1] == "nothing is wrong"
+    assert json.loads(step("doctor as JSON", "venv/bin/dragoman doctor my-models --json"))["counts"]["error"] == 0
+    machine.start(f"venv/bin/dragoman serve --repository my-models --port {port}")
+    answer = json.loads(step("first answer", f"python3 ask.py http://127.0.0.1:{port}/v2/models/wine/infer"))
+    labels = next(each for each in answer["outputs"] if each["name"] == "label")
+    assert labels["data"] == [0]
+    machine.run("mkdir my-models/iris; cp wine.onnx my-models/iris/model.onnx")
+    with pytest.raises(RuntimeError, match="mkdir -p iris/1 && mv iris/model.onnx iris/1/model.onnx"):
+        step("doctor finds", "venv/bin/dragoman doctor my-models")

@@ -1,0 +1,296 @@
+"""Each planted fault is found by doctor, alone, at its place and with its own cure; sound set-ups have none."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.handler.commands.doctor.conftest import ARM64, ROOT, Findings, SetUp, elf
+from tests.handler.commands.publish import conftest as publishing
+from tests.support import s3_stand_in
+from tests.support.ports import free_port
+from tests.support.zoo import models as zoo
+
+SHAPE = [{"name": "x", "datatype": "INT64", "shape": [-1, 7]}]
+CRASHES = "import os\nos.abort()"
+HANGS = "import time\nwhile True:\n    time.sleep(1)"
+GREEDY = "kept = []\nwhile True:\n    kept.append(bytes(8_000_000).replace(b'\\0', b'x'))"
+HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return inputs"
+PREDICTS = "def predict(inputs, parameters):\n    return inputs"
+
+
+class Fault(NamedTuple):
+    """`plant`: makes the fault. What doctor must report: its code, a part of its place, and a part of its cure."""
+
+    code: str
+    where: str
+    cure: str
+    plant: Callable[[SetUp], object]
+    severity: str = "error"
+
+
+def settings(text: object, path: str = "wine/model-settings.json") -> Callable[[SetUp], object]:
+    return lambda at: at.add(path, text if isinstance(text, str) else json.dumps(text))
+
+
+def variables(**values: str) -> Callable[[SetUp], object]:
+    return lambda at: at.set(**values)
+
+
+def python(source: str, *flags: str) -> Callable[[SetUp], object]:
+    return lambda at: (at.add("code/1/model.py", source), at.loads(*flags))
+
+
+def loaded(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
+    return lambda at: (plant(at), at.loads())
+
+
+def exposed(at: SetUp) -> None:
+    """Lets every client in the network unload models."""
+    at.set(DRAGOMAN_CONTROL="open")
+    at.flags += ["--host", "0.0.0.0"]  # noqa: S104 - the fault
+
+
+def bucket(**values: str) -> Callable[[SetUp], object]:
+    """Puts the repository into a bucket, and sets variables after that."""
+    return lambda at: (at.bucket(), at.set(**values))
+
+
+def template(*changes: tuple[str, str], **parameters: str) -> Callable[[SetUp], object]:
+    return lambda at: at.template(*changes, **parameters)
+
+
+def artifact(change: Callable[[Path], object]) -> Callable[[SetUp], object]:
+    return lambda at: change(at.artifact())
+
+
+def keys_file(mode: int) -> Callable[[SetUp], object]:
+    def plant(at: SetUp) -> None:
+        file = at.folder / "keys"
+        file.write_text(f"ci sha256:{'0' * 64} infer\n", encoding="ascii")
+        file.chmod(mode)
+        at.set(DRAGOMAN_AUTH="keys", DRAGOMAN_KEYS_FILE=str(file))
+
+    return plant
+
+
+def elsewhere(at: SetUp, **change: str) -> None:
+    """Names a repository that is not there."""
+    at.repository = change["to"]
+
+
+def weightless(at: SetUp) -> None:
+    """Keeps a model's weights in a file that is not there."""
+    publishing.large(1, at.models / "large" / "1", megabytes=1)
+    (at.models / "large/1/weights.bin").unlink()
+    at.loads()
+
+
+def other_python(built: Path) -> None:
+    next(built.glob("numpy/*.so")).unlink()
+    elf(built, version="cpython-311")
+
+
+def sparse(path: Path, megabytes: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(megabytes * 2**20)
+
+
+FAULTS = [
+    # The repository's folders.
+    Fault("repository-missing", "nowhere", "mkdir -p nowhere", lambda at: elsewhere(at, to="nowhere")),
+    Fault("repository-empty", "models", "dragoman push", lambda at: shutil.rmtree(at.models / "wine")),
+    Fault("not-a-repository", "models/wine", "name the folder above", lambda at: elsewhere(at, to="models/wine")),
+    Fault("loose-file", "iris.onnx", "mv iris.onnx iris/1/model.onnx", lambda at: at.add("iris.onnx")),
+    Fault("loose-file", "model.py", "mv model.py NAME/1/", lambda at: at.add("model.py")),
+    Fault("foreign-model", "net.pt", "torch.onnx.export", lambda at: at.add("net.pt")),
+    Fault("foreign-model", "forest/1", "skl2onnx", lambda at: at.add("forest/1/forest.joblib")),
+    Fault("no-version-folder", "iris/model.onnx", "mkdir -p iris/1", lambda at: at.add("iris/model.onnx")),
+    Fault("version-name", "iris/v3", "mv iris/v3 iris/3", lambda at: at.add("iris/v3/model.onnx")),
+    Fault("version-incomplete", "iris/2", "mv iris/2/net.onnx", lambda at: at.add("iris/2/net.onnx")),
+    Fault("nested-repository", "more/iris", "mv more/iris .", lambda at: at.add("more/iris/1/model.onnx")),
+    Fault("model-name", "a\\nb", "rename", lambda at: at.add("a\nb/1/model.onnx")),
+    Fault("version-twice", "wine", "wine/001", lambda at: at.add("wine/001/model.onnx"), "warning"),
+    Fault("model-empty", "void", "remove it", lambda at: (at.models / "void").mkdir(), "warning"),
+    Fault("broken-link", "wine/1/x", "link", lambda at: (at.models / "wine/1/x").symlink_to("gone"), "warning"),
+    Fault(
+        "settings-name",
+        "wine/model_settings.json",
+        "mv wine/model_settings.json",
+        settings({}, "wine/model_settings.json"),
+    ),
+    # The settings of models.
+    Fault("unknown-key", "wine/model-settings.json", "rename", settings({"canry": {}}), "warning"),
+    Fault("settings-value", "wine/model-settings.json", "a whole number", settings({"max_batch_size": "8"})),
+    Fault("settings-value", "wine/1/model-settings.json", "JSON", settings("{", "wine/1/model-settings.json")),
+    Fault("settings-value", "wine/config.pbtxt", "text format", settings("max_batch_size: many", "wine/config.pbtxt")),
+    Fault(
+        "config-ignored",
+        "wine/config.pbtxt",
+        "docs/triton.md",
+        settings("optimization { }", "wine/config.pbtxt"),
+        "note",
+    ),
+    Fault("no-version-served", "wine", "version_policy", settings({"version_policy": {"specific": {"versions": [7]}}})),
+    Fault("version-missing", "wine", "push version 9", settings({"version_labels": {"stable": 9}})),
+    Fault(
+        "code-not-allowed",
+        "code/1/model.py",
+        "DRAGOMAN_ALLOW_CODE=true",
+        lambda at: at.add("code/1/model.py", PREDICTS),
+    ),
+    # Loads, each in a process of its own.
+    Fault(
+        "model-file",
+        "cut/1",
+        "git lfs pull",
+        loaded(settings("version https://git-lfs.github.com/spec/v1", "cut/1/model.onnx")),
+    ),
+    Fault("weights-missing", "large/1", "weights' file", weightless),
+    Fault("settings-mismatch", "wine/1", "repeat", loaded(settings({"inputs": SHAPE}))),
+    Fault("python-error", "code/1", "mend model.py", python("1 / 0")),
+    Fault("package-missing", "code/1", "pip install sklaern", python("import sklaern")),
+    Fault("no-predict", "code/1", "define predict", python("x = 1")),
+    Fault("load-crash", "code/1", "onnxruntime", python(CRASHES)),
+    Fault("load-limit", "code/1", "--load-timeout", python(HANGS, "--load-timeout", "8")),
+    Fault("load-limit", "code/1", "--load-memory", python(GREEDY, "--load-memory", "700MB")),
+    Fault(
+        "memory-limit",
+        "code/1",
+        "raise DRAGOMAN_MEMORY_LIMIT",
+        lambda at: (python(HEAVY)(at), at.set(DRAGOMAN_MEMORY_LIMIT="300MB")),
+    ),
+    # The settings of the process.
+    Fault("unknown-setting", "DRAGOMAN_REPOSITRY", "DRAGOMAN_REPOSITORY", variables(DRAGOMAN_REPOSITRY="models")),
+    Fault("setting-value", "DRAGOMAN_THREADS", "a whole number above 0", variables(DRAGOMAN_THREADS="many")),
+    Fault("authentication", "DRAGOMAN_AUTH", "docs/security.md", variables(DRAGOMAN_AUTH="keys")),
+    Fault(
+        "keys-unused", "DRAGOMAN_AUTH", "DRAGOMAN_AUTH=keys", variables(DRAGOMAN_KEYS=f"a {'0' * 64} infer"), "warning"
+    ),
+    Fault("keys-file-readable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o644), "warning"),
+    Fault("keys-file-writable", "DRAGOMAN_KEYS_FILE", "chmod 600", keys_file(0o666)),
+    Fault("control-open", "DRAGOMAN_CONTROL", "dragoman keys new", exposed),
+    Fault("verification", "DRAGOMAN_VERIFY", "DRAGOMAN_VERIFY_KEY", variables(DRAGOMAN_VERIFY="signature")),
+    Fault("no-such-model", "DRAGOMAN_PRELOAD", "'wine'", variables(DRAGOMAN_PRELOAD="wines")),
+    # The store.
+    Fault("repository-uri", "DRAGOMAN_REPOSITORY", "s3://bucket/prefix", lambda at: elsewhere(at, to="s3:///models")),
+    Fault("credentials-missing", "s3://", "aws configure", bucket(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")),
+    Fault("credentials-wrong", "s3://", "AWS_SECRET_ACCESS_KEY", bucket(AWS_SECRET_ACCESS_KEY="wrong")),  # noqa: S106 - it is wrong
+    Fault("region", "s3://", "AWS_REGION", bucket(AWS_REGION="eu-west-1", AWS_DEFAULT_REGION="eu-west-1")),
+    Fault(
+        "no-such-bucket", "s3://", "aws s3 mb", lambda at: (at.bucket(), elsewhere(at, to="s3://no-such-bucket/models"))
+    ),
+    Fault("repository-empty", "s3://", "check the prefix", lambda at: elsewhere(at, to=f"s3://{at.bucket()}/modles")),
+    Fault(
+        "store-unreachable",
+        "s3://",
+        "AWS_ENDPOINT_URL_S3",
+        bucket(AWS_ENDPOINT_URL_S3=f"http://127.0.0.1:{free_port()}"),
+    ),
+    # The template and its parameters.
+    Fault("unknown-parameter", "samconfig.toml", "Memory", template(Memry="2048")),
+    Fault("parameter-value", "Memory", "from 128 to 10240", template(Memory="64")),
+    Fault("template-rule", "template.yaml", "samconfig.toml", template(Initialization="snap-start")),
+    Fault("timeout-gateway", "InferenceFunction", "set it to 29", template(Timeout="60"), "warning"),
+    Fault(
+        "function-permission", "InferenceFunction", "s3:ListBucket", template(("s3:ListBucket", "s3:ListAllMyBuckets"))
+    ),
+    Fault(
+        "unknown-setting", "InferenceFunction", "DRAGOMAN_PRELOAD", template(("DRAGOMAN_PRELOAD:", "DRAGOMAN_PRELAOD:"))
+    ),
+    Fault(
+        "function-memory", "InferenceFunction", "set it to", lambda at: (python(HEAVY)(at), at.template(Memory="256"))
+    ),
+    Fault(
+        "function-storage",
+        "InferenceFunction",
+        "at least",
+        lambda at: (at.add("big/1/model.onnx", size=900 << 20), at.template()),
+    ),
+    Fault("template-unreadable", "template.yaml", "sam validate", template(("Resources:", "Resources: ["))),
+    # The built function.
+    Fault("artifact-size", "InferenceFunction", "keep models in S3", artifact(lambda at: sparse(at / "weights", 300))),
+    Fault("artifact-entry", "InferenceFunction", "sam build", artifact(lambda at: (at / "handler/aws.py").unlink())),
+    Fault(
+        "artifact-package", "InferenceFunction", "EXTRAS=onnx", artifact(lambda at: shutil.rmtree(at / "onnxruntime"))
+    ),
+    Fault(
+        "artifact-mode", "InferenceFunction", "chmod -R o+rX", artifact(lambda at: (at / "handler/aws.py").chmod(0o600))
+    ),
+    Fault("artifact-architecture", "InferenceFunction", "ARCHITECTURE=x86_64", artifact(lambda at: elf(at, ARM64))),
+    Fault("artifact-python", "InferenceFunction", "python3.13", artifact(other_python)),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.code}-{fault.where}".replace("/", "_"))
+def test_a_planted_fault_is_found_with_its_cure(fault: Fault, setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """Doctor reports the fault and no other; errors alone make it fail."""
+    fault.plant(setup)
+    found = doctor()
+    assert [each["code"] for each in found.all] == [fault.code], found.report
+    only = found.all[0]
+    assert fault.where in only["where"]
+    assert fault.cure in only["cure"]
+    assert only["severity"] == fault.severity
+    assert found.code == (fault.severity == "error")
+
+
+def sample_folder(at: SetUp) -> None:
+    shutil.copytree(ROOT / "models", at.models, dirs_exist_ok=True, ignore=shutil.ignore_patterns("make.py"))
+    at.add("code/1/model.py", PREDICTS)
+    at.add("wine/model-settings.json", {"version_policy": {"all": {}}, "canary": {"2": 0.1}})
+    at.add("wine/2/model.onnx", zoo.adds(2).SerializeToString())
+    at.loads()
+
+
+def sample_bucket(at: SetUp) -> None:
+    sample_folder(at)
+    at.bucket()
+
+
+def sample_artifact(at: SetUp) -> None:
+    at.artifact()
+    at.loads()
+
+
+def sample_keys(at: SetUp) -> None:
+    keys_file(0o600)(at)
+    at.set(DRAGOMAN_CONTROL="open", DRAGOMAN_PRELOAD="*", DRAGOMAN_MEMORY_LIMIT="2GB")
+    at.flags = ["--host", "0.0.0.0"]  # noqa: S104 - with keys it is sound
+
+
+@pytest.mark.parametrize("sound", [sample_folder, sample_bucket, sample_artifact, sample_keys])
+def test_nothing_is_found_in_a_sound_set_up(
+    sound: Callable[[SetUp], None], setup: SetUp, doctor: Callable[[], Findings]
+) -> None:
+    """A folder with every kind of model, a bucket, a built function, and a server with keys have no finding."""
+    sound(setup)
+    found = doctor()
+    assert (found.code, found.all) == (0, [])
+    assert found.report["memory"]["least"] >= 128
+    assert found.report["cold_start"]["total"] > 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        ((403, "AccessDenied"), "listing-denied"),
+        ((403, "RequestTimeTooSkewed"), "clock"),
+        ((400, "ExpiredToken"), "credentials-expired"),
+        ((301, "PermanentRedirect"), "region"),
+        ((403, "InvalidAccessKeyId"), "credentials-wrong"),
+    ],
+)
+def test_a_stores_refusal_is_found(
+    refusal: tuple[int, str], code: str, setup: SetUp, doctor: Callable[[], Findings], stand_in: s3_stand_in.StandIn
+) -> None:
+    """What the real server here does not answer comes from a stand-in; the rest is skipped, with a word."""
+    stand_in.refusal = (*refusal, {})
+    setup.set(**stand_in.variables())
+    setup.repository = "s3://bucket/p"
+    found = doctor()
+    assert [each["code"] for each in found.all] == [code]
+    assert found.report["skipped"] == ["models: the repository has none to examine"]

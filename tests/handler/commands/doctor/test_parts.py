@@ -1,0 +1,371 @@
+"""What doctor prints, its exit codes, and the parts that need more than a planted fault."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from handler.cli import main
+from handler.commands.doctor import bucket, child, cures, function, permissions, sizing, template, tree
+from handler.commands.doctor.findings import Visit
+from handler.settings import Settings
+from handler.stores.s3.listing import Page
+from handler.stores.s3.location import Location
+from tests.handler.commands.doctor.conftest import ROOT, Findings, SetUp
+from tests.support import s3_stand_in
+
+MIB = 2**20
+PLACE = Location("b", "models/", None)
+
+
+def codes(found: Any) -> list[str]:
+    return [each.code for each in found]
+
+
+# -- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_the_text_fits_on_one_screen(setup: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    """The worst findings come first, each with its cure; the rest are counted; measurements follow."""
+    for number in range(30):
+        setup.add(f"bad{number:02}/model.onnx")
+    setup.add("wine/model-settings.json", {"canry": {}})
+    assert main(["doctor", "models"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert lines[1].startswith("ERROR   bad00/model.onnx: ")
+    assert lines[2] == "        cure: mkdir -p bad00/1 && mv bad00/model.onnx bad00/1/model.onnx"
+    assert "... and 21 more: dragoman doctor --json" in lines
+    assert any(line.startswith("memory of a function: ") for line in lines)
+    assert lines[-1] == "30 errors, 1 warning"
+
+
+def test_a_sound_set_up_says_so(
+    setup: SetUp, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an argument the repository is that of the settings; as a file:// URI, too."""
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", f"file://{setup.models}")
+    assert main(["doctor", "--no-load"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "nothing is wrong"
+    assert "skipped: loads, memory and cold start: --no-load" in out
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("--load-timeout", "soon", "seconds above 0"),
+        ("--load-memory", "much", "a number of bytes"),
+        ("--template", "nowhere.yaml", "does not exist"),
+        ("--artifact", "nowhere", "does not exist"),
+    ],
+)
+def test_wrong_usage_is_two(
+    flag: str, value: str, expected: str, setup: SetUp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flag's wrong value is one line on stderr, and nothing is examined."""
+    assert main(["doctor", "models", flag, value]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"dragoman: {flag} is {value!r}")
+    assert expected in captured.err
+    assert captured.out == ""
+
+
+def test_names_in_a_repository_cannot_forge_a_line(setup: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters of a file's name are escaped."""
+    setup.add("net\n\x1b[2Jnothing is wrong.onnx")
+    assert main(["doctor", "models", "--no-load"]) == 1
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "nothing is wrong" not in out.splitlines()
+
+
+def test_only_the_command_imports_doctor() -> None:
+    """A server, the function and the other commands do not."""
+    script = "import handler.cli, handler.asgi, handler.commands.entry, sys\n"
+    script += "print(sorted(name for name in sys.modules if '.doctor.' in name))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("[]", "['handler.commands.doctor.flags']")
+
+
+# -- the store --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("minutes", "found"), [(-20, ["clock"]), (20, ["clock"]), (1, [])])
+def test_a_clock_that_is_off_is_found_by_the_stores_date(minutes: int, found: list[str]) -> None:
+    """S3 refuses requests that are 15 minutes off; 5 are reported."""
+    date = format_datetime(datetime.now(UTC) + timedelta(minutes=minutes), usegmt=True)
+    assert codes(bucket._skew(Page([], [], None, date))) == found
+    assert codes(bucket._skew(Page([], [], None, ""))) == []
+
+
+def test_a_bucket_of_another_region_costs_a_request(
+    setup: SetUp, doctor: Callable[[], Findings], stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store names its region in a redirect, which servers follow at each cold start."""
+    stand_in.put("p/wine/1/model.onnx", b"")
+    setup.set(**stand_in.variables(), AWS_REGION="eu-west-1")
+    handler = s3_stand_in.Handler.do_GET
+
+    def redirecting(self: Any) -> None:
+        elsewhere = "eu-west-1" in self.headers.get("Authorization", "")
+        self.store.refusal = (301, "PermanentRedirect", {"x-amz-bucket-region": "eu-north-1"}) if elsewhere else None
+        handler(self)
+
+    monkeypatch.setattr(s3_stand_in.Handler, "do_GET", redirecting)
+    setup.repository = "s3://bucket/p"
+    found = doctor()
+    assert [(each["code"], each["cure"]) for each in found.all] == [("region", "set AWS_REGION=eu-north-1")]
+    assert found.code == 0
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str]]:
+    """A stand-in for STS and IAM: `decisions` by action; no real server here has the simulation."""
+    told = {"arn": "arn:aws:sts::123456789012:assumed-role/server/session", "error": ""}
+
+    class Query(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            action = form["Action"][0]
+            if told["error"] and action != "GetCallerIdentity":
+                self.tell(403, f"<ErrorResponse><Error><Code>{told['error']}</Code></Error></ErrorResponse>")
+            elif action == "GetCallerIdentity":
+                inner = f"<GetCallerIdentityResult><Arn>{told['arn']}</Arn></GetCallerIdentityResult>"
+                self.tell(200, f"<GetCallerIdentityResponse>{inner}</GetCallerIdentityResponse>")
+            else:
+                assert form["PolicySourceArn"] == ["arn:aws:iam::123456789012:role/server"]
+                asked = form["ActionNames.member.1"][0]
+                told[asked] = form["ResourceArns.member.1"][0]
+                decision = told.get(f"{asked} is", "allowed")
+                member = (
+                    f"<member><EvalActionName>{asked}</EvalActionName><EvalDecision>{decision}</EvalDecision></member>"
+                )
+                inner = f"<EvaluationResults>{member}</EvaluationResults>"
+                name = "SimulatePrincipalPolicy"
+                self.tell(200, f"<{name}Response><{name}Result>{inner}</{name}Result></{name}Response>")
+
+        def tell(self, status: int, document: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(document)))
+            self.end_headers()
+            self.wfile.write(document.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Drops the message."""
+
+    with HTTPServer(("127.0.0.1", 0), Query) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        for service in ("STS", "IAM"):
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+def test_iam_is_asked_for_the_two_permissions(aws: dict[str, str]) -> None:
+    """A permission that the simulation denies is an error that names what to grant."""
+    visit = Visit()
+    permissions.examine(Settings.from_env({}), PLACE, visit)
+    assert (visit.findings, visit.examined, visit.skipped) == ([], ["permissions"], [])
+    assert aws["s3:GetObject"] == "arn:aws:s3:::b/models/any"
+    assert aws["s3:ListBucket"] == "arn:aws:s3:::b"
+    aws["s3:ListBucket is"] = "implicitDeny"
+    permissions.examine(Settings.from_env({}), PLACE, visit)
+    assert [each.cure for each in visit.findings] == ["grant s3:ListBucket on arn:aws:s3:::b"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "place", "error", "why"),
+    [
+        ({"DRAGOMAN_S3_ANONYMOUS": "true"}, PLACE, "", "not signed"),
+        ({}, PLACE._replace(endpoint="http://127.0.0.1:9000"), "", "the store is not Amazon's"),
+        ({}, PLACE, "AccessDenied", "it needs sts:GetCallerIdentity and iam:SimulatePrincipalPolicy"),
+    ],
+)
+def test_where_iam_cannot_simulate_a_word_says_why(
+    variables: dict[str, str], place: Location, error: str, why: str, aws: dict[str, str]
+) -> None:
+    """It is no finding: the permissions may be there."""
+    aws["error"] = error
+    visit = Visit()
+    permissions.examine(Settings.from_env(variables), place, visit)
+    assert visit.findings == []
+    assert why in visit.skipped[0]
+
+
+# -- the models -------------------------------------------------------------------------------------------------------
+
+
+def test_the_child_measures_and_explains(setup: SetUp) -> None:
+    """A load's bytes and seconds, and the cause of a failure, which a client may not read, with its line."""
+    setup.loads()
+    setup.set(DRAGOMAN_REPOSITORY=str(setup.models))
+    measured = child._load("wine", "1")
+    assert measured.keys() >= {"runtime", "fetch", "load", "cost", "peak", "size", "runtime_bytes"}
+    assert measured["peak"] >= 0
+    assert measured["logged"] == []
+    setup.add("code/1/model.py", "x = 1\nraise ValueError('of the operator')")
+    assert child._load("code", "1")["cause"] == "model.py, line 2: ValueError: of the operator"
+    setup.add("typo/1/model.py", "x = 1\ndef")
+    assert child._load("typo", "1")["cause"].startswith("model.py, line 2: SyntaxError")
+    assert child._init()["bytes"] > 0
+
+
+OF_RUNTIME = (
+    "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model from /m failed:/o/model.cc:1 a::B(c&&, d) "
+    "Unsupported model IR version: 99"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "code", "what"),
+    [
+        ("t", OF_RUNTIME, "opset", "Unsupported model IR version: 99"),
+        ("model 'm' needs ONNX Runtime: pip install", "", "runtime-missing", "needs ONNX Runtime"),
+        ("the store at h does not answer (X)", "", "fetch", "the store"),
+        ("something new", "", "load-refused", "something new"),
+    ],
+)
+def test_a_refusal_has_the_cure_of_its_text(text: str, cause: str, code: str, what: str) -> None:
+    """ONNX Runtime's own surroundings are left out of its text; what no pattern knows has a general cure."""
+    found = cures.of_refusal("m/1", text, cause)
+    assert found.code == code
+    assert found.what.startswith(what) or what in found.what
+
+
+def test_what_cannot_be_read_is_named(setup: SetUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or a folder that this user may not read is an error at its own place, and hides nothing else."""
+    setup.add("rest/1/model.onnx")
+    scandir, access = os.scandir, os.access
+
+    def guarded(path: Any) -> Any:
+        if Path(path).name == "rest":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)  # the tests may run as root, who may read everything
+    monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and "wine" not in str(path))
+    found, files = tree.of_folder(setup.models)
+    assert [(each.code, each.where) for each in found] == [("unreadable", "rest/"), ("unreadable", "wine/1/model.onnx")]
+    assert files.models.keys() == {"rest", "wine"}
+
+
+# -- the function -----------------------------------------------------------------------------------------------------
+
+SECONDS = {"runtime": 1.0, "fetch": 2.0, "load": 3.0}
+LOADED = {"runtime_bytes": 30 * MIB, "cost": 100 * MIB, "peak": 300 * MIB, "pipeline": False, **SECONDS}
+MEASURED: dict[str, Any] = {"init": {"seconds": 0.5, "bytes": 50 * MIB}, "models": {"a/1": LOADED, "b/1": LOADED}}
+
+
+def test_memory_is_recommended_from_measured_loads() -> None:
+    """The interpreter, the runtime and the largest peak must fit into nine tenths; then all models together."""
+    advice = sizing.recommend(MEASURED)
+    assert (advice["base"], advice["least"], advice["all"]) == (80, 448, 576)
+    start = sizing.cold_start({**MEASURED, "memory": advice})
+    assert (start["model"], start["init"], start["total"]) == ("a/1", 0.5, 6.5)
+    assert start["at_least"] == pytest.approx(2.0 + 4.5 / advice["vcpus"], abs=0.01)
+    assert sizing.recommend({}) == sizing.cold_start({}) == {}
+
+
+def test_preloaded_models_must_fit_together() -> None:
+    """The limit that each model fits into alone may be too small for all that must stay."""
+    settings = Settings.from_env({"DRAGOMAN_PRELOAD": "*", "DRAGOMAN_MEMORY_LIMIT": "200MiB"})
+    measured = {**MEASURED, "memory": sizing.recommend(MEASURED)}
+    assert [each.cure for each in sizing.of_settings(settings, measured)] == [
+        "set DRAGOMAN_MEMORY_LIMIT=320MiB, or preload fewer"
+    ]
+    assert codes(sizing.of_settings(settings._replace(preload=("a",)), measured)) == []
+
+
+def test_a_function_needs_time_for_its_first_request() -> None:
+    """A timeout below the measured cold start, and an import above Lambda's ten seconds, are warnings."""
+    facts = function.FunctionFacts("F", 448, 512, 5, {})
+    slow = {**MEASURED, "init": {"seconds": 11.0, "bytes": 50 * MIB}}
+    measured = {**slow, "memory": sizing.recommend(slow)}
+    measured["cold_start"] = sizing.cold_start(measured)
+    assert codes(sizing.of_function(facts, measured, 0, "t")) == ["function-timeout", "function-init"]
+
+
+DOCUMENT = """
+Parameters: {Lit: {Type: String, Default: "no"}, Size: {Type: Number, Default: 256}}
+Conditions:
+  IsOn: !Equals [!Ref Lit, "yes"]
+  Both: !And [!Condition IsOn, !Not [!Equals [!Ref Size, 1]]]
+  Either: !Or [!Condition IsOn, !Equals [a, a]]
+Globals: {Function: {Timeout: 7, Environment: {Variables: {A: b}}}}
+Resources:
+  Api: {Type: AWS::Serverless::HttpApi, Condition: IsOn}
+  F:
+    Type: AWS::Serverless::Function
+    Properties:
+      Handler: dragoman.aws.lambda_handler
+      MemorySize: !Ref Size
+      Role: !GetAtt R.Arn
+      A: !If [Both, 1, 2]
+      B: !If [Either, !Sub "${Size}-${AWS::Region}-${R.Arn}", 2]
+      C: !Join ["/", [x, !Ref Size]]
+      D: !Ref AWS::NoValue
+      E: !If [Gone, 1, 2]
+      G: !Sub ["${x}", {x: !Ref Size}]
+"""
+
+
+def test_a_templates_expressions_are_computed(tmp_path: Path) -> None:
+    """Parameters, conditions and functions; what only a deployment knows stays unknown."""
+    path = tmp_path / "t.yaml"
+    path.write_text(DOCUMENT, encoding="utf-8")
+    document = template.read(path)
+    off, on = template.Expanded(document, {}), template.Expanded(document, {"Lit": "yes"})
+    assert (off.resources.keys(), on.resources.keys()) == ({"F"}, {"Api", "F"})
+    facts = function.find(off, document["Globals"]["Function"])
+    assert facts is not None
+    assert (facts.name, facts.memory, facts.timeout, facts.storage) == ("F", 256, 7, 512)
+    own = facts.properties
+    assert (own["A"], own["B"], own["C"]) == (2, "256-us-east-1-${R.Arn}", "x/256")
+    assert (own["E"], own["Role"], own["G"]) == (template.UNKNOWN, template.UNKNOWN, "256")
+    assert "D" not in own
+    assert repr(template.UNKNOWN) == "a value of the deployment"
+    assert on.value(document["Resources"]["F"]["Properties"]["A"]) == 1
+
+
+def test_a_zip_and_the_files_around_a_template_are_examined(setup: SetUp, doctor: Callable[[], Findings]) -> None:
+    """An artifact may be a zip; one that is none, samconfig.toml that is no TOML, and foreign templates are named."""
+    packed = setup.folder / "built.zip"
+    built = setup.artifact()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for file in built.rglob("*"):
+            archive.write(file, file.relative_to(built))
+    setup.flags += ["--artifact", str(packed), "--template", "template.yaml"]
+    assert doctor().all == []
+    packed.write_bytes(b"not a zip")
+    (setup.folder / "samconfig.toml").write_text("[", encoding="utf-8")
+    assert [each["code"] for each in doctor().all] == ["samconfig", "artifact-unreadable"]
+    (setup.folder / "template.yaml").write_text(json.dumps({"Resources": {}}), encoding="utf-8")
+    (setup.folder / "samconfig.toml").unlink()
+    assert "it has no function with the handler" in doctor().report["skipped"][1]
+
+
+def test_yaml_without_its_package_is_skipped(
+    setup: SetUp, doctor: Callable[[], Findings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word names the extra to install."""
+    setup.template()
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    found = doctor()
+    assert found.all == []
+    assert any("pip install 'dragoman[doctor]'" in each for each in found.report["skipped"])

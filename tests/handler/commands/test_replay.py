@@ -1,0 +1,233 @@
+"""`dragoman replay`: a log that a server has written is sent to another one, over each protocol."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+
+from core.schema.open_inference import ModelInferResponse
+from handler.cli import main
+from handler.commands.replay.compare import Tolerance, differences
+from handler.commands.replay.recorded import Exchange, Payload, Reached
+from tests.protocols.test_waiting import until
+from tests.support.connect_client import Caller
+from tests.support.remote import Remote, question, raw
+from tests.support.server import ROOT, Server, serve_rpc
+
+CALL = "/inference.GRPCInferenceService/ModelInfer"
+PROTOCOLS = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
+X = np.array([[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]], np.float32)
+JSON = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP32", "data": [1, "NaN", 2.5]}]}
+X4 = JSON["inputs"]
+REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
+    "v2": ("/v2/models/half_plus_three/infer", {}, json.dumps(JSON).encode()),
+    "v2 of a version": ("/v2/models/half_plus_three/versions/123/infer", {}, json.dumps(JSON).encode()),
+    "v2 of texts": ("/v2/models/strings/infer", {}, json.dumps(
+        {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["a", "é"]}]}
+    ).encode()),
+    "v2 refused": ("/v2/models/half_plus_three/infer", {}, b'{"inputs": []}'),
+    "v1": ("/v1/models/half_plus_three:predict", {}, b'{"instances": [1, 2.5]}'),
+    "v1 of columns": ("/v1/models/iris:predict", {}, json.dumps({"inputs": X.tolist()}).encode()),
+    "grps": ("/grps/v1/infer/predict", {}, b'{"model": "half_plus_three", "ndarray": [1, 2.5]}'),
+    "connect": (CALL, {"content-type": "application/proto"}, b""),
+    "connect in json": (CALL, {"content-type": "application/json"}, json_format.MessageToJson(
+        question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32)))
+    ).encode()),
+}  # fmt: skip
+MESSAGE = question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32))).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """A server whose payload log has a request of each kind."""
+    folder = tmp_path_factory.mktemp("payloads")
+    with serve_rpc(folder / "log", REPOSITORY=str(ROOT / "models"), PAYLOAD_LOG=str(folder / "events")) as running:
+        caller, remote = Caller(running.netloc), Remote(running.rpc_netloc)
+        for path, headers, body in REQUESTS.values():
+            caller.client.post(path, content=body or MESSAGE, headers={"content-type": "application/json"} | headers)
+        remote.call("ModelInfer")(MESSAGE)
+        until(lambda: count(folder / "events") == 2 * (len(REQUESTS) + 1))
+        yield running, Path(shutil.copytree(folder / "events", folder / "then"))  # a replay is logged, too
+        remote.close()
+        caller.close()
+
+
+def count(folder: Path) -> int:
+    return sum(len(file.read_bytes().splitlines()) for file in folder.glob("*.jsonl"))
+
+
+def replayed(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[str, Any], str]:
+    """The command's exit code, its document and its errors."""
+    code = main(["replay", "--json", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else {}, err
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_log_is_replayed_over_any_protocol(
+    protocol: str, server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each answer is the log's, in the form of its own request."""
+    running, folder = server
+    url = running.rpc_netloc if protocol == "grpc" else f"http://{running.netloc}"
+    code, found, _ = replayed(capsys, folder, "--url", url, "--protocol", protocol)
+    skipped = {(each["path"], each["reason"]) for each in found["exceptions"]}
+    assert (code, found["different"], found["unreached"]) == (0, 0, 0), found["exceptions"]
+    assert found["requests"] == len(REQUESTS) + 1
+    if protocol == "same":
+        assert skipped == {(CALL, "grpc does not go over this URL: choose a --protocol")}
+    elif protocol == "grpc":
+        assert {path for path, _ in skipped} == {"/v1/models/iris:predict"}
+    else:
+        assert not skipped
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(path.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
+
+
+def write(path: Path, *found: Any) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in found), "utf-8")
+    return path
+
+
+def test_an_answer_that_differs_is_an_exit_code_and_a_line(
+    server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the output, the place and both values. A tolerance may take it; the log's version does not matter."""
+    running, folder = server
+    request, answer = events(folder)[:2]
+    answer["data"] |= {"model_version": "7", "id": "other"}
+    answer["data"]["outputs"][0]["data"][2] = 4.3
+    file = write(tmp_path / "file", request, answer)
+    url = ("--url", f"http://{running.netloc}")
+    code, found, err = replayed(capsys, file, *url)
+    assert (code, found["different"], err) == (1, 1, "dragoman: 1 of 1 answers differ\n")
+    assert found["exceptions"][0]["reason"].startswith("output y at [2]: 4.3")
+    assert replayed(capsys, file, *url, "--rtol", "0.1")[0] == 0
+    assert main(["replay", str(file), *url]) == 1
+    assert f"different: {request['path']} {request['id']}: output y at [2]: 4.3" in capsys.readouterr().out
+    answer |= {"status": "400"}
+    assert "status 400 became 200" in replayed(capsys, write(file, request, answer), *url)[1]["exceptions"][0]["reason"]
+
+
+def test_kserves_own_events_are_replayed(
+    server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They name a service, and no path; the protocol is that of the body. `--limit` ends early."""
+    kserve = {"specversion": "1.0", "source": "http://localhost:9081/", "inferenceservicename": "half_plus_three"}
+    found = []
+    for number, (ask, answer) in enumerate((
+        ({"instances": [1]}, {"predictions": [3.5]}),
+        (JSON, {"model_name": "m", "outputs": [JSON["inputs"][0] | {"name": "y", "data": [3.5, "NaN", 4.25]}]}),
+    )):  # fmt: skip
+        for kind, data in (("request", ask), ("response", answer)):
+            named = {"type": f"org.kubeflow.serving.inference.{kind}", "id": str(number)}
+            found.append(kserve | named | {"datacontenttype": "application/json", "data": data})
+    file, url = write(tmp_path / "k", *found), ("--url", f"http://{server[0].netloc}")
+    assert replayed(capsys, file, *url)[1]["same"] == 2
+    assert replayed(capsys, file, *url, "--limit", 1)[1]["requests"] == 1
+
+
+@pytest.mark.parametrize(("content", "arguments", "told"), [
+    ("", (), "there is no request with its answer"),
+    ("{", (), ":1 is no CloudEvent"), ("[]", (), ":1 is no CloudEvent"),
+    ('{"type": "t"}', (), ":1 is no CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
+    ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
+    (None, (), "there is no file"), ("[" * 100_000, (), ":1 is no CloudEvent"),
+    ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
+    ([{"data_base64": "YQ==", "contentencoding": "odd"}, {}], (), "the payload cannot be read"),
+])  # fmt: skip
+def test_what_cannot_be_replayed_is_one_line(
+    content: Any, arguments: Any, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    if isinstance(content, list):
+        kinds = ("request", "response")
+        head = [{"type": f"org.kubeflow.serving.inference.{kind}", "id": "1"} for kind in kinds]
+        write(file, *(one | more for one, more in zip(head, content, strict=True)))
+    elif content is not None:
+        file.write_text(content, "utf-8")
+    code, found, err = replayed(capsys, file, *arguments)
+    assert (code, err.count("\n"), found.get("same", 0)) == (1, 1, 0)
+    assert told in err
+
+
+@pytest.mark.parametrize("protocol", ["same", "v2", "v1", "grpc", "connect"])
+def test_a_server_that_is_not_there_is_not_a_difference(
+    protocol: str, server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "http://127.0.0.1:1"
+    code, found, _ = replayed(capsys, server[1], "--url", url, "--protocol", protocol)
+    assert (code, found["same"], found["different"]) == (1, 0, 0)
+    assert found["unreached"] > 0
+
+
+def reached(kind: str, content: Any) -> Payload:
+    return Payload(content if isinstance(content, bytes) else json.dumps(content).encode(), kind)
+
+
+def proto(*values: float, name: str = "y", datatype: str = "FP32") -> bytes:
+    answer = ModelInferResponse(model_name="m", raw_output_contents=[np.array(values, np.float32).tobytes()])
+    answer.outputs.add(name=name, datatype=datatype, shape=[len(values)])
+    return answer.SerializeToString()
+
+
+@pytest.mark.parametrize(("path", "kind", "old", "new", "told"), [
+    ("/v1/models/m:predict", "application/json", {"a": [1, {"b": "x"}]}, {"a": [1.0000001, {"b": "x"}]}, None),
+    ("/v1/models/m:predict", "application/json", {"a": [1, 2]}, {"a": [1, 2.1]}, ".a[1]: 2 became 2.1"),
+    ("/v1/models/m:predict", "application/json", {"a": [1, 2]}, {"a": [1]}, ".a: a list of 2 became a list of 1"),
+    ("/v1/models/m:predict", "application/json", {"a": 1}, {"b": 1}, ".a is gone"),
+    ("/v1/models/m:predict", "application/json", {"a": True}, {"a": 1.5}, ".a: True became 1.5"),
+    ("/v1/models/m:predict", "application/json", b'{"a": NaN}', b'{"a": NaN}', None),
+    ("/v1/models/m:predict", "application/json", b'{"a": Infinity}', b'{"a": -Infinity}', ".a: inf became -inf"),
+    ("/v1/models/m:predict", "application/json", {"a": "x" * 99}, {"a": ""}, ".a: '" + "x" * 79 + "... became ''"),
+    ("/custom", "text/plain", b"one", b"two", "the answer: b'one' became b'two'"),
+    (CALL, "application/protobuf", proto(1, 2, float("nan")), proto(1, 2, float("nan")), None),
+    (CALL, "application/protobuf", proto(1, 2, 3), proto(1, 5, 7), "output y at [1]: 2.0 became 5.0, and 1 more of 3"),
+    (CALL, "application/protobuf", proto(1), proto(1, 2), "output y was FP32 [1], became FP32 [2]"),
+    (CALL, "application/protobuf", proto(1), proto(1, datatype="INT32"), "output y was FP32 [1], became INT32 [1]"),
+    (CALL, "application/protobuf", proto(1), proto(1, name="z"), "outputs y became z"),
+    (CALL, "application/protobuf", proto(1, datatype="INT32"), proto(2, datatype="INT32"), "output y at [0]: "),
+])  # fmt: skip
+def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: str | None) -> None:
+    """Numbers within the tolerance, NaN as NaN; everything else exactly."""
+    protocol = "grpc" if path == CALL else "v1"
+    before = Reached("200", is_good=True, body=reached(kind, old))
+    exchange = Exchange("1", protocol, path, "m", "1", Payload(b""), before)
+    found = next(differences(exchange, reached(kind, new), Tolerance(1e-5, 1e-8)), None)
+    assert found == told if told is None or found is None else found.startswith(told)
+
+
+@pytest.mark.parametrize(("protocol", "path", "body", "told"), [
+    ("v1", "/v1/models/iris:explain", {"instances": X.tolist()}, "explain is possible over its own protocol alone"),
+    ("v2", "/v2/models/half_plus_three/infer", {"inputs": X4, "parameters": {"a": [1]}}, "parameter a is list"),
+    ("v2", "/v2/models/nobody/infer", {"inputs": X4}, None), ("custom", "/odd", {}, "no protocol has the path"),
+    ("v1", "/v1/models/nobody:predict", {"instances": [1]}, "the server has no metadata of model nobody"),
+    ("v1", "/v1/models/iris:predict", {"instances": [{"odd": 1}]}, ""),
+    ("grpc", "/odd.Service/Method", {}, "no protocol has the path"),
+])  # fmt: skip
+def test_what_another_protocol_cannot_carry_is_skipped(
+    protocol: str, path: str, body: Any, told: str | None, server: tuple[Server, Path], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """With the reason; a model that the server does not have is another answer."""
+    model = path.split("/")[3].partition(":")[0] if "models" in path else ""
+    about = {"id": "1", "protocol": protocol, "path": path, "inferenceservicename": model}
+    payload = {"datacontenttype": "application/json", "data_base64": b64encode(json.dumps(body).encode()).decode()}
+    found = [about | payload | {"type": f"org.kubeflow.serving.inference.{kind}"} for kind in ("request", "response")]
+    file = write(tmp_path / "file", *found)
+    code, document, err = replayed(capsys, file, "--url", f"http://{server[0].netloc}", "--protocol", "connect")
+    assert code == 1
+    (row,) = document["exceptions"]
+    assert row["outcome"] == ("different" if told is None else "skipped"), row
+    assert (told or "") in row["reason"]
+    assert err.count("\n") == 1

@@ -1,0 +1,174 @@
+"""Every refusal is one line with its reason, and counts once, wherever it is made; no client can forge either."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import closing
+from typing import Any
+
+import pytest
+from grpc import aio
+
+from core.schema.open_inference import ModelInferRequest
+from handler.edge import rpc
+from tests.handler.edge.client import BODY, INFER, ask, make
+from tests.handler.edge.connect.client import call, envelope
+from tests.handler.edge.observe.test_access import GRPS, Context, event, function, lines
+from tests.handler.edge.observe.test_metrics import scraped
+from tests.support.ports import free_port
+from tests.support.remote import question
+
+JSON = [(b"content-type", b"application/json")]
+SERVICE = "/inference.GRPCInferenceService/"
+ODD = 'a "b"\n2026 INFO dragoman.access: POST / 200 id=1\x1b[2J\u2028\u202e\\" status=200'
+"""A name that would be a line of its own, a field of its own, or a series of its own."""
+KEYS = {"AUTH": "keys", "KEYS": "a sha256:" + "0" * 64 + " infer"}
+
+
+def named(name: str) -> bytes:
+    return question(name).SerializeToString()
+
+
+def over_grpc(path: str, *messages: bytes, metadata: Any = ()) -> Any:
+    def sent(app: Any) -> None:
+        async def main() -> None:
+            address = f"127.0.0.1:{free_port()}"
+            server = rpc.RpcServer(app, address)
+            await server.start()
+            try:
+                async with aio.insecure_channel(address) as channel:
+                    method: Any = channel.stream_stream(path)
+                    try:
+                        assert [each async for each in method(iter(messages), metadata=metadata)]
+                    except aio.AioRpcError:
+                        return
+            finally:
+                await server.stop()
+
+        asyncio.run(asyncio.wait_for(main(), 60))
+
+    return sent
+
+
+def post(path: str, body: bytes = b"{}", headers: Any = JSON) -> Any:
+    return lambda app: ask(app, "POST", path, body, headers=headers)
+
+
+def connect(method: str, kind: str, body: bytes) -> Any:
+    return lambda app: call(app, method, kind, body)
+
+
+WEB, STREAM, PROTO = "application/grpc-web+proto", "application/connect+proto", "application/proto"
+LARGE = b"x" * 3000
+CASES: list[tuple[str, Any, dict[str, str], str, str]] = [
+    # what, how it is asked, settings, protocol, reason
+    *[
+        (f"no key over {protocol}", asked, KEYS, protocol, "UNAUTHENTICATED")
+        for protocol, asked in {
+            "v2": post(INFER, BODY), "v1": post("/v1/models/iris:predict"),
+            "grps": post("/grps/v1/infer/predict", GRPS), "site": post("/metrics"),
+            "connect": connect("ModelInfer", PROTO, named("iris")),
+            "grpc-web": connect("ModelInfer", WEB, envelope(named("iris"))),
+            "grpc": over_grpc(SERVICE + "ModelInfer", named("iris")),
+        }.items()
+    ],
+    *[
+        (f"too large over {protocol}", asked, {"MAX_BODY_BYTES": "2000"}, protocol, "RESOURCE_EXHAUSTED")
+        for protocol, asked in {
+            "v2": post(INFER, LARGE), "v1": post("/v1/models/iris:predict", LARGE),
+            "grps": post("/grps/v1/infer/predict", LARGE), "connect": connect("ModelInfer", PROTO, LARGE),
+            "grpc-web": connect("ModelInfer", WEB, envelope(LARGE)),
+        }.items()
+    ],
+    ("no route of v2", post("/v2/odd"), {}, "v2", "NOT_FOUND"),
+    ("no route of v1", post("/v1/odd"), {}, "v1", "NOT_FOUND"),
+    ("no route of grps", post("/grps/v1/odd"), {}, "grps", "NOT_FOUND"),
+    ("no method of v2", lambda app: ask(app, "PUT", INFER), {}, "v2", "UNIMPLEMENTED"),
+    ("nothing on the site", post("/odd"), {}, "site", "NOT_FOUND"),
+    ("no site", post("/odd"), {"SITE": "false"}, "site", "NOT_FOUND"),
+    ("no method of connect", connect("Odd", PROTO, b""), {}, "connect", "UNIMPLEMENTED"),
+    ("no method of grpc-web", connect("Odd", WEB, b""), {}, "grpc-web", "UNIMPLEMENTED"),
+    ("no method of grpc", over_grpc(SERVICE + "Odd", b""), {}, "grpc", "UNIMPLEMENTED"),
+    ("no service of grpc", over_grpc("/odd.Service/Method", b""), {}, "grpc", "UNIMPLEMENTED"),
+    ("no service of grpc, and no key", over_grpc("/odd.Service/Method", b""), KEYS, "grpc", "UNAUTHENTICATED"),
+    ("absent", over_grpc(SERVICE + "SystemSharedMemoryStatus", b""), {}, "grpc", "UNIMPLEMENTED"),
+    ("no message", over_grpc(SERVICE + "ModelInfer", b"\xff\xff"), {}, "grpc", "INVALID_ARGUMENT"),
+    ("a stream", over_grpc(SERVICE + "ModelStreamInfer", *[named("nobody")] * 3), {}, "grpc", "NOT_FOUND"),
+    ("a stream of connect", connect("ModelStreamInfer", STREAM, envelope(named("no")) * 3), {}, "connect", "NOT_FOUND"),
+    ("a stream of grpc-web", connect("ModelStreamInfer", WEB, envelope(named("no")) * 3), {}, "grpc-web", "NOT_FOUND"),
+    ("events", post("/v2/models/nobody/generate_stream"), {}, "v2", "NOT_FOUND"),
+    ("a broken envelope", connect("ModelInfer", WEB, b"\0\0"), {}, "grpc-web", "INVALID_ARGUMENT"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(("asked", "settings", "protocol", "reason"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_refusal_is_one_line_and_counts_once(
+    asked: Any, settings: dict[str, str], protocol: str, reason: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the gate, at the size, at the route, in the message, and within a stream."""
+    with closing(make(LOG_FORMAT=form, ACCESS_LOG="true", **settings)) as app:
+        asked(app)
+        (line,) = lines(app, capsys)
+        if form == "json":
+            found = json.loads(line)
+            assert (found["level"], found["protocol"], found["reason"]) == ("WARNING", protocol, reason)
+        else:
+            assert re.search(rf" WARNING dragoman.access: .* {protocol} model=.* reason={reason} ", line)
+        assert app.observer.counts.refusals == {(protocol, reason): 1}
+        assert sum(sum(tally.times.steps) for tally in app.observer.counts.tallies.values()) == 1
+
+
+FORGED: dict[str, Any] = {
+    "v2": post(f"/v2/models/{ODD}/infer", BODY), "v1": post(f"/v1/models/{ODD.replace(':', '')}:predict"),
+    "grps": post("/grps/v1/infer/predict", json.dumps({"model": ODD, "ndarray": [1]}).encode()),
+    "connect": connect("ModelInfer", PROTO, named(ODD)),
+    "connect json": connect("ModelInfer", "application/json", json.dumps({"modelName": ODD}).encode()),
+    "grpc-web": connect("ModelInfer", WEB, envelope(named(ODD))),
+    "grpc": over_grpc(SERVICE + "ModelInfer", named(ODD), metadata=(("x-request-id", 'a" reason=OK b'),)),
+    "grpc version": over_grpc(
+        SERVICE + "ModelInfer", ModelInferRequest(model_name="iris", model_version=ODD).SerializeToString()
+    ),
+    "grpc path": over_grpc(SERVICE + '%0a"x', b""),
+    "path": post(f"/{ODD}"), "method": lambda app: ask(app, ODD, INFER), "long": post("/v2/models/" + "x" * 100_000),
+    "id": post("/v2/odd", headers=[(b"x-request-id", b'a" reason=OK\nb')]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("what", FORGED)
+def test_no_text_of_a_client_makes_a_line_a_field_or_a_series(
+    what: str, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names, versions, paths, methods, ids: one line, whose fields are the server's; the same series as before."""
+    with closing(make(LOG_FORMAT=form, ACCESS_LOG="true")) as app:
+        FORGED[what](app)
+        app.observer.lines.flush()
+        (line,) = [each for each in capsys.readouterr().err.split("\n") if each]
+        assert line.isprintable()
+        assert len(line) < 2000
+        if form == "json":
+            assert json.loads(line)["level"] == "WARNING"
+        else:
+            bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", line)  # without the quoted values
+            for field in ("reason=", "id=", "model=", "dragoman.access:", "version="):
+                assert len(re.findall(rf"(?:^| ){field}", bare)) == 1, (field, line)
+            assert bare.count(" WARNING ") == 1
+        assert "2026 INFO" not in str(scraped(app).keys())
+        assert all(len(value) < 64 and value.isprintable() for _, labels in scraped(app) for _, value in labels)
+
+
+@pytest.mark.parametrize("path", [
+    "/v2/models/nobody/infer", "/v1/models/nobody:predict", "/grps/v1/infer/predict", SERVICE + "ModelInfer", "/odd",
+])  # fmt: skip
+def test_a_refusal_on_lambda_is_one_line_over_every_protocol(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And counts once, with the invocation's id."""
+    with closing(function(DRAGOMAN_ACCESS_LOG="true")) as made:
+        body = '{"modelName": "nobody"}' if path.startswith(SERVICE) else '{"instances": [1], "model": "nobody"}'
+        answer = made(event("POST", path, body) | {"headers": {"content-type": "application/json"}}, Context())
+        (line,) = lines(made.app, capsys)
+        assert f" {answer['statusCode']} " in line
+        assert " id=invocation-1 reason=" in line
+        assert [*made.app.observer.counts.refusals.values()] == [1]  # type: ignore[union-attr]

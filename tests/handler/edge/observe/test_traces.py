@@ -1,0 +1,291 @@
+"""handler.edge.observe.traces: the SDK's own exporter sends them to a receiver that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc import aio
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from core.errors import ModelFailed
+from handler.edge import rpc
+from handler.edge.observe.observer import Observer
+from handler.edge.observe.traces import provider
+from handler.edge.observe.traces.parents import xray
+from handler.lifecycle.registry import Registry
+from handler.settings import InvalidSettings, Settings
+from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
+from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
+from tests.support.otlp import Collector, attributes, collecting
+from tests.support.ports import free_port
+from tests.support.server import HOST, serve
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+XRAY = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
+STEPS = ["queue", "fetch", "load", "decode", "infer", "encode"]
+CALL = "/inference.GRPCInferenceService/ModelInfer"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    """A receiver that the SDK's own variable names."""
+    with collecting() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.url)
+        yield running
+
+
+def post(app: Any, path: str, body: bytes, kind: str, headers: Any) -> None:
+    ask(app, "POST", path, body, headers=[(b"content-type", kind.encode()), *headers])
+
+
+def over_grpc(app: Any, headers: Any) -> None:
+    async def main() -> None:
+        address = f"127.0.0.1:{free_port()}"
+        server = rpc.RpcServer(app, address)
+        await server.start()
+        try:
+            async with aio.insecure_channel(address) as channel:
+                one: Any = channel.unary_unary(CALL)
+                await one(MESSAGE, metadata=[(name.decode(), value.decode()) for name, value in headers])
+        finally:
+            await server.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+ASK: dict[str, Any] = {
+    "v2": lambda app, headers: post(app, INFER, BODY, "application/json", headers),
+    "v1": lambda app, headers: post(
+        app, "/v1/models/half_plus_three:predict", b'{"instances": [1]}', "application/json", headers
+    ),
+    "grps": lambda app, headers: post(app, "/grps/v1/infer/predict", GRPS, "application/json", headers),
+    "connect": lambda app, headers: post(app, CALL, MESSAGE, "application/proto", headers),
+    "grpc-web": lambda app, headers: post(app, CALL, envelope(MESSAGE), "application/grpc-web+proto", headers),
+    "grpc": over_grpc,
+}
+NAMES = {
+    "v2": "POST /v2/models/{model}/infer", "v1": "POST /v1/models/{model}:predict",
+    "grps": "POST /grps/v1/infer/predict", **dict.fromkeys(("connect", "grpc-web", "grpc"), CALL[1:]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ASK)
+def test_a_request_is_a_span_of_its_callers_trace_with_its_steps(
+    protocol: str, collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cold one waits for its model; each step begins where the one before it has ended. The line has the trace."""
+    with closing(make(TRACES="otlp", ACCESS_LOG="true")) as app:
+        ASK[protocol](app, [])
+        ASK[protocol](app, [(b"traceparent", PARENT.encode())])
+        logged = lines(app, capsys)
+    cold, joined = sorted(collector.roots(), key=lambda span: span.start_time_unix_nano)
+    assert (joined.trace_id.hex(), joined.parent_span_id.hex()) == tuple(PARENT.split("-")[1:3])
+    assert cold.trace_id != joined.trace_id
+    assert [line.rpartition(" trace=")[2] for line in logged] == [cold.trace_id.hex(), joined.trace_id.hex()]
+    for root, names in ((cold, STEPS), (joined, [each for each in STEPS if each not in ("fetch", "load")])):
+        assert (root.name, root.kind) == (NAMES[protocol], 2)
+        children = collector.children(root)
+        assert [child.name for child in children] == names
+        ends = [(child.start_time_unix_nano, child.end_time_unix_nano) for child in children]
+        assert all(end == start for (_, end), (start, _) in pairwise(ends))
+        assert root.start_time_unix_nano <= ends[0][0]
+        known = {
+            "dragoman.protocol": protocol,
+            "dragoman.model.name": "half_plus_three",
+            "dragoman.model.version": "123",
+        }
+        assert attributes(root) | known == attributes(root)
+    assert {each["service.name"] for each in collector.resources} == {"dragoman"}
+
+
+@pytest.mark.parametrize("protocol", ASK)
+def test_a_failure_is_an_error_of_its_span(
+    protocol: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the kind of fault. A span that a client's text is in stays one line, and its name has none of it."""
+
+    def fail(*_: Any) -> Any:
+        raise ModelFailed(TEXT)
+
+    monkeypatch.setattr(Registry, "use", fail)
+    with closing(make(TRACES="otlp")) as app:
+        if protocol == "grpc":
+            with pytest.raises(aio.AioRpcError):
+                over_grpc(app, [])
+        else:
+            ASK[protocol](app, [])
+    (root,) = collector.roots()
+    assert (root.name, root.status.code, attributes(root)["error.type"]) == (NAMES[protocol], 2, "INTERNAL")
+    assert "\n" not in root.status.message
+
+
+def test_what_no_protocol_owns_has_a_name_that_no_client_chooses(collector: Collector) -> None:
+    with closing(make(TRACES="otlp", SITE="false")) as app:
+        for method, path in (("GET", "/v2/models/odd\n\ud800"), ("ODD", "/v9"), ("GET", "/" + "x" * 9999)):
+            ask(app, method, path)
+        ask(app, "POST", "/odd.Service/Method", headers=[(b"content-type", b"application/proto")])
+    found = {span.name: attributes(span) for span in collector.roots()}
+    assert found.keys() == {"GET /v2/models/{model}", "HTTP", "GET", "connect"}
+    assert found["HTTP"]["http.request.method"] == "_OTHER"
+    assert len(found["GET"]["url.path"]) == 256
+
+
+def test_a_function_sends_its_spans_before_it_answers(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They continue Lambda's own span where X-Ray records it, else the header's; a traceparent comes first."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    with closing(function(DRAGOMAN_TRACES="otlp")) as made:
+        for variable, headers in (
+            ("", {}), (XRAY, {}), (XRAY, {"traceparent": PARENT}), (XRAY[:-1] + "0", {}),
+            (XRAY[:-1] + "0", {"X-Amzn-Trace-Id": XRAY.replace("5759e988", "00000001")}),
+        ):  # fmt: skip
+            monkeypatch.setenv("_X_AMZN_TRACE_ID", variable)
+            before = collector.posts
+            made(event("POST", INFER, BODY.decode()) | {"headers": headers}, Context())
+            assert collector.posts == before + 1
+        made(event("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, Context())
+    traces = [root.trace_id.hex() for root in collector.roots()]
+    assert traces[1:3] == ["5759e988bd862e3fe1be46a994272793", PARENT.split("-")[1]]
+    assert traces[4] == "00000001bd862e3fe1be46a994272793"
+    assert len({*traces}) == 6
+    assert {attributes(root)["faas.invocation_id"] for root in collector.roots()} == {"invocation-1"}
+    assert {each["faas.name"] for each in collector.resources} == {"f"}
+
+
+def test_a_function_does_not_wait_for_a_receiver_that_fails(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a failure the spans of some seconds are dropped, and then it tries again."""
+    collector.status = 400
+    with closing(function(DRAGOMAN_TRACES="otlp")) as made:
+        for _ in range(3):
+            assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
+        assert collector.posts == 1
+        collector.status = 200
+        monkeypatch.setattr(provider, "time", type("Later", (), {"monotonic": staticmethod(lambda: float("inf"))}))
+        made(event("POST", INFER, BODY.decode()), Context())
+    assert len(collector.roots()) == 1
+    assert [each for each in caplog.messages if "spans were not sent" in each]
+
+
+@pytest.mark.parametrize(("text", "trace", "is_sampled"), [
+    (XRAY, "5759e988bd862e3fe1be46a994272793", True),
+    (XRAY.replace("Sampled=1", "Sampled=0"), "5759e988bd862e3fe1be46a994272793", False),
+    ("Self=1-67891234-12456789abcdef012345678;" + XRAY, "5759e988bd862e3fe1be46a994272793", True),
+    ("Root=1-5759e988-bd862e3fe1be46a994272793", None, False),
+    (XRAY.replace("1-5759e988", "1-00000000").replace("bd862e3fe1be46a994272793", "0" * 24), None, False),
+    ("Root=1-5759e988-bd;Parent=53995c3f42cd8ad8;Sampled=1", None, False),
+    ("Root=;Parent=;Sampled", None, False), ("", None, False), ("=;" * 9999, None, False),
+])  # fmt: skip
+def test_xrays_header(text: str, trace: str | None, *, is_sampled: bool) -> None:
+    """Without a parent, or with one that is malformed, a trace begins here."""
+    found = xray(text)
+    assert (None if found is None else f"{found.trace_id:032x}") == trace
+    assert found is None or bool(found.trace_flags.sampled) is is_sampled
+
+
+def test_a_caller_that_does_not_record_is_not_recorded(
+    collector: Collector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OTEL_TRACES_SAMPLER decides, by default as the caller did. The line has the trace all the same."""
+    with closing(make(TRACES="otlp", ACCESS_LOG="true", LOG_FORMAT="json")) as app:
+        ask(app, "POST", INFER, BODY, headers=[(b"traceparent", (PARENT[:-1] + "0").encode())])
+        (line,) = lines(app, capsys)
+    assert json.loads(line)["trace_id"] == PARENT.split("-")[1]
+    assert not collector.spans
+
+
+def test_traces_join_across_a_proxy(collector: Collector, tmp_path: Path) -> None:
+    """A proxy with a span of its own, and behind it a server in its own process: one trace in the receiver."""
+    settings = Settings.from_env({"DRAGOMAN_NAME": "proxy"})
+    exporting = provider.connect(settings, at_once=False)
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            with exporting.tracer.start_as_current_span("proxied"):
+                headers: dict[str, str] = {"content-type": self.headers["content-type"]}
+                TraceContextTextMapPropagator().inject(headers)
+                body = self.rfile.read(int(self.headers["content-length"]))
+                asked = urllib.request.Request(f"http://{HOST}:{upstream}{self.path}", body, headers)
+                with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
+                    content = answer.read()
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    proxy = ThreadingHTTPServer((HOST, free_port()), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), TRACES="otlp") as server:
+        upstream = server.port
+        asked = urllib.request.Request(f"http://{HOST}:{proxy.server_port}{INFER}", BODY, {"content-type": "application/json"})  # fmt: skip # noqa: E501 - loopback
+        with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
+            assert json.load(answer)["outputs"][0]["data"] == [3.5, 4.25]
+    exporting.flush()
+    proxy.shutdown()
+    proxy.server_close()
+    (outer,) = (span for span in collector.spans if span.name == "proxied")
+    (inner,) = collector.children(outer)
+    assert (inner.trace_id, inner.name) == (outer.trace_id, NAMES["v2"])
+    assert {each["service.name"] for each in collector.resources} == {"proxy", "dragoman"}
+
+
+@pytest.mark.parametrize(("environ", "traces"), [
+    ({}, "off"), ({"OTEL_TRACES_EXPORTER": "otlp"}, "otlp"), ({"OTEL_TRACES_EXPORTER": "none"}, "off"),
+    ({"OTEL_TRACES_EXPORTER": "otlp", "DRAGOMAN_TRACES": "off"}, "off"), ({"DRAGOMAN_TRACES": "otlp"}, "otlp"),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}, "off"),
+])  # fmt: skip
+def test_opentelemetrys_own_variable_turns_traces_on(environ: dict[str, str], traces: str) -> None:
+    assert Settings.from_env(environ).traces == traces
+
+
+def test_without_traces_nothing_is_different() -> None:
+    """The observer is the plain one, and a server imports nothing of OpenTelemetry."""
+    with closing(make()) as app:
+        assert type(app.observer) is Observer
+    script = "print([name for name in sys.modules if name.startswith('opentelemetry') or 'tapped' in name])"
+    script = f"import handler.asgi, handler.edge.rpc, sys; {script}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "missing", ["opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.propagate"]
+)
+def test_a_set_up_that_cannot_work_ends_the_start(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra is not installed, or a propagator is not."""
+    if missing.endswith("propagate"):
+        monkeypatch.delitem(sys.modules, missing, raising=False)
+        monkeypatch.delattr("opentelemetry.propagate", raising=False)
+        monkeypatch.setenv("OTEL_PROPAGATORS", "odd")
+        expected = "OTEL_PROPAGATORS is wrong"
+    else:
+        monkeypatch.setitem(sys.modules, missing, None)
+        expected = r"DRAGOMAN_TRACES=otlp needs .*: pip install 'dragoman\[otel\]'"
+    with pytest.raises(InvalidSettings, match=expected):
+        make(TRACES="otlp")
+
+
+def test_settings_of_the_sdk_that_do_not_apply_are_named(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spans go over HTTP, in protobuf; a service's name is the SDK's if it has one."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
+    with closing(make(TRACES="otlp")) as app:
+        ask(app, "GET", "/v2")
+    assert [each["service.name"] for each in collector.resources] == ["mine"]
+    assert "spans are sent as http/protobuf, and not as grpc" in caplog.messages
