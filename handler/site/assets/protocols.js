@@ -26,6 +26,8 @@ export function pretty(value, indent = "") {
     return `[\n${value.map((each) => inner + pretty(each, inner)).join(",\n")}\n${indent}]`;
   }
   if (value && typeof value === "object") {
+    const line = inline(value);
+    if (indent && line.length <= 88) return line;
     const members = Object.entries(value).map(([name, each]) => `${inner}${JSON.stringify(name)}: ${pretty(each, inner)}`);
     return members.length ? `{\n${members.join(",\n")}\n${indent}}` : "{}";
   }
