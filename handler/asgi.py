@@ -1,18 +1,30 @@
-"""The application for `uvicorn handler.asgi:app`, configured by the environment."""
+"""The application for `uvicorn handler.asgi:app`, configured by the environment, and for `dragoman serve`."""
+
+import logging
+from typing import Any
 
 from handler.edge import log_lines
 from handler.edge.app import App
 from handler.lifecycle.memory import give_back_when_idle, keep_large_blocks
-from handler.settings import Settings
+from handler.settings import Settings, ignored
+
+log = logging.getLogger(__name__)
 
 
-def create() -> App:
-    """Makes the application. Raises InvalidSettings."""
-    settings = Settings.from_env()
+def create(settings: Settings | None = None) -> App:
+    """Makes the application. `settings`: the environment's by default. Raises InvalidSettings."""
+    settings = Settings.from_env() if settings is None else settings
     log_lines.begin(settings.log_level, settings.log_format)
+    for line in ignored():
+        log.warning(line)
     keep_large_blocks()
     give_back_when_idle()
     return App(settings)
 
 
-app = create()
+def __getattr__(name: str) -> Any:
+    """Makes `app` when it is asked for: `dragoman serve` makes an application from other settings."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = globals()["app"] = create()
+    return made

@@ -48,7 +48,7 @@ from handler.edge.protocols import INTERNAL, refuse
 from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
 from handler.lifecycle.single_flight import Background
-from handler.settings import InvalidSettings, Settings
+from handler.settings import InvalidSettings, Settings, ignored
 
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
@@ -129,6 +129,8 @@ class Function:
             settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
             log_lines.guard(settings.log_format)
+            for line in ignored():
+                log.warning(line)
             self._base_path = settings.base_path
             self.app = App(settings, inline=True)
             self._initialise(self.app, time.monotonic() if began is None else began)

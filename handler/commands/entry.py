@@ -1,54 +1,35 @@
-"""The one way into every command: from arguments to an exit code. A refusal is one line."""
+"""The one way into every command: from its options to an exit code. A refusal is one line."""
 
-import logging
+import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from core.errors import ServingError, escaped
-from handler.commands import keys
-from handler.commands.convert import command as convert
-from handler.commands.publish import listing, pull, push, signing
 from handler.commands.refused import Refused
-from handler.commands.replay import command as replay
-from handler.settings import Settings
+from handler.settings import InvalidSettings
 
-COMMANDS = {
-    "convert": convert.run,
-    "push": push.run,
-    "pull": pull.run,
-    "list": listing.run,
-    "sign": signing.sign,
-    "verify": signing.verify,
-    "keys": keys.run,
-    "replay": replay.run,
-}
-INTERRUPTED = 130
-"""The exit code that shells report for a command that Ctrl-C has ended."""
+REFUSED, WRONG, INTERRUPTED = 1, 2, 130
+"""Exit codes: of a refusal, of wrong settings (argparse's own), and the one that shells report after Ctrl-C."""
 
 
-def run(options: Namespace, settings: Settings) -> int:
+def run(command: Callable[[Namespace], int | None], options: Namespace) -> int:
+    """Runs a command, and prints why it does not do what its arguments ask for."""
     try:
-        with _without_warnings():
-            COMMANDS[options.command](options, settings)
+        code = command(options) or 0
+        sys.stdout.flush()  # a reader that has left shows here, and not when the interpreter ends
     except (Refused, ServingError) as refusal:
-        text = refusal.message if isinstance(refusal, ServingError) else str(refusal)
-        # A server's message names its setting; here the place stands in the command.
-        line = escaped(text.replace("DRAGOMAN_REPOSITORY", "its name"))
-        print(f"dragoman: {line}", file=sys.stderr)  # noqa: T201 - a command's error line
-        return 1
+        return _say(refusal.message if isinstance(refusal, ServingError) else str(refusal), REFUSED)
+    except InvalidSettings as error:
+        return _say(str(error), WRONG)
+    except BrokenPipeError:  # the reader of a pipe has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
-    return 0
+    return code
 
 
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Hides the log lines of the stores. Servers need them beside an error; here the error itself is printed."""
-    logger, nowhere = logging.getLogger("handler"), logging.NullHandler()
-    logger.addHandler(nowhere)
-    try:
-        yield
-    finally:
-        logger.removeHandler(nowhere)
+def _say(text: str, code: int) -> int:
+    print(f"dragoman: {escaped(text)}", file=sys.stderr)  # noqa: T201 - a command's error line
+    return code

@@ -1,12 +1,9 @@
 """`dragoman keys new`: a key for a client, and the line by which a server knows it."""
 
 import argparse
-import secrets
-from hashlib import sha256
+from typing import Any
 
 from handler.commands.refused import Refused
-from handler.edge.gate import keys
-from handler.settings import Settings
 
 PREFIX = "dgm_"
 """Lets scanners for leaked secrets find a key."""
@@ -14,8 +11,25 @@ BYTES = 32
 SEPARATORS = frozenset(" \t\r\n;#")
 
 
-def run(options: argparse.Namespace, _settings: Settings) -> None:
+def add(commands: Any) -> None:
+    keys = commands.add_parser("keys", help="make keys for clients (DRAGOMAN_AUTH=keys)")
+    new = keys.add_subparsers(dest="action", required=True, metavar="ACTION").add_parser(
+        "new", help="print a new key and its line"
+    )
+    new.add_argument("--name", required=True, help="name of the key, for the log")
+    new.add_argument(
+        "--rights", default="infer", help="some of infer, read, admin, with commas between; default: infer"
+    )
+    new.add_argument("--models", default="*", help="patterns of models, with commas between; default: *")
+
+
+def run(options: argparse.Namespace) -> None:
     """Prints a new key, which nothing keeps, and its line. Raises Refused for a wrong name, right or pattern."""
+    import secrets  # noqa: PLC0415 - as the gate
+    from hashlib import sha256  # noqa: PLC0415 - as the gate
+
+    from handler.edge.gate import keys  # noqa: PLC0415 - 0.3 s, which only the command needs
+
     key = PREFIX + secrets.token_urlsafe(BYTES)
     line = f"{options.name} sha256:{sha256(key.encode()).hexdigest()} {options.rights} {options.models}"
     if set(f"{options.name}{options.rights}{options.models}") & SEPARATORS:

@@ -11,7 +11,7 @@ from core.errors import NotPermitted, ServingError, Unauthenticated
 from core.ports import CONTROL_KEY, MODELS_KEY
 from core.wire import HttpResponse, MethodNotAllowed, Right, Router
 from handler.edge import exchange
-from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.exchange import SAFE, Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
 from handler.edge.observe.observer import PROMETHEUS, Observer, paths
 from handler.edge.observe.record import refused, unfound
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from handler.edge.dispatch.inline import Inline
     from handler.edge.dispatch.threads import Threads
 
-SAFE: Final = ("GET", "HEAD")
 ASSETS: Final = "/assets/"
 
 

@@ -19,8 +19,15 @@ class InvalidSettings(Exception):
         self.public = message if public is None else public
 
 
+class Given(NamedTuple):
+    """A value as its source has it. `source`: how messages name it: a variable, a flag, or a file and its key."""
+
+    text: str
+    source: str
+
+
 class Setting(NamedTuple):
-    """One row of the table. `default`: as text, like a variable's value."""
+    """One row of the table. `default`: as text, like a variable's value. `variable`: "" if there is none."""
 
     variable: str
     field: str
@@ -29,6 +36,10 @@ class Setting(NamedTuple):
     about: str
 
 
+PREFIX: Final = "DRAGOMAN_"
+ALIKE: Final = 0.7
+"""How much of a variable's name has to be that of a setting to be taken for its misspelling."""
+LONGEST_NAME: Final = 64
 LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
@@ -58,6 +69,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_STREAM_ORDER", "stream_order", parsers.one_of("ready", "request"), "ready", "requests of one stream of requests: `ready` (worked on side by side, as many as there are threads; their answers come when they are ready, in order for requests of the same id, or of none), or `request` (one after the other)"),
     Setting("DRAGOMAN_CACHE", "cache", parsers.text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
     Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", parsers.positive, "", "the most bytes of downloads to keep, the least recently used are deleted first; default: as many as fit on the disk"),
+    Setting("DRAGOMAN_CACHE_SHARED", "cache_shared", parsers.flag, "false", "`true`: use a `DRAGOMAN_CACHE` that other users can write, such as a volume that containers share"),
     Setting("DRAGOMAN_AUTH", "auth", parsers.one_of("none", "keys", "jwt", "both"), "none", "what a client has to send: nothing, a key, a token (a JWT), or either; health needs neither (docs/security.md)"),
     Setting("DRAGOMAN_KEYS_FILE", "keys_file", parsers.text, "", "file with a line for each key, made by `dragoman keys new`; read again when it changes"),
     Setting("DRAGOMAN_KEYS", "keys", parsers.text, "", "the same lines, with semicolons between"),
@@ -71,7 +83,6 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_AUTHORIZER_RIGHTS", "authorizer_rights", parsers.rights, "infer,read", "the rights of such callers, unless their claims have a scope with the prefix"),
     Setting("DRAGOMAN_CONTROL", "control", parsers.one_of("auto", "off", "open"), "auto", "load, unload, online and offline: `auto` (with the right `admin`; without authentication for clients on this machine, never on Lambda), `off`, or `open` (without authentication for every client)"),
     Setting("DRAGOMAN_CORS_ORIGINS", "cors_origins", parsers.origins, "", "sites whose pages may call this server, such as `https://app.example.com`, with commas between, or `*`"),
-    Setting("DRAGOMAN_CACHE_SHARED", "cache_shared", parsers.flag, "false", "`true`: use a `DRAGOMAN_CACHE` that other users can write, such as a volume that containers share"),
     Setting("DRAGOMAN_VERIFY", "verify", parsers.one_of("off", "digest", "code", "signature"), "off", "what a version needs to be loaded, in its file `model.sig`: `signature` (its files' digests, signed by a trusted key or certificate), `code` (the same for Python models and plugins, digests for ONNX models), `digest`, `off`; see [signing.md](signing.md)"),
     Setting("DRAGOMAN_VERIFY_KEY", "verify_key", parsers.text, "", "trusted public keys: a PEM file, or its text"),
     Setting("DRAGOMAN_VERIFY_ROOTS", "verify_roots", parsers.text, "", "trusted certificates, below which a signer's certificate is issued: a PEM file, or its text"),
@@ -90,8 +101,8 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_TRACES", "traces", parsers.one_of("off", "otlp"), "", "`otlp`: a trace of every request, sent by OpenTelemetry's SDK as its own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others); `off`; default: as `OTEL_TRACES_EXPORTER` says, else `off`; see [traces.md](traces.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG", "payload_log", parsers.text, "", "a folder, `s3://bucket/prefix` or `http(s)://` receiver that gets requests and answers of inferences as CloudEvents; default: none; see [payload-log.md](payload-log.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
-    Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted and not logged"),
-    Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted and not logged"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted and not logged; `0`: no limit"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted and not logged; `0`: no limit"),
     Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
 
@@ -171,16 +182,18 @@ class Settings(NamedTuple):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
-        """Reads the settings. Raises InvalidSettings, also for an unknown DRAGOMAN_* variable: it is a typing error."""
+        """Reads the settings from the environment alone. Raises InvalidSettings, also for a mistyped variable."""
         environ = os.environ if environ is None else environ
-        known = {setting.variable for setting in SETTINGS}
-        for variable in environ:
-            if variable.startswith("DRAGOMAN_") and variable not in known:
-                raise InvalidSettings(f"unknown setting {variable}; the settings are {', '.join(sorted(known))}")
-        values = {setting.field: _value(setting, environ) for setting in SETTINGS}
+        return cls.of(in_environment(environ), environ)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Given], environ: Mapping[str, str]) -> "Settings":
+        """Makes the settings. `given`: by field. `environ`: has the platform's variables. Raises InvalidSettings."""
+        values = {setting.field: value(setting, given) for setting in SETTINGS}
         cpus = platform.cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
         values["cache_bytes"] = values["cache_bytes"] or None
+        is_default = not values["cache"]
         values["cache"] = Path(values["cache"] or Path(environ.get("TMPDIR") or "/tmp") / "dragoman")  # noqa: S108 - the system's, without importing tempfile (5 ms of cold start)
         values["patience"] = values["patience"] or None
         values["connections"] = values["connections"] or None
@@ -190,14 +203,13 @@ class Settings(NamedTuple):
         limit = values["memory_limit"]
         values["memory_limit"] = (platform.usable_memory(environ) if limit == "" else limit) or None
         values["platform"] = platform.name(environ)
-        platform.observed(values, environ)
+        platform.observed(values, environ, has_level="log_level" in given)
         values["grps_health_control"] = values["grps_health_control"] or (
             "off" if values["platform"] == "lambda" else "instance"
         )
         initialization = (
             environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if values["platform"] == "lambda" else ""
         )
-        is_default = not environ.get("DRAGOMAN_CACHE")
         return cls(**values, cpus=cpus, initialization=initialization, cache_is_default=is_default)
 
     @property
@@ -206,13 +218,51 @@ class Settings(NamedTuple):
         return self.metrics not in (("off",), ("emf",))
 
 
-def _value(setting: Setting, environ: Mapping[str, str]) -> Any:
-    text = environ.get(setting.variable, "") or setting.default
+def value(setting: Setting, given: Mapping[str, Given]) -> Any:
+    """Returns a setting's value: the given one, or its default. Raises InvalidSettings."""
+    said = given.get(setting.field)
+    text = (said.text if said is not None else "") or setting.default
     if not text:
         return () if setting.parse in (parsers.names, parsers.origins, providers.parse) else ""
     try:
         return setting.parse(text)
     except ValueError as error:
+        source = setting.variable if said is None else said.source
         known = text.isalnum() and len(text) <= LONGEST_WORD
-        public = f"{setting.variable} is {repr(text) if known else 'wrong'}; expected {error}"
-        raise InvalidSettings(f"{setting.variable} is {text[:256]!r}; expected {error}", public) from None
+        public = f"{source} is {repr(text) if known else 'wrong'}; expected {error}"
+        raise InvalidSettings(f"{source} is {text[:256]!r}; expected {error}", public) from None
+
+
+def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    """Returns what the environment sets, by field. Raises InvalidSettings for a variable that is nearly a setting's.
+
+    A mistyped DRAGOMAN_AUTH, if it were ignored, would leave a server open. `ignored` has the other unknown ones.
+    """
+    fields = {setting.variable: setting.field for setting in SETTINGS}
+    given = {}
+    for variable, text in environ.items():
+        if variable in fields:
+            if text:
+                given[fields[variable]] = Given(text, variable)
+        elif variable.startswith(PREFIX) and (meant := meant_by(variable)):
+            raise InvalidSettings(f"unknown setting {variable}; did you mean {meant}?")
+    return given
+
+
+def ignored(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Returns a line for each variable that looks like a setting's and is none, such as DRAGOMAN_SERVICE_HOST.
+
+    Kubernetes sets such variables in every container, if a service has the name "dragoman".
+    """
+    environ, known = os.environ if environ is None else environ, {setting.variable for setting in SETTINGS}
+    odd = sorted(each for each in environ if each.startswith(PREFIX) and each not in known)
+    return [f"{variable} is not a setting, and is ignored: docs/settings.md has them all" for variable in odd]
+
+
+def meant_by(variable: str) -> str:
+    """Returns the setting that a mistyped variable means, "" if it is like none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
+
+    names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
+    near = get_close_matches(variable.removeprefix(PREFIX)[:LONGEST_NAME], names, 1, ALIKE)
+    return PREFIX + near[0] if near else ""

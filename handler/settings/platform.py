@@ -52,8 +52,8 @@ def cgroup_memory(limit_file: Path) -> int | None:
         return None
 
 
-def observed(values: dict[str, Any], environ: Mapping[str, str]) -> None:
-    """Fills in what the platform says of log and metrics, where no setting does.
+def observed(values: dict[str, Any], environ: Mapping[str, str], *, has_level: bool) -> None:
+    """Fills in what the platform says of log and metrics, where no setting does. `has_level`: one sets the log's level.
 
     Lambda's own variables (AWS documentation, "Configuring advanced logging controls") are its operator's.
     """
@@ -62,7 +62,7 @@ def observed(values: dict[str, Any], environ: Mapping[str, str]) -> None:
         is_json = on_lambda and environ.get("AWS_LAMBDA_LOG_FORMAT", "").upper() == "JSON"
         values["log_format"] = "json" if is_json else "text"
     level = LEVELS.get(environ.get("AWS_LAMBDA_LOG_LEVEL", "").upper()) if on_lambda else None
-    if level is not None and not environ.get("DRAGOMAN_LOG_LEVEL"):
+    if level is not None and not has_level:
         values["log_level"] = level
     values["traces"] = values["traces"] or ("otlp" if environ.get("OTEL_TRACES_EXPORTER") == "otlp" else "off")
     values["metrics"] = values["metrics"] or (("off",) if on_lambda else ("triton",))

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import zipfile
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -23,7 +24,7 @@ from handler.commands import entry
 from handler.edge import log_lines
 from handler.lifecycle import warming
 from handler.lifecycle.repository import NAME
-from handler.settings import Settings, explainer, warmup
+from handler.settings import explainer, warmup
 from handler.settings.checked import Wrong
 from handler.stores.s3.location import locate
 from tests.support.remote import Remote, question, raw
@@ -287,14 +288,13 @@ def test_a_record_that_cannot_be_formatted_is_left_to_its_handler() -> None:
     assert record.msg == "%d"
 
 
-def test_a_command_escapes_its_refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_escapes_its_refusal(capsys: pytest.CaptureFixture[str]) -> None:
     """A store's text reaches a terminal, which it must not steer."""
 
-    def fail(*_: Any) -> None:
+    def fail(_: Namespace) -> None:
         raise InvalidInput("\x1b[2Jgone")
 
-    monkeypatch.setitem(entry.COMMANDS, "list", fail)
-    assert entry.run(type("Options", (), {"command": "list"})(), Settings.from_env({})) == 1
+    assert entry.run(fail, Namespace()) == 1
     assert capsys.readouterr().err == "dragoman: \\x1b[2Jgone\n"
 
 

@@ -7,25 +7,23 @@ import runpy
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
 
 import dragoman
 from handler import asgi, cli
-from handler.commands import serve
+from handler.commands import entry
+from handler.commands.serve import server
 from handler.edge import rpc
 from handler.edge.app import App
 from handler.edge.dispatch import streams
-from tests.handler.edge.client import ROOT, make
+from handler.settings import SETTINGS
+from tests.handler.edge.client import ROOT
 from tests.support.ports import free_port, free_ports
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the command sets is put back."""
-    monkeypatch.setenv("DRAGOMAN_ACCESS_LOG", "")
 
 
 def test_importing_asgi_configures_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,48 +48,137 @@ def servers(monkeypatch: pytest.MonkeyPatch, bound: list[int] | None = None) -> 
     return served
 
 
-def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list[uvicorn.Config]]:
-    """Returns the exit code, and what uvicorn was to serve."""
-    served = servers(monkeypatch)
-    return cli.main(arguments), served
-
-
 def test_the_command_serves_what_its_flags_say(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The flags become settings, and the welcome has commands to try."""
-    for variable in ("DRAGOMAN_REPOSITORY", "DRAGOMAN_PRELOAD", "DRAGOMAN_LOG_LEVEL", "DRAGOMAN_ALLOW_CODE"):
-        monkeypatch.setenv(variable, "")  # put back afterwards, whatever the command sets
-    monkeypatch.setattr(asgi, "app", make(ROOT / "models"))
-    flags = ("--repository", str(ROOT / "models"), "--preload", "iris", "--allow-code", "--log-level", "warning")
-    port = free_port()
-    bound: list[int] = []
-    served = servers(monkeypatch, bound)
-    code = cli.main(["serve", "--port", str(port), *flags])
-    assert code == 0
-    assert (bound, served[0].port) == ([port], port)
-    assert served[0].log_level == "warning"
-    assert os.environ["DRAGOMAN_ACCESS_LOG"] == "true"
+    """Flags come before the environment, it before dragoman.toml, and nothing of it gets into the environment."""
+    monkeypatch.chdir(tmp_path)
+    port, bound = free_port(), []
+    (tmp_path / "dragoman.toml").write_text(
+        f'port = {port}\nqueue = 7\nname = "file"\nthreads = 2\npreload = ["iris"]\nmax_header_bytes = 1234\n'
+    )
+    monkeypatch.setenv("DRAGOMAN_NAME", "variable")
+    monkeypatch.setenv("DRAGOMAN_THREADS", "3")
+    monkeypatch.setenv("DRAGOMAN_PRELOAD", "")
+    before, served = dict(os.environ), servers(monkeypatch, bound)
+    flags = ("--repository", str(ROOT / "models"), "--threads", "4", "--allow-code", "--log-level", "warning")
+    assert cli.main(["serve", *flags]) == 0
+    app: Any = served[0].app
+    found = app.settings
+    assert (found.name, found.threads, found.queue, found.preload) == ("variable", 4, 7, ("iris",))
+    assert (found.allow_code, found.access_log, bound, served[0].port) == (True, True, [port], port)
+    assert (served[0].log_level, served[0].http.bounds.head) == ("warning", 1234)
+    assert dict(os.environ) == before
     printed = capsys.readouterr().out
     assert f"http://127.0.0.1:{port}: flowers, half_plus_three, iris, numbers, passengers, species, strings" in printed
-    assert "curl -d" in printed
-    asgi.app.close()
+    assert f"dragoman infer flowers --sample --url http://127.0.0.1:{port}" in printed
+    assert "Settings of dragoman.toml" in printed
+    app.close()
 
 
-def test_the_command_says_what_is_wrong_in_one_line(
+@pytest.mark.parametrize(("flags", "variables", "file", "told"), [
+    (("--threads", "x"), {}, "", "--threads is 'x'; expected a whole number above 0"),
+    ((), {"DRAGOMAN_THREADS": "x"}, "", "DRAGOMAN_THREADS is 'x'; expected a whole number above 0"),
+    ((), {}, "threads = 'x'", "dragoman.toml: threads is 'x'; expected a whole number above 0"),
+    ((), {}, "threads = {a = 1}", "dragoman.toml: threads is {'a': 1}; expected text, a number, true or false, or a"),
+    ((), {}, "preload = ['a,b']", "dragoman.toml: preload is ['a,b']; expected text, a number"),
+    ((), {}, "log-level = 'INFO'", "dragoman.toml: unknown key 'log-level'; did you mean log_level?"),
+    ((), {}, "DRAGOMAN_QUEUE = 3", "dragoman.toml: unknown key 'DRAGOMAN_QUEUE'; did you mean queue?"),
+    ((), {}, "xyzzy = 3", "dragoman.toml: unknown key 'xyzzy'; docs/settings.md has the settings"),
+    ((), {}, "threads =", "dragoman.toml is not TOML: Invalid value (at"),
+    ((), {}, "\udcff", "dragoman.toml is not TOML: 'utf-8' codec can't decode"),
+    (("--config", "nowhere.toml"), {}, "", "nowhere.toml cannot be read: No such file or directory"),
+    ((), {"DRAGOMAN_AUHT": "keys"}, "", "unknown setting DRAGOMAN_AUHT; did you mean DRAGOMAN_AUTH?"),
+    (("--on-empty", "wait"), {}, "", "--on-empty is 'wait'; expected one of serve, stop"),
+    (("--repository", "gone", "--on-empty", "stop"), {}, "", "/gone does not exist: make it, or name another one with"),
+])  # fmt: skip
+def test_the_command_names_the_source_of_what_is_wrong(
+    flags: tuple[str, ...], variables: dict[str, str], file: str, told: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In one line: a flag, a variable, or a file and its key."""
+    monkeypatch.chdir(tmp_path)
+    for variable, text in variables.items():
+        monkeypatch.setenv(variable, text)
+    if file:
+        (tmp_path / "dragoman.toml").write_bytes(os.fsencode(file))
+    served = servers(monkeypatch)
+    assert (cli.main(["serve", *flags]), served) == (2, [])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dragoman: ")
+    assert told in line
+
+
+@pytest.mark.parametrize(("files", "told"), [
+    ([], "has no models: add NAME/1/model.onnx, or name another one with --repository or DRAGOMAN_REPOSITORY"),
+    (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
+    (["model.onnx"], "is one model: name the folder above it"),
+    (["1/model.py"], "is one model: name the folder above it"),
+    (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
+    ("file", "is not a directory: name another one"),
+])  # fmt: skip
+def test_the_command_says_why_there_is_no_model(
+    files: list[str] | str | None, told: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """It serves on, as the models may come later."""
+    root = tmp_path / "models"
+    if files == "file":
+        root.write_text("")
+    elif files is not None:
+        root.mkdir()
+        for each in files:
+            (root / each).parent.mkdir(exist_ok=True)
+            (root / each).write_text("")
+    served = servers(monkeypatch)
+    assert cli.main(["serve", "--port", str(free_port()), "--repository", f"file://{root}"]) == 0
+    captured = capsys.readouterr()
+    if files != ["1/model.py"]:  # a model of the name 1
+        assert "no model yet" in captured.out
+        assert f"the repository {root} {told}" in captured.err
+    app: Any = served[0].app
+    app.close()
+
+
+def test_a_bucket_that_does_not_answer_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong settings, a missing uvicorn and a missing repository are named."""
-    monkeypatch.setenv("DRAGOMAN_THREADS", "many")
-    assert run_cli(monkeypatch, "serve")[0] == 2
-    assert "DRAGOMAN_THREADS is 'many'" in capsys.readouterr().err
-    monkeypatch.delenv("DRAGOMAN_THREADS")
-    monkeypatch.setattr(asgi, "app", make(ROOT / "nowhere"))
-    assert run_cli(monkeypatch, "serve", "--port", str(free_port()))[0] == 0
-    captured = capsys.readouterr()
-    assert "the repository does not answer yet" in captured.err
-    assert "no model yet" in captured.out
-    asgi.app.close()
+    """The store's own words, as nothing on this machine explains it."""
+    for name, value in {"AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{free_port()}", "AWS_ACCESS_KEY_ID": "k",
+                        "AWS_SECRET_ACCESS_KEY": "s", "AWS_MAX_ATTEMPTS": "1"}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    assert cli.main(["serve", "--repository", "s3://b", "--on-empty", "stop"]) == 2
+    assert "dragoman: the repository does not answer: " in capsys.readouterr().err
+
+
+def test_a_variable_that_is_like_no_setting_is_said_and_ignored(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes sets such ones for a service of the name dragoman."""
+    monkeypatch.setenv("DRAGOMAN_SERVICE_HOST", "10.0.0.1")
+    asgi.create().close()
+    assert "DRAGOMAN_SERVICE_HOST is not a setting, and is ignored: docs/settings.md has them all" in caplog.text
+
+
+def test_every_setting_is_a_flag_with_its_line_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help-all` has them all, `--help` the few that most need."""
+    printed = []
+    for flag in ("--help-all", "--help"):
+        with pytest.raises(SystemExit, match="0"):
+            cli.main(["serve", flag])
+        printed.append(capsys.readouterr().out)
+    words = " ".join(printed[0].split())
+    for setting in SETTINGS:
+        assert f"--{setting.field.replace('_', '-')}" in printed[0]
+        assert setting.variable in words.replace("- ", "-")
+    assert len(printed[1].splitlines()) < 70
+    assert "--s3-addressing" not in printed[1]
+
+
+def test_a_missing_uvicorn_is_named_with_its_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The extra to install."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert cli.main(["serve"]) == 2
     assert "pip install 'dragoman[server]'" in capsys.readouterr().err
@@ -122,7 +209,7 @@ def test_the_command_without_grpc_installed_says_the_cure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command names the extra to install, and serves nothing."""
-    monkeypatch.setattr(serve, "find_spec", lambda _: None)
+    monkeypatch.setattr(server, "find_spec", lambda _: None)
     served, (port, grpc_port) = servers(monkeypatch), map(str, free_ports(2))
     assert cli.main(["serve", "--port", port, "--grpc-port", grpc_port]) == 2
     assert served == []
@@ -137,7 +224,7 @@ def test_the_command_refuses_a_port_out_of_range(
     """A port such as 99999, for which gRPC would listen on 34463, is refused."""
     served = servers(monkeypatch)
     assert (cli.main(["serve", flag, str(port)]), served) == (2, [])
-    assert capsys.readouterr().err == f"dragoman: {flag} is {port}; expected 1 to 65535\n"
+    assert capsys.readouterr().err == f"dragoman: {flag} is '{port}'; expected 1 to 65535\n"
 
 
 @pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
@@ -172,6 +259,9 @@ def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, caps
         ("serve --xyzzy", ""),
         ("fly", ""),
         ("serve --port", ""),
+        ("infer m --rows none", "argument --rows: it is 'none'; expected 1 to 9999999"),
+        ("bench m --seconds 0", "argument --seconds: it is '0'; expected seconds above 0, below 100000"),
+        ("bench m --protocol v3", "'grpc', 'connect', 'grps')"),
     ],
 )
 def test_a_slip_of_the_keyboard_is_answered_with_what_was_meant(
@@ -217,13 +307,39 @@ def test_a_module_in_the_way_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("flags", "variable", "expected"), [
-    ((), "", "true"), ((), "false", "false"), (("--no-access-log",), "", "false"), (("--access-log",), "false", "true"),
+    ((), "", True), ((), "false", False), (("--no-access-log",), "", False), (("--access-log",), "false", True),
 ])  # fmt: skip
 def test_the_access_log_is_on_unless_somebody_says_otherwise(
-    flags: tuple[str, ...], variable: str, expected: str, monkeypatch: pytest.MonkeyPatch
+    flags: tuple[str, ...], variable: str, expected: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flag comes first, then the variable."""
     monkeypatch.setenv("DRAGOMAN_ACCESS_LOG", variable)
-    monkeypatch.setenv("DRAGOMAN_THREADS", "wrong")  # nothing starts
-    assert run_cli(monkeypatch, "serve", *flags)[0] == 2
-    assert os.environ["DRAGOMAN_ACCESS_LOG"] == expected
+    served = servers(monkeypatch)
+    assert cli.main(["serve", "--port", str(free_port()), *flags]) == 0
+    app: Any = served[0].app
+    app.close()
+    assert app.settings.access_log is expected
+
+
+def test_serve_imports_no_other_command() -> None:
+    """Its start does not pay for them, nor for parsers that only they need."""
+    script = "import sys; from handler import cli; cli.parser(['serve']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = {name for name in done.stdout.split() if name.startswith("handler.commands.")}
+    assert found == {"handler.commands.serve", "handler.commands.serve.flags"}
+    assert not {"numpy", "difflib", "tomllib", "importlib.metadata"} & set(done.stdout.split())
+
+
+def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback() -> None:
+    """As `head` does, and as shells expect it."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "dragoman", "completion", "bash"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writes, stderr=subprocess.PIPE, check=False)
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+    def interrupted(_: Namespace) -> None:
+        raise KeyboardInterrupt
+
+    assert entry.run(interrupted, Namespace()) == 130

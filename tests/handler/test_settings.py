@@ -70,7 +70,7 @@ def test_a_wrong_value_is_named_with_what_was_expected(variable: str, text: str,
 
 def test_a_variable_that_does_not_exist_is_a_typing_error() -> None:
     """It would otherwise be ignored silently."""
-    with pytest.raises(InvalidSettings, match="unknown setting DRAGOMAN_PRELAOD; the settings are DRAGOMAN_ACCESS_LOG"):
+    with pytest.raises(InvalidSettings, match=r"unknown setting DRAGOMAN_PRELAOD; did you mean DRAGOMAN_PRELOAD\?"):
         Settings.from_env({"DRAGOMAN_PRELAOD": "x"})
 
 

@@ -35,7 +35,7 @@ class ModelJobs(NamedTuple):
 
 def run(options: Namespace, settings: Settings) -> None:
     """Converts everything before it publishes anything. Raises Refused, ServingError."""
-    named = _configured(options) if options.models_config is not None else [_model(options)]
+    named = _configured(options) if options.models_config is not None else [_model(options, settings)]
     models = [_checked(model, settings, force=options.force) for model in named]
     with TemporaryDirectory(prefix="convert-") as made:
         for model in models:
@@ -44,8 +44,8 @@ def run(options: Namespace, settings: Settings) -> None:
             _push(model, Path(made) / model.target.name, options, settings)
 
 
-def _model(options: Namespace) -> ModelJobs:
-    target = targets.model(options.target)
+def _model(options: Namespace, settings: Settings) -> ModelJobs:
+    target = targets.model(options.target, settings.repository)
     if options.saved_model is None:
         raise Refused("two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME")
     return ModelJobs(target, _jobs(Path(options.saved_model), versions.number(options.version)), {})

@@ -33,7 +33,7 @@ from handler.stores import open_store
 from handler.stores.s3.location import locate
 
 if TYPE_CHECKING:
-    from handler.commands.doctor.model_files import ServedModel
+    from handler.commands.doctor.model_files import FoundModel
 
 TEMPLATES: Final = ("template.yaml", "template.yml", "template.json")
 BUILT: Final = Path(".aws-sam/build")
@@ -89,7 +89,7 @@ class Examination:
         self._options = options
         self._limits = limits
         self._visit = visit
-        self._models: list[ServedModel] = []
+        self._models: list[FoundModel] = []
 
     def settings_and_repository(self) -> None:
         own = {} if self._options.repository is None else {"DRAGOMAN_REPOSITORY": self._options.repository}

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, NamedTuple
 from core.deadline import within
 from handler.commands.doctor import cures
 from handler.commands.doctor.findings import Finding, error, note
-from handler.commands.doctor.model_files import ServedModel
+from handler.commands.doctor.model_files import FoundModel
 from handler.lifecycle.repository import Version
 
 ROOT: Final = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def initialisation(environ: Mapping[str, str], limits: LoadLimits) -> dict[str, 
 
 
 def examine(
-    models: list[ServedModel],
+    models: list[FoundModel],
     environ: Mapping[str, str],
     limits: LoadLimits,
     measured: dict[str, Any],
@@ -73,7 +73,7 @@ def examine(
 
 
 def _loaded(
-    model: ServedModel, version: Version, environ: Mapping[str, str], limits: LoadLimits, measured: dict[str, Any]
+    model: FoundModel, version: Version, environ: Mapping[str, str], limits: LoadLimits, measured: dict[str, Any]
 ) -> Iterator[Finding]:
     where = f"{model.name}/{version.folder}"
     ended = _run([model.name, str(version.number)], environ, limits)

@@ -26,7 +26,7 @@ CODED: Final = (
 )
 
 
-class ServedModel(NamedTuple):
+class FoundModel(NamedTuple):
     """A model that servers would serve, and its versions."""
 
     name: str
@@ -41,7 +41,7 @@ class ServedModel(NamedTuple):
 
 def examine(
     settings: Settings, repository: Repository, tree: Tree, known: Sequence[Finding]
-) -> tuple[list[Finding], list[ServedModel]]:
+) -> tuple[list[Finding], list[FoundModel]]:
     """Returns what is wrong with the models' files, and the models that servers would serve.
 
     `known`: what is wrong with their folders; a model without a version because of that has no second finding.
@@ -105,7 +105,7 @@ def _model_of(finding: Finding) -> str:
 
 def _served(
     repository: Repository, name: str, files: Sequence[File], found: list[Finding], ill: AbstractSet[str]
-) -> ServedModel | None:
+) -> FoundModel | None:
     """Returns the model as servers would serve it. Adds to `found` why they do not, but not for a model in `ill`."""
     try:
         listing = repository.look(name, None, files=files)
@@ -121,7 +121,7 @@ def _served(
         found.append(error("unreadable", name, wrong.message, "see the first finding"))
         return None
     found += _routed(listing)
-    return ServedModel(name, listing.versions, listing.said)
+    return FoundModel(name, listing.versions, listing.said)
 
 
 def _routed(listing: Listing) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def _routed(listing: Listing) -> Iterator[Finding]:
             yield error("version-missing", f"{listing.name}/{FILE}", what, cure)
 
 
-def _coded(settings: Settings, served: ServedModel) -> Iterator[Finding]:
+def _coded(settings: Settings, served: FoundModel) -> Iterator[Finding]:
     if settings.allow_code:
         return
     for version in served.versions:

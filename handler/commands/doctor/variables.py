@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from handler.commands.doctor.findings import Finding, error, expected, nearest, warning
-from handler.settings import SETTINGS, InvalidSettings, Settings
+from handler.settings import SETTINGS, InvalidSettings, Settings, meant_by
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
 PREFIX: Final = "DRAGOMAN_"
@@ -28,9 +28,11 @@ def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
 
 def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
     if variable not in KNOWN:
-        near = nearest(variable, KNOWN)
+        near = meant_by(variable)
         cure = f"did you mean {near}? rename it" if near else f"remove it; {TABLE}"
-        return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
+        if near:
+            return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
+        return warning("unknown-setting", variable, "no setting has this name, and it is ignored", cure)
     try:
         Settings.from_env({variable: environ[variable]})
     except InvalidSettings as wrong:

@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
@@ -50,9 +51,12 @@ def run(options: Namespace, settings: Settings) -> None:
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
+    if NAME.fullmatch(text) and not Path(text).is_dir():
+        whole = str(targets.model(text, settings.repository))
     found = shelf.items(settings, whole, "")
-    if any(shelf.is_of_model(item.path) for item in found):
-        target = targets.model(text)
+    paths = [item.path for item in found]
+    if any(map(shelf.is_of_model, paths)) and not any(map(shelf.is_below_model, paths)):
+        target = targets.model(whole)
         return target.repository, {target.name: found}
     models: dict[str, list[ListedFile]] = {}
     for item in found:

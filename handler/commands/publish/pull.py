@@ -20,9 +20,9 @@ from handler.stores.progress import Progress
 
 def run(options: Namespace, settings: Settings) -> None:
     """Fetches the wanted versions, then the settings. Raises Refused, ServingError."""
-    source = targets.model(options.source)
+    source = targets.model(options.source, settings.repository)
     if not targets.is_s3(source.repository):
-        raise Refused(f"{options.source!r} is on this machine already; expected s3://bucket/prefix/NAME")
+        raise Refused(f"{str(source)!r} is on this machine already; expected s3://bucket/prefix/NAME")
     there = shelf.model(settings, source)
     wanted = _wanted(there, source, versions.number(options.version), every=options.all)
     target = Path(options.folder or source.name)

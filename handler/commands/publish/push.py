@@ -19,7 +19,7 @@ NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip in
 
 def run(options: Namespace, settings: Settings) -> None:
     """Checks every version, then sends them. Raises Refused, ServingError."""
-    target = targets.model(options.target)
+    target = targets.model(options.target, settings.repository)
     wanted = versions.number(options.version)
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)

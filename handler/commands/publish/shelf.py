@@ -71,8 +71,13 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
 
 def _models_in(files: Sequence[File]) -> list[str]:
     """Returns the names of folders with a version's files. A model has none: its versions lie one level above."""
-    paths = (each.path.partition("/") for each in files)
-    return sorted({name for name, _, rest in paths if is_of_model(rest)})
+    return sorted({each.path.partition("/")[0] for each in files if is_below_model(each.path)})
+
+
+def is_below_model(path: str) -> bool:
+    """Decides whether this file lies in the folder of one of a repository's models: wine/1/model.onnx."""
+    folder, _, rest = path.partition("/")
+    return not VERSION.fullmatch(folder) and is_of_model(rest)
 
 
 def is_of_model(path: str) -> bool:

@@ -42,9 +42,13 @@ def repository(text: str) -> str:
     return text
 
 
-def model(text: str) -> Target:
-    """Reads REPOSITORY/NAME. Raises Refused."""
+def model(text: str, default: str = "") -> Target:
+    """Reads REPOSITORY/NAME, or a NAME in the repository `default`. Raises Refused."""
+    if default and NAME.fullmatch(text):
+        return Target(repository(default), text)
     whole = repository(text)
+    if default and _same(whole, repository(default)):
+        raise Refused(f"{text} is the repository: add the model's name, {text.rstrip('/')}/NAME")
     if not is_s3(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed
     parent, separator, name = whole.rpartition("/")
@@ -53,6 +57,12 @@ def model(text: str) -> Target:
     if is_s3(whole):
         return Target(_with_bucket(parent, text), name)
     return Target(parent or separator or ".", name)
+
+
+def _same(one: str, other: str) -> bool:
+    if is_s3(one) or is_s3(other):
+        return one == other
+    return os.path.abspath(one) == os.path.abspath(other)  # noqa: PTH100 - as above
 
 
 def _with_bucket(parent: str, text: str) -> str:

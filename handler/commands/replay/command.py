@@ -16,7 +16,6 @@ from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
 from handler.commands.replay.recorded import Exchange, Reached
 from handler.commands.replay.translate import Untranslatable
-from handler.settings import Settings
 
 SAME, DIFFERENT, SKIPPED, UNREACHED = "same", "different", "skipped", "unreached"
 SHOWN: Final = 300
@@ -25,7 +24,7 @@ MOST_LINES: Final = 50
 """Requests with a line of their own; the others count."""
 
 
-def run(options: Namespace, _settings: Settings) -> None:
+def run(options: Namespace) -> None:
     """Raises Refused if an answer differs, or if no request was sent."""
     tolerance = Tolerance(options.rtol, options.atol)
     line: Any = senders.OverGrpc if options.protocol == "grpc" else senders.OverHttp

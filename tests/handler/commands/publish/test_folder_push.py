@@ -42,18 +42,6 @@ def test_versions_are_numbered_on_and_served(run: Any, tmp_path: Path) -> None:
     assert run("push", source, f"file://{target}")[1] == f"{target}/8: 2 files, 97 B; served\n"
 
 
-def test_the_target_may_be_a_name_in_the_folder_where_one_is(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name has no slash."""
-    adds(1, tmp_path / "m")
-    monkeypatch.chdir(tmp_path)
-    assert run("push", "m/model.onnx", "n") == (0, "./n/1: 1 file, 96 B; served\n", "")
-    assert below(tmp_path) == ["m/model.onnx", "n/1/model.onnx"]
-    monkeypatch.chdir(tmp_path / "n")
-    assert run("push", "1", ".")[1] == f"{tmp_path}/n/2: 1 file, 96 B; served\n"
-
-
 def test_a_models_folder_brings_all_its_versions_and_settings(run: Any, tmp_path: Path) -> None:
     """They keep their own numbers; of 1 and 001, the plain one is pushed."""
     for name, number in (("1", 1), ("001", 9), ("0012", 12)):
@@ -337,6 +325,26 @@ def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, targe
     code, _, err = run("push", tmp_path, target)
     assert code == 1
     assert message in err
+
+
+def test_a_name_alone_is_in_the_repository(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the settings, as for `serve`; its own name without a model's is refused, even while it is empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(tmp_path / "r"))
+    model = adds(1, tmp_path / "m").parent
+    for typed in ("r", "./r/", f"{tmp_path}/r"):
+        code, _, err = run("push", model, tmp_path / "r" if typed == "r" else typed)
+        assert (code, "is the repository: add the model's name, " in err) == (1, True)
+    assert run("push", model, "one")[:2] == (0, f"{tmp_path}/r/one/1: 1 file, 96 B; served\n")
+    assert run("push", model, "./two")[1] == "./two/1: 1 file, 96 B; served\n"
+    assert run("push", model, "r/three")[0] == 0
+    assert run("list", "one")[1].splitlines()[1].split()[:2] == ["one", "1"]
+    assert (
+        run("pull", "one")[2]
+        == f"dragoman: '{tmp_path}/r/one' is on this machine already; expected s3://bucket/prefix/NAME\n"
+    )
+    adds(2, tmp_path / "r" / "1")  # a version that somebody has put beside the models does not hide them
+    assert [line.split()[0] for line in run("list")[1].splitlines()] == ["MODEL", "1", "one", "three"]
 
 
 def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None:

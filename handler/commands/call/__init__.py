@@ -1,0 +1,1 @@
+"""`dragoman infer` and `dragoman bench`: requests to a server, from the shell."""

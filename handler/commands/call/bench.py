@@ -1,0 +1,180 @@
+"""`dragoman bench`: the same request again and again, at several concurrencies, each for some seconds.
+
+Each request at a time is a thread with a connection of its own. Times go into buckets, so that an hour of requests
+takes no more memory than a second.
+"""
+
+import json
+import math
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from core.errors import escaped
+from handler.commands.call import chart, defaults, infer
+from handler.commands.call.infer import PreparedCall
+from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
+from handler.commands.call.protocols import answer
+from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
+from handler.commands.refused import Refused
+
+LIVE: Final = Packet("/v2/health/live", method="GET")
+"""The request whose time is the client's own, and the way's: the server does next to nothing for it."""
+CONTROL_SECONDS: Final = 0.5
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+GIVEN_UP: Final = 10
+"""Failures in a row after which a connection gives up: there is no server any more."""
+PAUSE: Final = 0.2
+"""Seconds between two updates of the moving line."""
+COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "REQUESTS", "ERRORS")
+
+
+def run(options: Namespace) -> int:
+    """Measures, and prints a table. Returns 1 if a request failed. Raises Refused if the first one does."""
+    concurrencies = _concurrencies(options.concurrency)
+    transport = infer.connect(options)
+    try:
+        prepared = infer.prepare(options, transport)
+        first = transport.call(prepared.packet)  # loads the model, and shows that the request is right
+        if first.status != OK:
+            raise Refused(reason(first))
+        answer(prepared.protocol, prepared.model, first)
+        control = None if prepared.protocol.rpc else _control(transport)
+    finally:
+        transport.close()
+    levels: list[Level] = []
+    if not options.json:
+        _print("  ".join(COLUMNS))
+    interrupted = False
+    try:
+        for each in concurrencies:
+            levels.append(_measured(options, prepared, each))
+            if not options.json:
+                _print(_line(levels[-1]))
+            if not levels[-1].requests:
+                break  # nothing is answered any more
+    except KeyboardInterrupt:
+        interrupted = True
+    _end(options, prepared, levels, control)
+    return INTERRUPTED if interrupted else FAILED if any(each.errors for each in levels) else 0
+
+
+def _concurrencies(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and 0 < int(word) <= defaults.MOST for word in words):
+        raise Refused(f"--concurrency is {text[:64]!r}; expected numbers from 1 to {defaults.MOST} with commas between")
+    return [int(word) for word in words]
+
+
+def _control(transport: Transport) -> float | None:
+    """Returns the median time of a request that asks for nothing, in seconds."""
+    tally, end = TimeTally(), time.monotonic() + CONTROL_SECONDS
+    while time.monotonic() < end:
+        began = time.perf_counter()
+        if transport.call(LIVE).status != OK:
+            return None
+        tally.add(time.perf_counter() - began)
+    return tally.quantile(0.5)
+
+
+def _measured(options: Namespace, prepared: PreparedCall, count: int) -> Level:
+    """Measures one concurrency."""
+    tallies = [TimeTally() for _ in range(count)]
+    stop, start = threading.Event(), threading.Barrier(count + 1)
+    threads = [
+        threading.Thread(target=_work, args=(infer.connect(options), prepared.packet, tally, start, stop), daemon=True)
+        for tally in tallies
+    ]
+    for thread in threads:
+        thread.start()
+    start.wait()
+    began = time.monotonic()
+    try:
+        _watch(began, options.seconds, count, tallies, threads)
+    finally:
+        stop.set()
+    for thread in threads:
+        thread.join()  # answers that are under way count, and so does their time
+    seconds, total = time.monotonic() - began, TimeTally()
+    for tally in tallies:
+        total.join(tally)
+    return Level.of(count, seconds, total)
+
+
+def _work(
+    transport: Transport, packet: Packet, tally: TimeTally, start: threading.Barrier, stop: threading.Event
+) -> None:
+    """Sends requests until the end, or until nothing answers."""
+    start.wait()
+    row = 0
+    while not stop.is_set() and row < GIVEN_UP:
+        began = time.perf_counter()
+        try:
+            landed = transport.call(packet)
+        except Unreachable as error:
+            tally.fail(str(error))
+            row += 1
+            continue
+        if landed.status == OK:
+            tally.add(time.perf_counter() - began)
+            row = 0
+        else:
+            tally.fail(reason(landed))
+    transport.close()
+
+
+def _watch(
+    began: float, seconds: float, count: int, tallies: Sequence[TimeTally], threads: Sequence[threading.Thread]
+) -> None:
+    """Waits until the time is over or all threads have given up. Reports on a terminal how far it is."""
+    moves = sys.stderr.isatty()
+    while (left := began + seconds - time.monotonic()) > 0 and any(thread.is_alive() for thread in threads):
+        threads[0].join(min(left, PAUSE))
+        if moves:
+            done = sum(tally.count for tally in tallies)
+            sys.stderr.write(f"\r\x1b[K{count} at a time: {seconds - left:.0f} of {seconds:g} s, {done} requests")
+            sys.stderr.flush()
+    if moves:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _line(level: Level) -> str:
+    times = map(_ms, (level.p50, level.p90, level.p99, level.most))
+    cells = str(level.concurrency), f"{level.rate:.1f}", *times, str(level.requests), str(level.errors)
+    return "  ".join(cell.rjust(len(head)) for cell, head in zip(cells, COLUMNS, strict=True))
+
+
+def _ms(seconds: float) -> str:
+    return "-" if math.isnan(seconds) else f"{seconds * 1000:.2f}"
+
+
+def _end(options: Namespace, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
+    """Prints what failed, and writes the other forms of the table."""
+    failed: Counter[str] = Counter()
+    for each in levels:
+        failed.update(each.failures)
+    for text, count in failed.most_common(MOST_REASONS):
+        print(f"dragoman: {count} requests failed: {escaped(text)}", file=sys.stderr)  # noqa: T201 - beside the result
+    title = f"{prepared.model.name}, {options.protocol}, {len(prepared.packet.body)} bytes a request"
+    if options.json:
+        found: dict[str, Any] = {"model": prepared.model.name, "protocol": options.protocol, "control_p50": control}
+        _print(json.dumps(found | {"levels": [each.members() for each in levels]}))
+    else:
+        own = "" if control is None else f"; GET /v2/health/live takes this client {_ms(control)} ms"
+        _print(f"{escaped(title)}{own}")
+    if options.svg is not None:
+        try:
+            Path(options.svg).write_text(chart.draw(title, levels), encoding="utf-8")
+        except OSError as error:
+            raise Refused(f"{options.svg} cannot be written: {error.strerror}") from None
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the result

@@ -1,0 +1,153 @@
+"""Connections to a server: HTTP by the standard library, gRPC where grpcio is installed. One connection, one thread."""
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from handler.commands.refused import Refused
+
+NOT_FOUND: Final = 404
+OK: Final = 200
+UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+"""gRPC's own limit of a message is 4 MB."""
+
+
+class Packet(NamedTuple):
+    """A request as it is sent. `path`: below the URL's own path."""
+
+    path: str
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    method: str = "POST"
+
+
+class Landed(NamedTuple):
+    """An answer as it came. `status`: of HTTP; gRPC's codes become such ones. Names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    def call(self, packet: Packet) -> Landed:
+        """Sends a request and waits for its answer. Raises Unreachable."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Unreachable(Refused):
+    """There is no server, or it does not answer."""
+
+
+def credentials(key: str | None) -> dict[str, str]:
+    """Returns the header of a key, or of a token: only a JWT has two dots."""
+    if key is None:
+        return {}
+    return {"authorization": f"Bearer {key}"} if key.count(".") == 2 else {"x-api-key": key}  # noqa: PLR2004 - as above
+
+
+class HttpTransport:
+    """One connection over HTTP or HTTPS, which is opened again if the server has closed it."""
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        """Raises Refused for what is not a URL. `timeout`: seconds without a byte from the server."""
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise Refused(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
+        self._url, self._path = url, parts.path.rstrip("/")
+        self._headers = credentials(key)
+        self._connection: Any = (
+            http.client.HTTPSConnection(parts.hostname, port, timeout=timeout, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.hostname, port, timeout=timeout)
+        )
+        self._used = False
+
+    def call(self, packet: Packet) -> Landed:
+        try:
+            return self._call(packet)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            self._connection.close()
+            if not self._used:
+                raise self._unreachable(error) from None
+        except ValueError:
+            raise Refused("--key has characters that no header can have") from None
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise self._unreachable(error) from None
+        self._used = False  # servers close idle connections: try once more, on a new one
+        return self.call(packet)
+
+    def _call(self, packet: Packet) -> Landed:
+        path, headers = self._path + packet.path, {**self._headers, **packet.headers}
+        self._connection.request(packet.method, path, packet.body or None, headers)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        self._used = True
+        return Landed(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or name it with --url")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class GrpcTransport:
+    """One channel of gRPC, without encryption unless the URL is https://."""
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        """Raises Refused without grpcio."""
+        try:
+            import grpc  # noqa: PLC0415 - an extra, for this protocol alone
+        except ImportError:
+            raise Refused("--protocol grpc needs grpcio: pip install 'dragoman[grpc]'") from None
+        scheme, _, address = url.rpartition("://")
+        self._grpc, self._timeout, self._address = grpc, timeout, address
+        self._metadata = [*credentials(key).items()]
+        self._channel: Any = (
+            grpc.secure_channel(address, grpc.ssl_channel_credentials(), UNLIMITED)
+            if scheme == "https"
+            else grpc.insecure_channel(address, UNLIMITED)
+        )
+        self._calls: dict[str, Any] = {}
+
+    def call(self, packet: Packet) -> Landed:
+        call = self._calls.get(packet.path)
+        if call is None:
+            call = self._calls[packet.path] = self._channel.unary_unary(packet.path)
+        try:
+            return Landed(OK, {}, call(packet.body, timeout=self._timeout, metadata=self._metadata))
+        except self._grpc.RpcError as error:
+            code, text = error.code(), error.details() or ""
+        if code is self._grpc.StatusCode.UNAVAILABLE and ("connect" in text or "resol" in text.lower()):
+            cure = "start `dragoman serve --grpc-port`, or name it with --url"
+            raise Unreachable(f"{self._address} does not answer: {text[:256]}; {cure}")
+        status = NOT_FOUND if code is self._grpc.StatusCode.NOT_FOUND else 500
+        return Landed(status, {}, json.dumps({"error": f"{code.name}: {text}"}).encode())
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def reason(landed: Landed) -> str:
+    """Returns why a request was refused, in the words of any protocol here."""
+    try:
+        document = json.loads(landed.body)
+    except ValueError:
+        return f"{landed.status} {landed.body[:256].decode(errors='replace')}".strip()
+    status = document.get("status") if isinstance(document, dict) else None
+    found = status if isinstance(status, dict) else document
+    words = (found.get(key) for key in ("error", "message", "msg")) if isinstance(found, dict) else ()
+    text = next((word for word in words if isinstance(word, str)), str(document))
+    return f"{landed.status} {text[:1024]}"

@@ -1,0 +1,1 @@
+"""`dragoman serve`: its flags, and the application under uvicorn."""

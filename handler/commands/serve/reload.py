@@ -1,0 +1,62 @@
+"""`dragoman serve --reload`: loads models again whose files in a local repository have changed."""
+
+import logging
+import threading
+from typing import Any, Final
+
+from core.errors import ServingError, escaped
+from handler.lifecycle.single_flight import Background
+from handler.settings import InvalidSettings, Settings
+from handler.stores import File, open_store
+
+log = logging.getLogger("dragoman.reload")
+PAUSE: Final = 0.5
+"""Seconds between two looks. Files have to be the same in two of them: an editor or a copy may be at work."""
+
+
+class Reloader:
+    """Watches a repository in a thread of its own. Only models that somebody has asked for are loaded again."""
+
+    def __init__(self, settings: Settings, registry: Any) -> None:
+        """Raises InvalidSettings for a repository that is not a folder."""
+        if "://" in settings.repository and not settings.repository.startswith("file://"):
+            raise InvalidSettings("--reload watches a folder; --repository-poll 1 looks at a bucket each second")
+        self._store, self._registry = open_store(settings), registry
+        self._loaded: dict[str, tuple[File, ...]] = {}
+        self._changed: dict[str, tuple[File, ...]] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reload", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(PAUSE):
+            self.look()
+
+    def look(self) -> None:
+        """Looks at all files once."""
+        try:
+            found = {name: tuple(self._store.files(name)) for name in self._store.models()}
+        except ServingError:
+            return  # the repository's folder has gone, or it changes: the next look sees more
+        for name, files in found.items():
+            if self._loaded.setdefault(name, files) == files:
+                self._changed.pop(name, None)
+            elif self._changed.get(name) == files:
+                self._loaded[name] = files
+                self._load(name)
+            else:
+                self._changed[name] = files
+
+    def _load(self, name: str) -> None:
+        if all(version.name != name for version in self._registry.known()):
+            return
+        try:
+            self._registry.load(name, Background())
+            log.info("%s is loaded again: its files have changed", escaped(name))
+        except ServingError as error:
+            log.warning("%s", error.message)

@@ -1,0 +1,60 @@
+"""The process of `serve --lambda` that runs `handler.aws.lambda_handler`, in place of Lambda's own runtime.
+
+It reads an event with its context from one pipe, and writes the answer to another. What the function prints goes to
+stderr, with the log.
+"""
+
+import json
+import logging
+import os
+import resource
+import sys
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+class InvocationContext:
+    """The members of Lambda's context that a function reads."""
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self.aws_request_id: str = members["request_id"]
+        self.function_name: str = members["function"]
+        self.function_version = "$LATEST"
+        self.invoked_function_arn = f"arn:aws:lambda:us-east-1:000000000000:function:{self.function_name}"
+        self.memory_limit_in_mb = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+        self._end = time.monotonic() + members["seconds"]
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, int((self._end - time.monotonic()) * 1000))
+
+
+def main(reads: int, writes: int) -> None:
+    """Serves until the pipe ends."""
+    logging.basicConfig(format="[%(levelname)s] %(message)s")  # Lambda's runtime has a handler, too
+    began = time.monotonic()
+    questions, answers = Connection(reads, writable=False), Connection(writes, readable=False)
+    from handler.aws import lambda_handler  # noqa: PLC0415 - the init phase, which is timed
+
+    answers.send_bytes(json.dumps({"init": time.monotonic() - began}).encode())
+    while True:
+        try:
+            question = json.loads(questions.recv_bytes())
+        except EOFError:
+            return
+        answers.send_bytes(_answer(lambda_handler, question))
+
+
+def _answer(function: Any, question: dict[str, Any]) -> bytes:
+    """Returns the memory's peak in MB and what the function returns, or why it does not, in the runtime's words."""
+    try:
+        found = {"answer": function(question["event"], InvocationContext(question["context"]))}
+    except Exception as error:  # noqa: BLE001 - whatever a function raises is its answer
+        found = {"errorType": type(error).__name__, "errorMessage": str(error)}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return json.dumps(found | {"peak": peak}, ensure_ascii=False).encode()
+
+
+if __name__ == "__main__":
+    os.dup2(2, 1)
+    main(int(sys.argv[1]), int(sys.argv[2]))

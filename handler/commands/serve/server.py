@@ -1,0 +1,151 @@
+"""`dragoman serve`: the application under uvicorn, on an address that is known to be free."""
+
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from handler.commands.serve import welcome
+from handler.settings import InvalidSettings, Settings
+
+NOT_STARTED: Final = 3
+"""The exit code that uvicorn's own command has for it."""
+
+
+class Serving(NamedTuple):
+    """Where and how to serve. `grpc_port`: 0 without gRPC. `file`: the TOML file that the settings come from.
+
+    `api`: the API in front of the function, "rest" or "http"; "off" for a server.
+    """
+
+    host: str
+    port: int
+    grpc_port: int = 0
+    on_empty: str = "serve"
+    reload: bool = False
+    api: str = "off"
+    file: Path | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    @property
+    def rpc_address(self) -> str:
+        return f"[{self.host}]:{self.grpc_port}" if ":" in self.host else f"{self.host}:{self.grpc_port}"
+
+
+def serve(settings: Settings, how: Serving) -> int:
+    """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
+    _check_uvicorn()
+    from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
+
+    app = asgi.create(settings)
+    seen = welcome.look(app, settings)
+    if how.on_empty == "stop" and seen.problem:
+        app.close()
+        raise InvalidSettings(seen.problem)
+    served: Any = _with_grpc(app, how.rpc_address) if how.grpc_port else app
+    with ExitStack() as watching:
+        if how.reload:
+            from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models
+
+            reloader = Reloader(settings, app.registry)
+            reloader.start()
+            watching.callback(reloader.close)
+        rpc = how.rpc_address if how.grpc_port else ""
+        return _run(served, settings, how, partial(welcome.say, seen, settings, how.url, rpc, how.file))
+
+
+def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
+    """Serves the function behind what API Gateway does, until a signal. Raises InvalidSettings.
+
+    `settings`: the function's, whose process gets them as `environ`.
+    """
+    _check_uvicorn()
+    if how.grpc_port or how.reload:
+        raise InvalidSettings(f"--lambda has no {'gRPC' if how.grpc_port else '--reload'}: leave one of the two out")
+    from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function
+    from handler.edge import log_lines  # noqa: PLC0415 - as above
+
+    log_lines.begin(settings.log_level, settings.log_format)
+    gateway = Gateway(APIS[how.api], environ)
+    url = how.url + APIS[how.api].prefix
+    return _run(gateway, settings, how, partial(welcome.say_function, settings, url, how.api, how.file))
+
+
+def _check_uvicorn() -> None:
+    try:
+        import uvicorn  # noqa: F401, PLC0415 - an extra: the function has none
+    except ImportError:
+        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
+
+
+def _run(served: Any, settings: Settings, how: Serving, say: Callable[[], None]) -> int:
+    """Serves an application until a signal. `say`: prints the addresses."""
+    import uvicorn  # noqa: PLC0415 - as above
+
+    from handler.edge.dispatch import streams  # noqa: PLC0415 - as the application
+
+    config = uvicorn.Config(
+        served,
+        host=how.host,
+        port=how.port,
+        log_level=settings.log_level.lower(),
+        log_config=None,  # its loggers write as ours do
+        access_log=False,
+        http=_protocol(settings),
+        ws="none",
+        timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
+        timeout_graceful_shutdown=streams.GRACE_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    with ExitStack() as bound:
+        if how.grpc_port:
+            with ExitStack() as tried:  # gRPC binds by itself, and says less
+                _bind(tried, "--grpc-port", how.host, how.grpc_port)
+        sockets = _bind(bound, "--port", how.host, how.port)
+        say()
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=sockets)
+    return 0 if server.started else NOT_STARTED
+
+
+def _protocol(settings: Settings) -> Any:
+    """Returns the protocol of connections, with the bounds of the settings."""
+    from handler.edge.server import limits  # noqa: PLC0415 - as the application
+    from handler.edge.server.protocol import BoundedHttp  # noqa: PLC0415 - needs uvicorn
+
+    return type("BoundedHttp", (BoundedHttp,), {"bounds": limits.of(settings)})
+
+
+def _bind(stack: ExitStack, flag: str, host: str, port: int) -> list[socket.socket]:
+    """Returns sockets on all addresses of a host, which the stack closes. Raises InvalidSettings if one is taken."""
+    sockets = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            made = stack.enter_context(socket.socket(family, kind, protocol))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
+            made.bind(address)
+            sockets.append(made)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidSettings(
+            f"{host}:{port} cannot be listened on: {reason}; choose another {flag} or --host"
+        ) from None
+    return sockets
+
+
+def _with_grpc(app: Any, address: str) -> Any:
+    """Returns the application beside a gRPC server of the same models. Raises InvalidSettings."""
+    if find_spec("grpc") is None:
+        raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
+    from handler.edge import rpc  # noqa: PLC0415 - an extra, which needs grpcio
+
+    return rpc.Beside(app, address)

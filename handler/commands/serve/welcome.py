@@ -1,0 +1,90 @@
+"""What `dragoman serve` prints when it starts: the models, the addresses, commands to try, and what is wrong."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from core.errors import ServingError, escaped
+from handler.settings import Settings
+
+CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
+USUAL: Final = "http://127.0.0.1:8080"
+"""The address that `dragoman infer` asks by default."""
+
+
+class Glance(NamedTuple):
+    """A look at the repository. `problem`: why there is no model, "" if there is one."""
+
+    models: Sequence[str]
+    problem: str
+
+
+def look(app: Any, settings: Settings) -> Glance:
+    """Lists the repository's models."""
+    from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - as the application
+
+    local = _local(settings.repository)
+    try:
+        names: Sequence[str] = app.registry.names(Background())
+    except ServingError as error:
+        return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
+    if names:
+        return Glance(names, "")
+    return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
+
+
+def _local(repository: str) -> Path | None:
+    """Returns a repository's path on this machine, None if it is elsewhere."""
+    if "://" in repository and not repository.startswith("file://"):
+        return None
+    return Path(unquote(urlsplit(repository).path) if "://" in repository else repository).expanduser().absolute()
+
+
+def _missing(path: Path | None) -> str:
+    """Returns why a path is not a repository, "" if nothing is known."""
+    try:
+        if path is None or path.is_dir():
+            return ""
+        if path.exists():
+            return f"the repository {path} is not a directory: {CURE}"
+    except OSError:
+        return ""
+    return f"the repository {path} does not exist: make it, or {CURE}"
+
+
+def _empty(path: Path) -> str:
+    """Returns why a directory has no models, with the cure."""
+    loose = next((each.stem for each in path.glob("*.onnx")), None)
+    if loose == "model" or any(path.glob("[0-9]*/model.*")):
+        return f"the repository {path} is one model: name the folder above it"
+    if loose is not None:
+        return f"the repository {path} has no models: move {loose}.onnx to {loose}/1/model.onnx"
+    return f"the repository {path} has no models: add NAME/1/model.onnx, or {CURE}"
+
+
+def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None) -> None:
+    """Prints the addresses on stdout, and what is wrong on stderr. `rpc`: gRPC's address, or ""."""
+    names = ", ".join(map(escaped, seen.models)) or "no model yet"
+    lines = [f"gRPC on {rpc}"] if rpc else []
+    lines.append(f"dragoman serves {settings.repository} on {url}: {names}")
+    if file is not None:
+        lines.append(f"Settings of {file}")
+    example = escaped(seen.models[0]) if seen.models else "MODEL"
+    place = "" if url == USUAL else f" --url {url}"
+    lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  dragoman infer {example} --sample{place}"]
+    lines += [f"  curl -X POST {url}/v2/repository/index", "", f"Status page: {url}/   API: {url}/docs"]
+    print(*lines, sep="\n", flush=True)  # noqa: T201 - the addresses, and commands to try
+    if seen.problem:
+        print(f"dragoman: {escaped(seen.problem)}", file=sys.stderr, flush=True)  # noqa: T201 - beside the log
+
+
+def say_function(settings: Settings, url: str, api: str, file: Path | None) -> None:
+    """Prints the address of the function, and commands to try."""
+    lines = [f"dragoman runs handler.aws.lambda_handler behind an API Gateway {api.upper()} API on {url}"]
+    lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
+    if file is not None:
+        lines.append(f"Settings of {file}")
+    lines += ["", "Try:", f"  curl {url}/v2/health/ready", f"  dragoman infer MODEL --sample --url {url}"]
+    print(*lines, sep="\n", flush=True)  # noqa: T201 - the address, and commands to try

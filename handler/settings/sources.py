@@ -1,0 +1,90 @@
+"""The sources of a command's settings: flags before the environment, and the environment before `dragoman.toml`.
+
+The file's keys are the settings' fields, `threads = 4` for DRAGOMAN_THREADS=4, and the command's own, `port = 80`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from core.errors import shown
+from handler.settings import SETTINGS, Given, InvalidSettings, Setting, Settings, in_environment, value
+
+FILE: Final = "dragoman.toml"
+"""The file in the current folder that is read where no flag names another one."""
+LONGEST: Final = 64
+"""The most characters of a key that are compared, and shown."""
+
+
+class Layered:
+    """The settings of one command, from all sources.
+
+    `flags`: values by field. `path`: the file to read; None for FILE, if it is there. `own`: the command's own words,
+    which the environment has not. `file`: the file that was read, None without one. Raises InvalidSettings.
+    """
+
+    def __init__(
+        self,
+        flags: Mapping[str, Given],
+        path: str | None = None,
+        own: Iterable[Setting] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._own = tuple(own)
+        self.file = Path(path) if path is not None else (Path(FILE) if Path(FILE).is_file() else None)
+        said = {} if self.file is None else in_file(self.file, (*SETTINGS, *self._own))
+        self._given = said | in_environment(self._environ) | dict(flags)
+
+    def settings(self, **defaults: str) -> Settings:
+        """Returns the settings. `defaults`: the command's, where it has others. Raises InvalidSettings."""
+        others = {field: Given(text, "the default") for field, text in defaults.items()}
+        return Settings.of(others | self._given, self._environ)
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of a process that is to have these settings. Raises InvalidSettings."""
+        self.settings()
+        variables = {setting.field: setting.variable for setting in SETTINGS}
+        given = {variables[field]: said.text for field, said in self._given.items() if field in variables}
+        return {**self._environ, **given}
+
+    def own(self) -> dict[str, Any]:
+        """Returns the values of the command's own words. Raises InvalidSettings."""
+        return {setting.field: value(setting, self._given) for setting in self._own}
+
+
+def in_file(path: Path, known: Iterable[Setting]) -> dict[str, Given]:
+    """Returns what a TOML file sets, by field. Raises InvalidSettings."""
+    import tomllib  # noqa: PLC0415 - 5 ms, for those who have the file
+
+    try:
+        members = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidSettings(f"{path} is not TOML: {str(error)[:256]}") from None
+    fields = [setting.field for setting in known]
+    for key in members:
+        if key not in fields:
+            raise InvalidSettings(f"{path}: unknown key {shown(key, LONGEST)}{_hint(key, fields)}")
+    return {key: Given(_text(member, f"{path}: {key}"), f"{path}: {key}") for key, member in members.items()}
+
+
+def _hint(key: str, fields: Iterable[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
+
+    plain = key[:LONGEST].lower().replace("-", "_").removeprefix("dragoman_")
+    near = get_close_matches(plain, list(fields), 1)
+    return f"; did you mean {near[0]}?" if near else "; docs/settings.md has the settings, without DRAGOMAN_"
+
+
+def _text(member: Any, source: str) -> str:
+    """Returns a value as a variable would have it. Raises InvalidSettings."""
+    if isinstance(member, bool):
+        return str(member).lower()
+    if isinstance(member, str | int | float):
+        return str(member)
+    if isinstance(member, list) and all(isinstance(each, str) and "," not in each for each in member):
+        return ",".join(member)
+    raise InvalidSettings(f"{source} is {shown(member)}; expected text, a number, true or false, or a list of names")

@@ -1,0 +1,308 @@
+"""`dragoman infer` against a server that runs: every protocol, every datatype, every form of an input."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.dtype import BYTES, DATATYPES
+from core.tensor import Tensor, TensorSpec
+from handler import cli
+from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
+from handler.commands.call.protocols import ModelAnswer
+from handler.commands.call.served import CalledModel
+from handler.commands.refused import Refused
+from tests.handler.edge.client import ROOT
+from tests.support.ports import free_port
+from tests.support.server import Server, serve_rpc
+from tests.support.zoo import models as zoo_models
+
+Run = Callable[..., tuple[int, str, str]]
+ROW = ("--input", "age=22", "--input", "fare=7.25", "--input", "sex=m", "--input", "port=S")
+X = CalledModel("m", "", (TensorSpec("x", DATATYPES["FP32"], (-1, 2)),), None)
+
+
+@pytest.fixture(scope="module")
+def samples_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The sample models, over HTTP and gRPC."""
+    with serve_rpc(tmp_path_factory.mktemp("s") / "log", REPOSITORY=str(ROOT / "models")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def zoo_server(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Iterator[Server]:
+    """Models of every datatype."""
+    with serve_rpc(tmp_path_factory.mktemp("z") / "log", REPOSITORY=str(zoo)) as server:
+        yield server
+
+
+def place(server: Server, protocol: str) -> tuple[str, ...]:
+    return "--protocol", protocol, "--url", server.rpc_netloc if protocol == "grpc" else f"http://{server.netloc}"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """`dragoman`, as exit code, output and errors."""
+
+    def command(*words: object) -> tuple[int, str, str]:
+        code = cli.main([*map(str, words)])
+        return (code, *capsys.readouterr())
+
+    return command
+
+
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+def test_a_row_of_a_table_is_answered_over_every_protocol(samples_server: Server, run: Run, protocol: str) -> None:
+    """Numbers and words, typed as the model declares them; the answer is a table, or JSON."""
+    code, out, err = run("infer", "passengers", *ROW, *place(samples_server, protocol))
+    assert (code, err) == (0, "")
+    head, row = out.splitlines()[2:]
+    assert re.split(r"  +", head) == ["output_label BYTES [1]", "output_probability FP32 [1, 2]"]
+    assert row.split() == ["died", "[0.6582384,0.3417616]"]
+    found = json.loads(run("infer", "passengers", *ROW, "--json", *place(samples_server, protocol))[1])
+    assert [each["data"] for each in found["outputs"]] == [["died"], [0.6582384, 0.3417616]]
+    assert found["version"] in ("1", None)
+    assert run("infer", "irsi", "--sample", *place(samples_server, protocol))[::2] == (
+        1,
+        "dragoman: there is no model 'irsi'; did you mean iris?\n",
+    )
+
+
+def test_every_protocol_is_a_choice_of_the_flag() -> None:
+    """The flag's names are a list of their own, as the table takes long to import."""
+    assert tuple(protocols.PROTOCOLS) == defaults.NAMES
+
+
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+@pytest.mark.parametrize("datatype", [name for name in DATATYPES if name not in ("BF16", "BYTES")])
+def test_every_datatype_goes_there_and_back(
+    zoo_server: Server, run: Run, protocol: str, datatype: str, tmp_path: Path
+) -> None:
+    """An identity gives back the file's array, at the limits of its type, in a type that holds it."""
+    dtype = DATATYPES[datatype].numpy
+    limits = np.finfo(dtype) if dtype.kind == "f" else None if dtype.kind == "b" else np.iinfo(dtype)
+    edge = [1, 0] if limits is None else [limits.min, limits.max]
+    if (protocol, datatype) == ("grps", "UINT64"):
+        edge = [0, 2**63 - 1]  # what GRPS can carry
+    np.save(tmp_path / "x.npy", np.array([edge], dtype))
+    model = zoo_models.DATATYPES[datatype].model
+    code, out, err = run(
+        "infer", model, "--file", f"INPUT0={tmp_path / 'x.npy'}", "--json", *place(zoo_server, protocol)
+    )
+    assert (code, err) == (0, "")
+    (output,) = json.loads(out)["outputs"]
+    assert np.array(output["data"], dtype).tolist() == np.array(edge, dtype).tolist()
+    assert output["shape"] == [1, 2]
+
+
+@pytest.mark.parametrize(("name", "content", "flag", "data"), [
+    ("t.csv", b"age,fare,sex,port\n22,7.25,m,S\n30,8,f,C\n", "{}", ["died", "lived"]),
+    ("t.json", b'{"age": [22, 30], "fare": [7.25, 8], "sex": ["m", "f"], "port": ["S", "C"]}', "{}", ["died", "lived"]),
+])  # fmt: skip
+def test_a_file_has_all_inputs_of_a_table(
+    samples_server: Server, run: Run, tmp_path: Path, name: str, content: bytes, flag: str, data: list[str]
+) -> None:
+    """The columns of a CSV file, and the members of an object."""
+    (tmp_path / name).write_bytes(content)
+    words = ("infer", "passengers", "--file", flag.format(tmp_path / name), "--json", *place(samples_server, "v2"))
+    code, out, _ = run(*words)
+    assert code == 0
+    assert json.loads(out)["outputs"][0]["data"] == data
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("iris",), "model 'iris' needs 'x' (FP32 [-1, 4]); try: --input 'x=[0.5, 0.5, 0.5, 0.5]', or --sample"),
+    (("iris", "--input", "x=abc"), "input 'x' is 'abc'; expected FP32 in JSON, such as 1 or [1, 2]"),
+    (("iris", "--input", "x=[1, [2]]"), "Encountered list at unexpected"),
+    (("iris", "--input", 'x=["a"]'), "input 'x' has 'a' where FP32 needs"),
+    (("iris", "--input", "x=[1,2,3]"), "400 input 'x' has shape [3]; the model expects [-1, 4]"),
+    (("iris", "--input", "y=1"), "model 'iris' has no input 'y'; expected x"),
+    (("passengers", "--input", "aeg=1"), "model 'passengers' has no input 'aeg'; did you mean age?"),
+    (("passengers", "--input", "22"), "--input 22 needs NAME= before it, one of age, fare, sex, port"),
+    (("iris", "--input", "x=1", "--input", "x=2"), "input 'x' is given twice"),
+    (("iris", "--input", "x=" + "[" * 5000), "input 'x' has too many dimensions"),
+    (("iris", "--file", "nowhere.npy"), "nowhere.npy cannot be read: No such file or directory"),
+    (("iris", "--file", "x={bad.npy}"), "bad.npy is not a .npy file that can be read"),
+    (("iris", "--file", "x={bad.csv}"), "bad.csv is not a .csv file that can be read: row 2 has 1 cells; expected 2"),
+    (("iris", "--file", "x={empty.csv}"), "empty.csv is not a .csv file that can be read: it is empty"),
+    (("iris", "--file", "x={bad.json}"), "bad.json is not a .json file that can be read"),
+    (("iris", "--file", "x={bad.bin}"), "input 'x' is FP32; expected a .npy, .json or .csv file"),
+    (("iris", "--file", "x={odd.npy}"), "input 'x' is an array of complex128, which no datatype has"),
+    (("iris", "--sample", "--input", "x=1"), "--sample makes all inputs: leave out --input and --file"),
+    (("iris", "--sample", "--version", "9"), "9"),
+    (("iris", "--sample", "--key", "@nowhere"), "--key @nowhere: No such file or directory"),
+    (("iris", "--sample", "--key", "a\nb"), "--key has characters that no header can have"),
+])  # fmt: skip
+def test_what_is_wrong_is_one_line(
+    samples_server: Server, run: Run, tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    """It names the input, its value and what was expected, before a request is sent."""
+    files = {"bad.npy": b"none", "bad.csv": b"1,2\n3\n", "empty.csv": b"\n", "bad.json": b"{", "bad.bin": b"\0"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    np.save(tmp_path / "odd.npy", np.zeros(1, complex))
+    words = tuple(re.sub(r"^x=\{(.*)\}$", rf"x={tmp_path}/\1", word) for word in words)
+    code, out, err = run("infer", *words, *place(samples_server, "v2"))
+    assert (code, out) == (1, "")
+    assert err.startswith("dragoman: ")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    (("--url", "http://127.0.0.1:{}"), "does not answer: Connection refused; start `dragoman serve`"),
+    (("--url", "127.0.0.1:{}", "--protocol", "grpc"), "Connection refused; start `dragoman serve --grpc-port`"),
+    (("--url", "ftp://h"), "--url is 'ftp://h'; expected http://HOST:PORT or https://HOST"),
+    (("--url", "http://h:port"), "--url is 'http://h:port'; expected"),
+    (("--url", "http://nohost.invalid"), "http://nohost.invalid does not answer: "),
+])  # fmt: skip
+def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...], told: str) -> None:
+    """With the cure."""
+    code, _, err = run("infer", "m", "--sample", *(word.format(free_port()) for word in words))
+    assert (code, told in err, err.count("\n")) == (1, True, 1), err
+
+
+def test_a_key_opens_a_server(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """From the flag, or from a file."""
+    from hashlib import sha256  # noqa: PLC0415 - of this test
+
+    server = launch(
+        REPOSITORY=str(ROOT / "models"), AUTH="keys", KEYS=f"ci sha256:{sha256(b'k').hexdigest()} infer,read"
+    )
+    (tmp_path / "key").write_text("k\n")
+    words = ("infer", "iris", "--sample", *place(server, "v2"))
+    assert run(*words)[2].startswith("dragoman: model 'iris': 401 ")
+    assert run(*words, "--key", "k")[0] == 0
+    assert run(*words, "--key", f"@{tmp_path / 'key'}")[0] == 0
+    assert transport.credentials("a.b.c") == {"authorization": "Bearer a.b.c"}
+
+
+@pytest.mark.parametrize(("shape", "own", "expected"), [
+    ((-1, 4), (4,), (1, 4)), ((-1, 1), (), (1, 1)), ((-1, 1), (3,), (3, 1)), ((-1,), (), (1,)), ((2, 2), (3,), (3,)),
+    (None, (3,), (3,)), ((-1, -1), (2, 3, 4), (2, 3, 4)), ((-1, 2, 2), (2, 2), (1, 2, 2)),
+])  # fmt: skip
+def test_dimensions_that_were_left_out_are_added(
+    shape: tuple[int, ...] | None, own: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    """One row, or a column; what fits neither stays for the server's own words."""
+    tensor = Tensor("x", DATATYPES["FP32"], np.zeros(own, np.float32))
+    assert inputs.fitted(tensor, shape).array.shape == expected
+
+
+def read(model: CalledModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[Tensor, ...]:
+    from argparse import Namespace  # noqa: PLC0415 - of this function
+
+    return inputs.read(Namespace(input=texts, file=file, sample=False, rows=1), model)
+
+
+def test_values_of_a_model_that_declares_nothing_are_guessed() -> None:
+    """By JSON's own types."""
+    model = CalledModel("m", "", None, None)
+    found = read(model, "a=1", "b=[1.5, 2]", "c=word", "d=[true]", 'e=["x"]')
+    assert [each.datatype.name for each in found] == ["INT64", "FP64", "BYTES", "BOOL", "BYTES"]
+    with pytest.raises(Refused, match="does not declare its inputs"):
+        read(model)
+    with pytest.raises(Refused, match="does not declare its inputs"):
+        samples.made(model, 1)
+    with pytest.raises(Refused, match="needs NAME= before it"):
+        read(model, "1")
+
+
+def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
+    """Doubles become FP32, numbers texts, bytes elements."""
+    np.save(tmp_path / "d.npy", np.array([1.5, 2.5]))
+    np.save(tmp_path / "i.npy", np.array([1, 2], np.int8))
+    np.save(tmp_path / "s.npy", np.array(["a", "ü"]))
+    (tmp_path / "t.csv").write_text("1,2\n3,4\n")
+    (tmp_path / "b.jpg").write_bytes(b"\xff\xd8")
+    path = str(tmp_path)
+
+    def one(datatype: str, shape: tuple[int, ...], name: str) -> Any:
+        model = CalledModel("m", "", (TensorSpec("x", DATATYPES[datatype], shape),), None)
+        (tensor,) = read(model, file=(f"{path}/{name}",))
+        assert tensor.datatype.name == datatype
+        return tensor.array.tolist()
+
+    assert one("FP32", (-1, 2), "d.npy") == [[1.5, 2.5]]
+    assert one("FP16", (-1,), "d.npy") == [1.5, 2.5]
+    assert one("BF16", (-1,), "d.npy") == [0x3FC0, 0x4020]
+    assert one("INT64", (-1,), "i.npy") == [1, 2]
+    assert one("BYTES", (-1,), "i.npy") == [b"1", b"2"]
+    assert one("BYTES", (-1,), "s.npy") == [b"a", "ü".encode()]
+    assert one("FP32", (-1, 2), "t.csv") == [[1, 2], [3, 4]]
+    assert one("BYTES", (-1, 2), "t.csv") == [[b"1", b"2"], [b"3", b"4"]]
+    assert one("BYTES", (-1,), "b.jpg") == [b"\xff\xd8"]
+    assert one("UINT8", (-1,), "b.jpg") == [0xFF, 0xD8]
+
+
+@pytest.mark.parametrize("datatype", DATATYPES)
+def test_samples_have_the_declared_shape(datatype: str) -> None:
+    """Open dimensions are the rows, then 1."""
+    model = CalledModel("m", "", (TensorSpec("x", DATATYPES[datatype], (-1, 3, -1)),), None)
+    (tensor,) = samples.made(model, 5)
+    assert (tensor.array.shape, tensor.array.dtype) == ((5, 3, 1), DATATYPES[datatype].numpy)
+    assert samples.made(model._replace(inputs=(TensorSpec("x", DATATYPES[datatype], None),)), 2)[0].array.shape == (2,)
+    assert samples.flag(TensorSpec("x", DATATYPES[datatype], (-1, 2))).startswith("--input 'x=[")
+    with pytest.raises(Refused, match="would have"):
+        samples.made(model._replace(inputs=(TensorSpec("x", DATATYPES[datatype], (2**40,)),)), 1)
+
+
+def test_a_table_stays_on_the_screen() -> None:
+    """Many rows are cut, and so are wide ones; what a model returns cannot steer the terminal."""
+    evil = np.empty(60, object)
+    evil[:] = [b"\x1b[2J\xff"] * 60
+    wide, odd = np.zeros((60, 500), np.float32), np.full((2, 3), np.nan, np.float32)
+    scalar = np.array(7, np.int64)
+    fp32, int64 = DATATYPES["FP32"], DATATYPES["INT64"]
+    outputs = (Tensor("e", BYTES, evil), Tensor("w", fp32, wide), Tensor("o", fp32, odd), Tensor("s", int64, scalar))
+    lines = shown.table(X, ModelAnswer("1", outputs), 0.001).splitlines()
+    assert lines[0] == "m version 1, 1.0 ms"
+    assert lines[3].split()[0] == "\\x1b[2J\\xff"
+    assert lines[3].endswith("...")
+    assert lines[-3] == "... and 10 more rows: --json prints them"
+    assert lines[-2:] == ["o FP32 [2, 3]: [[NaN,NaN,NaN],[NaN,NaN,NaN]]", "s INT64 []: 7"]
+    assert max(map(len, lines)) < 160
+    document = json.loads(shown.document(X, ModelAnswer("", outputs), 0.001))
+    assert document["outputs"][0]["data"][0] == {"b64": "G1sySv8="}
+    assert document["outputs"][2]["data"][0] == "NaN"
+    assert shown.table(X, ModelAnswer("", ()), 0.0) == "m, 0.0 ms\n"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"outputs": [{}]}', b'{"outputs": 5}', b"\xff" * 99])
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+def test_an_answer_that_is_none_is_one_line(protocol: str, body: bytes) -> None:
+    """Whatever a server sends, the command has no traceback."""
+    landed = transport.Landed(200, {}, body)
+    if body == b"" and protocol in ("grpc", "connect"):
+        assert protocols.answer(protocols.PROTOCOLS[protocol], X, landed).outputs == ()
+        return
+    if (protocol, body) == ("v1", b'{"outputs": 5}'):
+        assert protocols.answer(protocols.PROTOCOLS[protocol], X, landed).outputs[0].array.tolist() == 5
+        return
+    with pytest.raises(Refused, match=r"^the answer (cannot be read|is not tensors): .{0,1000}$"):
+        protocols.answer(protocols.PROTOCOLS[protocol], X, landed)
+
+
+@pytest.mark.parametrize(("body", "told"), [
+    (b"", "500"), (b"<html>", "500 <html>"), (b'{"error": "e"}', "500 e"), (b'{"message": "m"}', "500 m"),
+    (b'{"status": {"code": 1, "msg": "s"}}', "500 s"), (b"[1]", "500 [1]"), (b'{"a": 1}', "500 {'a': 1}"),
+])  # fmt: skip
+def test_a_refusal_is_read_in_any_form(body: bytes, told: str) -> None:
+    """Each protocol has another one, and proxies have their own."""
+    assert transport.reason(transport.Landed(500, {}, body)) == told
+
+
+def test_what_a_protocol_cannot_carry_is_said() -> None:
+    """With those that can."""
+    content = np.empty(1, object)
+    content[:] = [b"\xff"]
+    odd, bf16 = Tensor("x", BYTES, content), Tensor("x", DATATYPES["BF16"], np.zeros(1, np.uint16))
+    for protocol, tensor in (("v2", odd), ("grps", odd), ("v2", bf16)):
+        with pytest.raises(Refused, match="use "):
+            protocols.PROTOCOLS[protocol].write(X, [tensor])
+    packet = protocols.PROTOCOLS["v1"].write(X, [odd])
+    assert json.loads(packet.body) == {"inputs": {"x": [{"b64": "/w=="}]}}

@@ -1,0 +1,83 @@
+"""`dragoman serve --reload`: models whose files change are loaded again."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from handler import cli
+from handler.commands.serve.reload import Reloader
+from handler.settings import InvalidSettings, Settings
+from tests.handler.lifecycle.samples import PATIENT, add, get, registry
+from tests.protocols.test_waiting import until
+from tests.support.server import HOST, running
+from tests.support.wire import Wire
+from tests.support.zoo.models import adds
+
+CODE = """
+metadata = {{"inputs": [{{"name": "x", "datatype": "INT64", "shape": [1]}}]}}
+def predict(inputs, parameters):
+    return {{"y": inputs["x"] + {}}}
+"""
+BODY = b'{"inputs": [{"name": "x", "shape": [1], "datatype": "INT64", "data": [0]}]}'
+
+
+def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Path) -> None:
+    """Not while they change, not if nobody has asked for it, and a broken file leaves the model as it is."""
+    add(tmp_path, "m", "1", adds(1).SerializeToString())
+    add(tmp_path, "other", "1")
+    models = registry(tmp_path)
+    reloader = Reloader(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}), models)
+    first = get(models)
+    reloader.look()
+    add(tmp_path, "m", "2", adds(2).SerializeToString())
+    add(tmp_path, "other", "2")
+    reloader.look()
+    assert get(models) is first
+    reloader.look()
+    assert [str(version.version.number) for version in models.known() if version.name == "m" and version.loaded] == [
+        "2"
+    ]
+    assert not any(version.name == "other" for version in models.known())
+    second = get(models)
+    add(tmp_path, "m", "3", b"broken")
+    for _ in range(3):
+        reloader.look()
+    assert get(models) is second
+    shutil.rmtree(tmp_path)
+    reloader.look()
+    assert models.ready(PATIENT) is not None
+
+
+def test_only_a_folder_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bucket has a setting for it."""
+    with pytest.raises(InvalidSettings, match="--repository-poll 1"):
+        Reloader(Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://b"}), None)
+
+
+def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
+    """The version stays, its file changes."""
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    code = tmp_path / "m" / "1" / "model.py"
+    code.write_text(CODE.format(1))
+
+    def arguments(port: int) -> list[str]:
+        flags = ["--reload", "--allow-code", "--repository", str(tmp_path), "--port", str(port)]
+        return ["-m", "dragoman", "serve", *flags]
+
+    with running(arguments, 1, tmp_path.with_suffix(".log"), {}) as (_, (port,)):
+
+        def answered() -> int:
+            with Wire(HOST, port) as wire:
+                found: int = wire.call("POST", "/v2/models/m/infer", BODY).json()["outputs"][0]["data"][0]
+            return found
+
+        assert answered() == 1
+        code.write_text(CODE.format(20))
+        until(lambda: answered() == 20)
+
+
+def test_the_command_refuses_a_bucket(capsys: pytest.CaptureFixture[str], no_aws: None) -> None:
+    """In one line."""
+    assert cli.main(["serve", "--reload", "--repository", "s3://b"]) == 2
+    assert "dragoman: --reload watches a folder" in capsys.readouterr().err
