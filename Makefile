@@ -7,7 +7,7 @@ PORT ?= 8080
 JOBS ?= 3
 BIN := $(VENV)/bin
 
-.PHONY: help setup run test test-convert check e2e fmt proto clean build-InferenceFunction runtime-python
+.PHONY: help setup run test test-convert check e2e fmt proto clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,42 +90,18 @@ clean: ## Remove everything that make has made
 	rm -rf $(VENV) $(CONVERT_VENV) .aws-sam .e2e build *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find core handler tests -name __pycache__ -prune -exec rm -rf {} +
 
-# The function's artifact. `sam build` calls this with ARTIFACTS_DIR, but without the template's architecture; for Graviton:
-#   ARCHITECTURE=arm64 sam build
-# Only wheels are installed, so any machine can build for either; but .pyc files need the runtime's own Python version.
-RUNTIME := 3.13
-ARCHITECTURE ?= x86_64
+# The function's artifact: its wheel and requirements are made of this checkout, and the rest is as `dragoman init --aws` has it.
 # Servers that verify signatures need "onnx signing".
 EXTRAS ?= onnx
-WHEEL_ARCH = $(ARCHITECTURE:arm64=aarch64)
-GLIBC := 2_34 2_28 2_27 2_26 2_24 2_17
-PLATFORMS = $(GLIBC:%=--platform manylinux_%_$(WHEEL_ARCH)) --platform manylinux2014_$(WHEEL_ARCH)
-# The search runs once, and only for a build. It runs each candidate: a pyenv shim can be on the PATH and refuse to run.
-CANDIDATES = python$(RUNTIME) python3 $(wildcard $(shell pyenv root 2>/dev/null)/versions/$(RUNTIME).*/bin/python)
-TRIAL := import pip, sys; "%d.%d" % sys.version_info[:2] == "$(RUNTIME)" and print(sys.executable)
-RUNTIME_PYTHON ?= $(eval RUNTIME_PYTHON := $(firstword $(foreach python,$(CANDIDATES),$(shell $(python) -c '$(TRIAL)' 2>/dev/null))))$(RUNTIME_PYTHON)
-PIP = $(RUNTIME_PYTHON) -m pip --quiet --quiet --disable-pip-version-check --no-input
 # boto3 is in the runtime already: 33 MB less in the artifact.
-REQUIREMENTS = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+NEEDED = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   print(*(r for r in sum((p["optional-dependencies"][e] for e in "$(EXTRAS)".split()), p["dependencies"]) if not r.startswith("boto3")), sep="\n")
-PRUNED := bin requirements.txt wheel handler/commands $(addprefix onnxruntime/,datasets quantization tools transformers)
-UNUSED := a c cpp h pxd pyi pyx
+WHEELS = $(ARTIFACTS_DIR)/wheel
+REQUIREMENTS = $(ARTIFACTS_DIR)/requirements.txt
 
-runtime-python:
-	@echo $(RUNTIME_PYTHON)
+include handler/commands/init/files/aws/function.mk
 
-build-InferenceFunction:
-	$(if $(ARTIFACTS_DIR),,$(error ARTIFACTS_DIR is not set: run `sam build`, or name a folder))
-	$(if $(filter x86_64 arm64,$(ARCHITECTURE)),,$(error ARCHITECTURE is $(ARCHITECTURE), expected x86_64 or arm64))
-	$(if $(RUNTIME_PYTHON),,$(error no Python $(RUNTIME) with pip was found: install it, or name it with RUNTIME_PYTHON=...))
+function-parts:
 	rm -rf build # setuptools keeps modules there that have left the tree since
-	$(PIP) wheel --no-deps --wheel-dir "$(ARTIFACTS_DIR)/wheel" .
-	$(RUNTIME_PYTHON) -c '$(REQUIREMENTS)' > "$(ARTIFACTS_DIR)/requirements.txt"
-	$(PIP) install --target "$(ARTIFACTS_DIR)" --no-compile --only-binary=:all: --implementation cp --python-version $(RUNTIME) $(PLATFORMS) \
-	  --requirement "$(ARTIFACTS_DIR)/requirements.txt"
-	$(PIP) install --target "$(ARTIFACTS_DIR)" --no-compile --no-deps "$(ARTIFACTS_DIR)"/wheel/*.whl
-	cd "$(ARTIFACTS_DIR)" && rm -rf $(PRUNED)
-	cd "$(ARTIFACTS_DIR)" && find . -type d \( -name test -o -name tests \) -prune -exec rm -rf {} +
-	cd "$(ARTIFACTS_DIR)" && find . -type f \( $(UNUSED:%=-name '*.%' -o) -name py.typed \) -delete
-	# Unchecked, because /var/task is read-only, and the sources' times there are not those of this machine.
-	$(RUNTIME_PYTHON) -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"
+	$(PIP) wheel --no-deps --wheel-dir "$(WHEELS)" .
+	$(RUNTIME_PYTHON) -c '$(NEEDED)' > "$(REQUIREMENTS)"

@@ -19,6 +19,8 @@ from benchmarks.server import uvicorn
 
 BAR_TINY = 3.0
 BAR_BINARY = 1.5
+BAR_STRINGS = 2.5
+BAR_STRINGS_BINARY = 4.0
 # The p50 of the project's first prototype, divided by the p50 of the same prototype with orjson for reading.
 PROTOTYPE = {"image": 3.5 / 7.1, "batch": 1.0 / 1.3, "large": 4.6 / 3.9}
 ALLOWANCE = 1.5
@@ -63,9 +65,28 @@ def binary_case(model: str, shape: tuple[int, ...], columns: int, times: int, ba
     return Case(f"{model} binary {list(shape)}", model, head + data, columns, times, len(head), bar)
 
 
+def with_lengths(texts: list[str]) -> bytes:
+    return b"".join(len(text).to_bytes(4, "little") + text.encode() for text in texts)
+
+
+def strings_cases(times: int) -> tuple[Case, Case]:
+    """Returns the requests of 1000 texts, which a model returns, in JSON and binary."""
+    texts = repository.texts()
+    raw = with_lengths(texts)
+    tensor = {"name": "x", "shape": [len(texts)], "datatype": "BYTES"}
+    text = orjson.dumps({"inputs": [tensor | {"data": texts}]})
+    parameters = {"binary_data_size": len(raw)}
+    head = orjson.dumps({"inputs": [tensor | {"parameters": parameters}], "parameters": {"binary_data_output": True}})
+    return (
+        Case("strings JSON [1000]", "strings", text, 0, times, bar=BAR_STRINGS),
+        Case("strings binary [1000]", "strings", head + raw, 0, times, len(head), BAR_STRINGS_BINARY),
+    )
+
+
 IMAGE = (1, 3, 224, 224)
 TINY = json_case("tiny", (1, 4), 4, 1500, BAR_TINY)
 IMAGE_BINARY = binary_case("image", IMAGE, 3, 300, BAR_BINARY)
+STRINGS = strings_cases(300)
 JSON_CASES = (
     json_case("image", IMAGE, 3, 40),
     json_case("batch", (1000, 32), 8, 100),
@@ -148,11 +169,11 @@ def main(*, quick: bool = False) -> list[Row]:
     rounds, duration = (3, 0.3) if quick else (9, 1.0)
     rows: list[Row] = []
     with servers() as (ours, bare):
-        rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY)]
+        rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY, *STRINGS)]
         for case in JSON_CASES:
             rows += against_orjson(case, ours, bare, rounds)
         rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
-        for case in (TINY, IMAGE_BINARY, *JSON_CASES):
+        for case in (TINY, IMAGE_BINARY, *JSON_CASES, *STRINGS):
             rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
     print(table("Requests on uvicorn: ours against a bare echo of the same bytes, and against orjson + numpy", rows))
     return rows

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from benchmarks import repository
+from benchmarks import per_request, repository
 from benchmarks.measure import Row, interleaved, row, seconds, table
 from benchmarks.per_request import IMAGE, STEADY
 from benchmarks.server import ROOT, free_port, wait
@@ -46,13 +46,24 @@ class Case(NamedTuple):
 
     @property
     def message(self) -> bytes:
+        if self.model == "strings":
+            return of_texts()
         data = np.random.default_rng(1).standard_normal(self.shape).astype(np.float32).tobytes()
         tensor = ModelInferRequest.InferInputTensor(name="x", datatype="FP32", shape=self.shape)
         return ModelInferRequest(model_name=self.model, inputs=[tensor], raw_input_contents=[data]).SerializeToString()
 
 
+def of_texts() -> bytes:
+    """Returns the request for 1000 texts of about 18 bytes, which a model returns."""
+    texts = repository.texts()
+    tensor = ModelInferRequest.InferInputTensor(name="x", datatype="BYTES", shape=[len(texts)])
+    raw = per_request.with_lengths(texts)
+    return ModelInferRequest(model_name="strings", inputs=[tensor], raw_input_contents=[raw]).SerializeToString()
+
+
 CASES = (
     Case("tiny", (1, 4), 1000, 1.5),
+    Case("strings", (repository.STRINGS,), 300, 1.6),
     Case("echo", IMAGE, 200, 1.2, "same"),
     Case("echo", IMAGE, 200, 1.2, "model"),
     Case("image", IMAGE, 200),

@@ -5,12 +5,14 @@ and numpy, which check nothing. For a refusal, the control reads the body withou
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import orjson
 
-from benchmarks.measure import Row, interleaved, row, seconds, table
+from benchmarks import json_tensors
+from benchmarks.measure import Row, fastest, interleaved, row, seconds, table
 from benchmarks.per_request import BAR_TINY, Case, against_echo, servers
 from core.dialects.v1.http import V1
 from core.dtype import DATATYPES
@@ -22,6 +24,7 @@ from core.wire import Call, HttpRequest, Reply, Router
 
 BAR: Final = 1.3
 BAR_REFUSAL: Final = 12.0
+BAR_COLUMNS: Final = 1.15
 IMAGE: Final = (1, 3, 224, 224)
 BATCH: Final = (1000, 32)
 PATH: Final = "/v1/models/m:predict"
@@ -118,6 +121,16 @@ def refusals(form: Form, rounds: int) -> list[Row]:
     return rows
 
 
+def large(rounds: int) -> Row:
+    """Compares an answer of 150,528 floats that has both protocols' keys with that of V2, which has them once."""
+    array = np.random.default_rng(0).standard_normal((1, 150_528)).astype(np.float32)
+    result = InferResult("m", "1", (Tensor("y", FP32, array),))
+    replies = [read(b'{"inputs":[[1,2]]}')[1], json_tensors.ours_in(json_tensors.request(array[:, :2], flat=True))[1]]
+    ours, control = (partial(json_tensors.ours_out, reply, result) for reply in replies)
+    taken = interleaved({"ours": lambda: seconds(ours, 7) * 1e3, "control": lambda: seconds(control, 7) * 1e3}, rounds)
+    return fastest("columns, answer 1x150528 / V2's", taken["ours"], taken["control"], "ms", BAR_COLUMNS)
+
+
 def tiny(rounds: int) -> Row:
     body = ROWS.body(np.random.default_rng(1).standard_normal((1, 4)).astype(np.float32))
     case = Case("tiny V1 rows [1, 4]", "tiny", body, 4, 1500, bar=BAR_TINY, path="/v1/models/{}:predict")
@@ -129,6 +142,7 @@ def main(*, quick: bool = False) -> list[Row]:
     rounds = 5 if quick else 21
     rows = [predict(form, shape, rounds) for shape in (IMAGE, BATCH) for form in (ROWS, COLUMNS)]
     rows += [each for form in (ROWS, COLUMNS) for each in refusals(form, rounds)]
+    rows.append(large(rounds))
     rows.append(tiny(3 if quick else 9))
     print(table("V1 predict: in the core against orjson + numpy, FP32; on uvicorn against a bare echo", rows))
     return rows

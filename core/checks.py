@@ -138,7 +138,7 @@ def fitting(tensor: Tensor, expected: TensorSpec, spec: ops.ModelSpec) -> Tensor
             what = f"input {shown(tensor.name)}"
             raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
         tensor = Tensor(tensor.name, expected.datatype, tensor.array.astype(expected.datatype.numpy))
-    shape = tensor.array.shape
+    shape = tensor.shape
     if expected.shape is None or shape == expected.shape:
         return tensor
     if len(shape) != len(expected.shape) or any(e not in (-1, s) for s, e in zip(shape, expected.shape, strict=True)):

@@ -21,6 +21,7 @@ Each protocol maps a Fault to its own number (HTTP status, gRPC code); this modu
 """
 
 import re
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
@@ -57,14 +58,41 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     """
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, str | bytes | list | tuple):
-        value = value[:limit]  # otherwise a client could order the repr of a million elements to show 256 characters
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"{type(value).__name__} nested too deeply to be shown"
+    text = ""
+    for piece in _pieces(value, limit):
+        text += piece
+        if len(text) > limit:
+            break
     text = " ".join(text.removeprefix("b").split())  # the b of b'...' is Python's, not the client's
     return text if len(text) <= limit else text[: limit - 3].rstrip("'\"") + "..."
+
+
+def _pieces(value: Any, limit: int) -> Iterator[str]:
+    """Yields the repr of a value in pieces. `limit`: the characters that are taken; the rest is never made.
+
+    An array is shown as the lists that a parser has made it of: numpy would show up to six elements of each axis.
+    Each level yields a character before the next one, so that the limit bounds the depth, too.
+    """
+    if isinstance(value, dict):
+        yield "{"
+        for index, (key, member) in enumerate(value.items()):
+            yield ", " if index else ""
+            yield from _pieces(key, limit)
+            yield ": "
+            yield from _pieces(member, limit)
+        yield "}"
+    elif isinstance(value, list) or _rank(value):
+        yield "["
+        for index, member in enumerate(value[:limit].tolist() if _rank(value) == 1 else value):
+            yield ", " if index else ""
+            yield from _pieces(member, limit)
+        yield "]"
+    else:
+        yield repr(value[:limit] if isinstance(value, str | bytes | tuple) else value)
+
+
+def _rank(value: Any) -> int:
+    return len(getattr(value, "shape", None) or ())
 
 
 def escaped(text: str) -> str:

@@ -215,6 +215,15 @@ class Batching(NamedTuple):
     preferred: tuple[int, ...] = ()
 
 
+class EnsembleStep(NamedTuple):
+    """A call of another model. `version`: -1 is the one that serves. `inputs`, `outputs`: the model's -> tensors."""
+
+    model: str
+    version: int
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
 class ModelSpec(NamedTuple):
     """The description of one loaded version. `inputs`, `outputs` None: not described, and not checked."""
 
@@ -240,6 +249,8 @@ class ModelSpec(NamedTuple):
     """Whether V2's protobuf answers have their tensors as raw bytes, however the request has its own."""
     batching: Batching | None = None
     """How concurrent requests are run together; None: each runs alone."""
+    steps: tuple[EnsembleStep, ...] = ()
+    """Its calls of other models, if it calls all of them for every request."""
 
 
 class ModelInfo(NamedTuple):

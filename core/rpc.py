@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError, Message
 
 from core.bounds import LONGEST_CALL, check_call
 from core.encoding import jsonio, peek
+from core.encoding.proto_json import check_spellings
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
 from core.schema import fields, pool
@@ -109,6 +110,7 @@ class RpcMethod(NamedTuple):
         document = jsonio.loads_exact(body)
         if not isinstance(document, dict):
             raise InvalidInput(f"the body is {shown(document)}; expected an object, the {kind} in JSON")
+        check_spellings(document, self.request.DESCRIPTOR.fields)
         check_call(len(body))  # protobuf makes a message of each object, in microseconds
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)

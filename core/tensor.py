@@ -2,18 +2,26 @@
 
 import math
 import struct
-from typing import Any, Final, NamedTuple, TypeGuard
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dtype import BOOL, DataType
+from core.dtype import BOOL, BYTES, DataType
 from core.errors import InvalidInput, shown
 
 PREFIX: Final = struct.Struct("<I")
 """The length before each element of BYTES in the binary extension."""
 COPIED: Final = 1 << 20
-"""Bytes of BYTES up to which a copy pays: slices of `bytes` take half the time of slices of a view."""
+"""Bytes of BYTES up to which a copy pays: slices of `bytes` take half the time of slices of a view.
+
+So many are read and written as a whole, in two milliseconds in which no other thread of Python runs."""
+NO_LENGTH: Final = "\0\0\0\0"
+"""The place of a prefix, between texts that have no NUL."""
+LONGEST_TEXT: Final = 255
+"""Bytes of an element whose prefix has one byte that is not NUL."""
 MAX_RANK: Final = 32
 """The most dimensions that every supported numpy can hold."""
 MAX_DIMENSION: Final = 2**63 - 1
@@ -39,6 +47,54 @@ class Tensor(NamedTuple):
     name: str
     datatype: DataType
     array: NDArray[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def texts(self) -> NDArray[Any] | None:
+        """The elements of BYTES as objects of `str`, if they exist in that form."""
+        return None
+
+    def renamed(self, name: str) -> "Tensor":
+        return Tensor(name, self.datatype, self.array)
+
+    def reshaped(self, shape: tuple[int, ...]) -> "Tensor":
+        return Tensor(self.name, self.datatype, self.array.reshape(shape))
+
+
+class TextTensor(Tensor):
+    """BYTES that exist as `str`, of which UTF-8 can encode each: from JSON, ONNX Runtime, or short binary elements.
+
+    Most of them are never needed as `bytes`, which `array` makes when it is read for the first time.
+    """
+
+    def __new__(cls, name: str, texts: NDArray[Any]) -> Self:
+        return super().__new__(cls, name, BYTES, texts)
+
+    @property
+    def texts(self) -> NDArray[Any]:
+        texts: NDArray[Any] = self[2]
+        return texts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.texts.shape
+
+    @cached_property
+    def array(self) -> NDArray[Any]:
+        elements = self.texts.reshape(-1).tolist()
+        return np.fromiter(map(str.encode, elements), object, len(elements)).reshape(self.shape)
+
+    def renamed(self, name: str) -> "TextTensor":
+        return TextTensor(name, self.texts)
+
+    def reshaped(self, shape: tuple[int, ...]) -> "TextTensor":
+        return TextTensor(self.name, self.texts.reshape(shape))
+
+    def _replace(self, **changes: Any) -> Tensor:  # type: ignore[override]  # with other elements it is not a TextTensor
+        return Tensor(*self)._replace(array=self.array)._replace(**changes)
 
 
 def named(name: str) -> str:
@@ -82,9 +138,9 @@ def is_column(shape: tuple[int, ...] | None) -> TypeGuard[tuple[int, ...]]:
 
 def as_column(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
     """Returns scalars [rows] as [rows, 1] for an input that is a column, and others as they are."""
-    if tensor.array.ndim != 1 or not is_column(shape):
+    if len(tensor.shape) != 1 or not is_column(shape):
         return tensor
-    return tensor._replace(array=tensor.array.reshape(-1, *shape[1:]))
+    return tensor.reshaped((-1, *shape[1:]))
 
 
 def check_count(count: int, shape: tuple[int, ...], name: str) -> None:
@@ -100,6 +156,9 @@ def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes |
     """
     view = memoryview(raw)
     if datatype.is_bytes:
+        texts = _short_texts(view, math.prod(shape))
+        if texts is not None:
+            return TextTensor(name, shaped(objects(texts), shape, name))
         return Tensor(name, datatype, shaped(_split_strings(view, name), shape, name))
     expected = math.prod(shape) * datatype.numpy.itemsize
     if len(view) != expected:
@@ -113,6 +172,44 @@ def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes |
     if not array.flags.aligned:
         array = array.copy()
     return Tensor(name, datatype, shaped(array, shape, name))
+
+
+def objects(elements: Sequence[Any]) -> NDArray[Any]:
+    """Returns a flat array of strings, which np.array would look into."""
+    return np.fromiter(elements, object, len(elements))
+
+
+def flat_texts(tensor: Tensor) -> list[str]:
+    """Returns the elements of BYTES as texts, in row-major order. Raises UnicodeDecodeError."""
+    if tensor.texts is not None:
+        texts: list[str] = tensor.texts.reshape(-1).tolist()
+        return texts
+    return [*map(bytes.decode, tensor.array.reshape(-1).tolist())]
+
+
+def _short_texts(view: memoryview, count: int) -> list[str] | None:
+    """Returns the elements of BYTES if each is UTF-8 of 1 to 255 bytes without a NUL; None: look at one after another.
+
+    Every NUL is then the second, third or fourth byte of a prefix, so the prefixes are found at once. If each element
+    ends where the next prefix begins, no other reading of the bytes is possible.
+    """
+    size = len(view)
+    if not count or not 5 * count <= size <= min((4 + LONGEST_TEXT) * count, COPIED):
+        return None
+    codes = np.frombuffer(view, np.uint8)
+    nulls = (codes == 0).nonzero()[0]
+    if nulls.size != 3 * count:
+        return None
+    starts = nulls[::3] - 1
+    ends = starts + codes[starts] + 4
+    if starts[0] or (nulls[2::3] - starts - 3).any() or (ends[:-1] - starts[1:]).any() or ends[-1] != size:
+        return None
+    plain = codes.copy()
+    plain[starts] = 0
+    try:
+        return str(plain.data, "utf-8")[4:].split(NO_LENGTH)
+    except UnicodeDecodeError:
+        return None
 
 
 def _split_strings(view: memoryview, name: str) -> NDArray[Any]:
@@ -129,16 +226,35 @@ def _split_strings(view: memoryview, name: str) -> NDArray[Any]:
         raise InvalidInput(text)
     if position < end:
         raise InvalidInput(f"{named(name)} ends inside a length prefix at byte {position} of {end}")
-    array = np.empty(len(elements), object)
-    array[:] = elements if content is not view else [*map(bytes, elements)]
-    return array
+    return objects(elements if content is not view else [*map(bytes, elements)])
 
 
 def to_raw(tensor: Tensor) -> bytes | memoryview:
     """Returns a tensor in the binary extension's bytes: the array's own memory if it already has that form."""
-    if tensor.datatype.is_bytes:
-        elements = tensor.array.reshape(-1).tolist()
-        pieces: list[bytes] = [b""] * (2 * len(elements))
-        pieces[::2], pieces[1::2] = map(PREFIX.pack, map(len, elements)), elements
-        return b"".join(pieces)
-    return np.ascontiguousarray(tensor.array, tensor.datatype.numpy).reshape(-1).view(np.uint8).data
+    if not tensor.datatype.is_bytes:
+        return np.ascontiguousarray(tensor.array, tensor.datatype.numpy).reshape(-1).view(np.uint8).data
+    if tensor.texts is not None:
+        short = _with_lengths(flat_texts(tensor))
+        if short is not None:
+            return short
+    elements = tensor.array.reshape(-1).tolist()
+    pieces: list[bytes] = [b""] * (2 * len(elements))
+    pieces[::2], pieces[1::2] = map(PREFIX.pack, map(len, elements)), elements
+    return b"".join(pieces)
+
+
+def _with_lengths(texts: Sequence[str]) -> memoryview | None:
+    """Returns the texts behind their prefixes, if each has at most 255 bytes and no NUL, and there are not too many."""
+    joined = f"{NO_LENGTH}{NO_LENGTH.join(texts)}\0".encode()
+    if len(joined) > COPIED:
+        return None
+    codes = np.frombuffer(bytearray(joined), np.uint8)
+    nulls = (codes == 0).nonzero()[0]
+    if nulls.size != 4 * len(texts) + 1:
+        return None
+    marks = nulls[::4]
+    lengths = marks[1:] - marks[:-1] - 4
+    if lengths.max() > LONGEST_TEXT:
+        return None
+    codes[marks[:-1]] = lengths
+    return codes.data[:-1]

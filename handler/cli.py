@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "verify": "handler.commands.models",
     "keys": "handler.commands.keys",
     "doctor": "handler.commands.doctor.flags",
+    "init": "handler.commands.init.flags",
     "replay": "handler.commands.replay.flags",
     "completion": "handler.commands.completion",
 }

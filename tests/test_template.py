@@ -1,5 +1,6 @@
 """template.yaml: the meaning of its parameters; tests/e2e has SAM itself validate, build and run it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,26 @@ def test_snapshots_and_provisioned_instances_without_models_are_refused(template
     assert needs_names in asserted["SnapStart"]
     assert needs_names in asserted["ProvisionedConcurrency"]
     assert ["Equals", [["Ref", "Storage"], "512"]] in asserted["SnapStart"]
+
+
+def test_the_parameters_stand_in_the_documentation_with_their_defaults(template: Any) -> None:
+    """Each once, with the template's own words."""
+    text = (TEMPLATE.parent / "docs" / "deploy.md").read_text(encoding="utf-8")
+    shown = {name: cells for name, *cells in re.findall(r"^\| `(\w+)` \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)}
+    defaults = {name: each.get("Default") for name, each in template["Parameters"].items()}
+    written = {
+        name: "required" if value is None else f"`{value}`" if value != "" else "" for name, value in defaults.items()
+    }
+    meanings = {name: each["Description"] for name, each in template["Parameters"].items()}
+    assert {name: cells for name, cells in shown.items() if name in defaults} == {
+        name: [written[name], meanings[name]] for name in defaults
+    }
+
+
+def test_sams_local_gateway_finds_the_rest_api(template: Any) -> None:
+    """It reads the resources of SAM's own types where there are any, so the others are of CloudFormation's."""
+    kinds = [each["Type"] for each in template["Resources"].values()]
+    assert {kind for kind in kinds if kind.startswith("AWS::Serverless")} == {
+        "AWS::Serverless::Api",
+        "AWS::Serverless::Function",
+    }

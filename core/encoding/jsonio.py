@@ -35,6 +35,8 @@ BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bIn
 A string without an end matches up to the end of the text. Otherwise each quote in it would start another search for an
 end, in time that grows with the square of the text's length.
 """
+LONG: Final = 256 * 1024
+"""Bytes of text from which the standard library alone would keep the interpreter for ten milliseconds."""
 KINDS: Final = bytes(ord("0") if 48 <= each < 58 else ord("e") if each in b"eE" else 32 for each in range(256))  # noqa: PLR2004
 """A table for bytes.translate, which takes a tenth of a regular expression's time, in which no other thread runs.
 It has "0" for each digit, and "e" for the letter of an exponent."""
@@ -121,9 +123,10 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
         if beyond_json and ("Inf" in text or "-NaN" in text):
             text = BEYOND_JSON.sub(lambda found: SPELLINGS.get(found[0], found[0]), text)
         numbers = _Numbers()
-        # The standard library reads numbers by itself in a quarter of the time that it takes with these functions.
+        # The standard library reads numbers by itself in a quarter of the time that it takes with these functions. They
+        # are Python code, so that other threads may run between the numbers of a long text.
         odd: dict[str, Any] = {"parse_float": numbers.real, "parse_int": numbers.integer}
-        hooks = odd if _has_odd_numbers(body) else {}
+        hooks = odd if len(body) > LONG or _has_odd_numbers(body) else {}
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, **hooks)
         if numbers.oversized and beyond_json:
             raise _too_big(text, numbers.oversized)

@@ -1,13 +1,25 @@
-"""Scalars of proto3's JSON mapping that JSON cannot express: bytes, and integers of 64 bits."""
+"""What proto3's JSON mapping adds to JSON: bytes, integers of 64 bits, and members with two spellings."""
 
 import binascii
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from core.encoding import jsonio
+from core.errors import InvalidInput
 
 URL_SAFE: Final = str.maketrans("-_", "+/")
+
+
+def check_spellings(document: Mapping[str, Any], fields: Iterable[Any]) -> None:
+    """Raises InvalidInput if a field has a value in each of its spellings. protobuf would take the last one.
+
+    `fields`: the message's, as its descriptor has them.
+    """
+    for field in fields:
+        if field.name != field.json_name and field.name in document and field.json_name in document:
+            raise InvalidInput(f"'{field.name}' and '{field.json_name}' are the same member; expected one of them")
 
 
 def to_bytes(text: str) -> bytes:

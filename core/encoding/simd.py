@@ -4,6 +4,7 @@ Raises ValueError, TypeError or RuntimeError for every text that is unusual or w
 means. Proxies are simdjson's objects: each belongs to its parser, and is invalid once the parser reads another text.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -26,6 +27,10 @@ MOST_ELEMENTS: Final = 0xFFFFFF
 
 pysimdjson allocates a list of the counted size and writes all elements into it, beyond its end.
 """
+HEAD: Final = 1024
+"""Bytes in which the first array of tensors' elements is looked for."""
+TEXTS: Final = re.compile(rb':\s*\[[\[\s]*"')
+"""Matches the start of an array of texts as a member. orjson makes them in half of simdjson's time."""
 # Idle parsers. One belongs to one caller at a time; list.pop and list.append are atomic, so threads may share the list.
 _parsers: list[Any] = []
 
@@ -41,8 +46,8 @@ def _simd() -> Any:
 
 
 def suits(body: bytes | memoryview) -> bool:
-    """Decides whether simdjson is there, and counts the elements of the text's arrays right."""
-    return _simd() is not None and _is_countable(body)
+    """Decides whether simdjson is there, is faster, and counts the elements of the text's arrays right."""
+    return _simd() is not None and TEXTS.search(body, 0, HEAD) is None and _is_countable(body)
 
 
 def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from core.dtype import BOOL, FP16, DataType
 from core.errors import InvalidInput, shown
-from core.tensor import Tensor, check_count, named, shaped
+from core.tensor import Tensor, TextTensor, check_count, named, objects, shaped
 
 SLICE: Final = 65_536
 """Elements that are converted at a time: three milliseconds."""
@@ -64,6 +64,8 @@ def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any
     Raises Inexact if an array of doubles may already have lost digits.
     """
     if isinstance(data, list):
+        if datatype.is_bytes:
+            return _from_texts(name, shape, data)
         flat = flatten(data)
         check_count(len(flat), shape, name)
         array = _from_list(flat, datatype, name)
@@ -88,8 +90,6 @@ def array_of(flat: Sequence[Any], dtype: DTypeLike) -> NDArray[Any]:
 
 def _from_list(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     kinds = set(map(type, flat))
-    if datatype.is_bytes:
-        return _from_strings(flat, kinds, name)
     if datatype.is_float and kinds == {float} and len(flat) <= FEW and _bounded(flat):
         return np.array(flat, datatype.numpy)
     if kinds <= {int, float}:
@@ -104,16 +104,33 @@ def _bounded(flat: Sequence[float]) -> bool:
     return max(flat) <= LARGEST_HALF and min(flat) >= -LARGEST_HALF
 
 
-def _from_strings(flat: Sequence[Any], kinds: set[type], name: str) -> NDArray[Any]:
-    if not kinds <= {str}:
-        odd = next(x for x in flat if type(x) is not str)
-        raise InvalidInput(f"{named(name)} has {shown(odd)} where BYTES needs strings")
-    array = np.empty(len(flat), object)
+def _from_texts(name: str, shape: tuple[int, ...], data: Sequence[Any]) -> Tensor:
     try:
-        array[:] = [x.encode() for x in flat]
+        are_texts = are_all_texts(data)
+        if not are_texts:
+            data = flatten(data)
+            are_texts = are_all_texts(data)
     except UnicodeEncodeError:
         raise InvalidInput(f"{named(name)} has a string with a lone surrogate, which is not Unicode text") from None
-    return array
+    check_count(len(data), shape, name)
+    if not are_texts:
+        odd = next(x for x in data if type(x) is not str)
+        raise InvalidInput(f"{named(name)} has {shown(odd)} where BYTES needs strings")
+    return TextTensor(name, shaped(objects(data), shape, name))
+
+
+def are_all_texts(values: Sequence[Any]) -> bool:
+    """Decides whether all values are texts. Joining them takes a third of the time of a look at their types.
+
+    Raises UnicodeEncodeError for a lone surrogate.
+    """
+    try:
+        joined = "".join(values)
+    except TypeError:
+        return False
+    if not joined.isascii():
+        joined.encode()
+    return True
 
 
 def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:

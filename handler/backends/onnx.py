@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
-from core.tensor import Tensor, TensorSpec
+from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
@@ -193,7 +193,7 @@ class OnnxModel:
         if name in self._classes:
             array = np.array([[row[key] for key in self._classes[name]] for row in array], datatype.numpy)
             array = array.reshape(-1, len(self._classes[name]))
-        return Tensor(name, datatype, _encoded(array) if datatype is BYTES else array)
+        return TextTensor(name, array) if datatype is BYTES else Tensor(name, datatype, array)
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         feed = {name: _feed(tensor) for name, tensor in inputs.items()}
@@ -242,21 +242,16 @@ def _feed(tensor: Tensor) -> NDArray[Any]:
     """
     if tensor.datatype is not BYTES:
         return tensor.array
-    texts = np.empty(tensor.array.shape, object)
+    if tensor.texts is not None:
+        return tensor.texts
     try:
-        texts.reshape(-1)[:] = [element.decode() for element in tensor.array.flat]
+        texts = objects(flat_texts(tensor))
     except UnicodeDecodeError as error:
         raise InvalidInput(
             f"input {shown(tensor.name)} has the bytes {shown(error.object)}, which are not UTF-8: "
             "ONNX Runtime's strings must be UTF-8"
         ) from None
-    return texts
-
-
-def _encoded(texts: NDArray[Any]) -> NDArray[Any]:
-    elements = np.empty(texts.shape, object)
-    elements.reshape(-1)[:] = [text.encode() for text in texts.flat]
-    return elements
+    return texts.reshape(tensor.shape)
 
 
 def _bits(value: Any) -> NDArray[Any]:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from core.dtype import BF16, BYTES, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
-from core.tensor import Tensor, TensorSpec
+from core.tensor import Tensor, TensorSpec, TextTensor, objects
 from handler.backends import Source, model_spec
 from handler.backends.runs import beside, check
 from handler.settings import Settings
@@ -231,25 +231,33 @@ class PythonModel:
         found = of_array(array.dtype)
         datatype = self._datatypes.get(name, found)
         if datatype is BYTES:
-            return Tensor(name, BYTES, self._strings(name, answered[name]))
+            return self._strings(name, answered[name])
         same = found is datatype or (datatype is BF16 and array.dtype == BF16.numpy)
         if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
             expected = "a type that the protocols have" if datatype is None else datatype.name
             raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
         return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
 
-    def _strings(self, name: str, value: Any) -> NDArray[Any]:
+    def _strings(self, name: str, value: Any) -> Tensor:
         array = np.asarray(value, dtype=object)
-        elements = np.empty(array.shape, object)
-        flat = elements.reshape(-1)
-        for index, element in enumerate(array.flat):
+        given = array.reshape(-1).tolist()
+        kinds = set(map(type, given))
+        if kinds == {bytes}:
+            return Tensor(name, BYTES, objects(given).reshape(array.shape))
+        if kinds == {str} and "".join(given).isascii():
+            return TextTensor(name, objects(given).reshape(array.shape))
+        return Tensor(name, BYTES, self._encoded(name, given).reshape(array.shape))
+
+    def _encoded(self, name: str, given: Sequence[Any]) -> NDArray[Any]:
+        flat = np.empty(len(given), object)
+        for index, element in enumerate(given):
             try:
                 flat[index] = element.encode() if isinstance(element, str) else element
             except UnicodeEncodeError:
                 raise self._wrong(f"output {name!r} has a lone surrogate, which is not Unicode text") from None
             if not isinstance(flat[index], bytes):
                 raise self._wrong(f"output {name!r} has {shown(element)} where BYTES needs str or bytes")
-        return elements
+        return flat
 
     def _wrong(self, text: str) -> ModelFailed:
         return ModelFailed(f"model {self.spec.name!r}: {text}")

@@ -29,7 +29,7 @@ from core.wire import (
 )
 from handler.edge import exchange
 from handler.edge.dispatch.inline import Inline
-from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
+from handler.edge.exchange import SAFE, Receive, Scope, Send, encoded_of, path_of
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
 from handler.edge.jobs import HttpCodec, Job
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from handler.edge.dispatch.threads import Threads
 
 log = logging.getLogger(__name__)
-SAFE: Final = ("GET", "HEAD")
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
 """A REST API's gateway compresses (template.yaml) until an answer comes near what a function may return."""

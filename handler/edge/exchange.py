@@ -12,6 +12,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
+SAFE: Final = ("GET", "HEAD")
 ALIGNMENT: Final = 16
 PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""

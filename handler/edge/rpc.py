@@ -103,7 +103,7 @@ class RpcServer:
         """
         about = method.path, method.rpc.right
         if method.form is Form.UNARY:
-            one = self._calls.one(*about, partial(self._one, partial(self._unary, method)))
+            one = self._calls.one(*about, partial(self._unary, method))
             return grpc.stream_unary_rpc_method_handler(one)
         many = self._watch if method.form is Form.WATCH else self._each
         stream: Any = partial(self._stream, partial(self._many, many, method))
@@ -111,24 +111,23 @@ class RpcServer:
             stream = partial(self._exchange, method)
         return grpc.stream_stream_rpc_method_handler(self._calls.many(*about, stream))
 
-    async def _one(self, behaviour: Behaviour, bodies: AsyncIterator[bytes], context: Context) -> Any:
-        return await behaviour(await self._message(bodies, context), context)
+    async def _unary(self, method: RpcMethod, _bodies: AsyncIterator[bytes], context: Context) -> Any:
+        return await _or_abort(self._one(method, context), context)
+
+    async def _one(self, method: RpcMethod, context: Context) -> Any:
+        """Returns the answer to the only message. Refuses the call before that where the budget is used up."""
+        body = await self._reading.first(context.read, self._app.flight)
+        return await self._answer(MessageCodec(method, body), method, context, Timing())
 
     async def _stream(
-        self, behaviour: Behaviour, bodies: AsyncIterator[bytes], context: Context
+        self, behaviour: Behaviour, _bodies: AsyncIterator[bytes], context: Context
     ) -> AsyncGenerator[bytes]:
-        async with aclosing(behaviour(await self._message(bodies, context), context)) as answers:
+        body = await _or_abort(self._reading.first(context.read, self._app.flight), context)
+        answers = behaviour(body, context)
+        del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
+        async with aclosing(answers):
             async for answer in answers:
                 yield answer
-
-    async def _message(self, bodies: AsyncIterator[bytes], context: Context) -> Any:
-        """Returns the only message of a call. Refuses the call before that where the budget is used up."""
-        return await _or_abort(self._reading.first(bodies, self._app.flight), context)
-
-    async def _unary(self, method: RpcMethod, body: bytes, context: Context) -> Any:
-        answer = self._answer(MessageCodec(method, body), method, context, Timing())
-        del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
-        return await _or_abort(answer, context)
 
     async def _many(self, many: Many, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
         answers = many(method, body, context)

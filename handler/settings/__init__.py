@@ -101,8 +101,8 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_TRACES", "traces", parsers.one_of("off", "otlp"), "", "`otlp`: a trace of every request, sent by OpenTelemetry's SDK as its own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others); `off`; default: as `OTEL_TRACES_EXPORTER` says, else `off`; see [traces.md](traces.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG", "payload_log", parsers.text, "", "a folder, `s3://bucket/prefix` or `http(s)://` receiver that gets requests and answers of inferences as CloudEvents; default: none; see [payload-log.md](payload-log.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
-    Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted and not logged"),
-    Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted and not logged"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted and not logged; `0`: no limit"),
+    Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted and not logged; `0`: no limit"),
     Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
 

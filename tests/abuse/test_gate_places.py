@@ -67,6 +67,32 @@ def test_a_neighbour_changes_state_without_authentication(app: App, headers: dic
     assert ask(app, "POST", LOAD, headers, client=(peer, 1), server=("10.0.0.7", 8080)).status == 200
 
 
+AGENT = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
+
+
+@pytest.mark.parametrize("control", ["auto", "open"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (AGENT, 403),
+        ({**AGENT, "referer": "http://127.0.0.1:8080/"}, 403),
+        ({**AGENT, "sec-fetch-site": "cross-site"}, 403),
+        ({**AGENT, "sec-fetch-site": "none"}, 200),
+        ({**AGENT, "sec-fetch-site": "same-origin"}, 200),
+        ({"user-agent": "curl/8.5.0"}, 200),
+        ({}, 200),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_image_of_a_page_sets_no_server_offline(
+    control: str, headers: dict[str, str], status: int, method: str
+) -> None:
+    """Over plain HTTP to another machine, browsers send neither an Origin nor Fetch Metadata with it."""
+    with closing(make(CONTROL=control)) as app:
+        assert ask(app, method, OFFLINE, {**HOST, **headers}).status == status
+        assert ask(app, "GET", "/v2/health/ready", AGENT).status == (200 if status == 403 else 503)
+
+
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_a_page_or_a_proxy_does_not(app: App, headers: dict[str, str]) -> None:
     """Origin, Sec-Fetch-Site and Host betray a browser, and a forwarding header betrays a proxy on this machine."""
@@ -315,6 +341,26 @@ def test_a_trusted_authorizers_claims_are_a_caller(authorizer: Any, statuses: li
     with closing(function(TRUST_AUTHORIZER="true")) as made:
         answers = [made(called(authorizer), None), made(called(authorizer, LOAD, "POST"), None)]
         assert [answer["statusCode"] for answer in answers] == statuses
+
+
+SENT: dict[str, tuple[dict[str, str], list[int]]] = {
+    "its token": ({"authorization": "Bearer eyJhbGciOiJSUzI1NiJ9.e30.c2ln"}, [200, 200]),
+    "its signature": (
+        {"authorization": "AWS4-HMAC-SHA256 Credential=AKIA/20260310/us-east-1/x"},
+        [200, 200],
+    ),
+    "a key of ours": ({"authorization": "Bearer dgm_a"}, [200, 403]),
+    "a wrong key in our own header": ({"x-api-key": "dgm_b"}, [401, 401]),
+}
+
+
+@pytest.mark.parametrize(("sent", "statuses"), SENT.values(), ids=SENT)
+def test_a_trusted_authorizers_credential_need_not_be_ours(sent: dict[str, str], statuses: list[int]) -> None:
+    """Clients of JWT authorizers, Cognito and IAM send theirs in Authorization. A key of ours counts for more."""
+    for settings, status in zip(({}, {"AUTH": "keys", "KEYS": line("a", "dgm_a", "infer")}), statuses, strict=True):
+        with closing(function(TRUST_AUTHORIZER="true", **settings)) as made:
+            assert made(called(AUTHORIZERS["jwt"][0], **sent), None)["statusCode"] == status
+            assert made(called(None, **sent | {"authorization": "Bearer x"}), None)["statusCode"] == 401
 
 
 def test_claims_count_on_lambda_alone_and_when_they_are_trusted() -> None:

@@ -1,5 +1,8 @@
 """core.errors: the classes, their faults and statuses, and texts."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from core import errors
@@ -41,12 +44,45 @@ def test_a_copy_of_an_error_has_all_but_its_traceback() -> None:
     assert (str(made), made.__traceback__) == ("no", None)
 
 
+class Counted:
+    """Counts how often one of them was written."""
+
+    number = 0
+
+    def __repr__(self) -> str:
+        Counted.number += 1
+        return "c"
+
+
+@pytest.mark.parametrize("wrapped", [
+    lambda each: each, lambda each: [each], lambda each: {"a": each}, lambda each: {"a": [{"b": each}]},
+    lambda each: [[1], each], lambda each: {Counted(): each},
+])  # fmt: skip
+@pytest.mark.parametrize("made", [lambda each: [each] * 10**6, lambda each: dict.fromkeys(range(10**6), each)])
+def test_no_more_of_a_value_is_made_than_is_shown(wrapped: Any, made: Any) -> None:
+    """A client chooses the size of a value that its refusal quotes, and where in it the long part is."""
+    Counted.number = 0
+    assert len(shown(wrapped(made(Counted())))) <= 256
+    assert 0 < Counted.number < 256
+
+
+def test_a_value_may_be_nested_to_any_depth() -> None:
+    """No level beyond those that are shown is looked at."""
+    deep: Any = 1
+    for level in range(100_000):
+        deep = {"a": deep} if level % 2 else [deep]
+    assert shown(deep) == "{'a': [" * 36 + "{..."
+
+
 @pytest.mark.parametrize(("value", "text"), [
     ("x", "'x'"),
     ("a\nb", r"'a\nb'"),
     (b"\xff", r"'\xff'"),
     ([1] * 10_000, "[" + "1, " * 84 + "..."),
-    ({"a": 1}, "{'a': 1}"),
+    ({"a": 1, 2: [None, (1,)]}, "{'a': 1, 2: [None, (1,)]}"),
+    ({"a": [[1] * 9] * 10_000}, "{'a': [" + ("[" + ", ".join("1" * 9) + "], ") * 8 + "[1, 1, 1, 1, 1..."),
+    (np.ones((2, 1, 9), int), "[[[" + ", ".join("1" * 9) + "]], [[" + ", ".join("1" * 9) + "]]]"),
+    (np.ones((9,) * 5, bool), repr(np.ones((9,) * 5, bool).tolist())[:253] + "..."),
     (None, "null"),
     (True, "true"),
 ])  # fmt: skip

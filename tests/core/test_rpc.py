@@ -39,6 +39,13 @@ def test_a_message_is_read_from_json_with_either_spelling_and_members_that_are_n
         assert method.read_json(text) == oip.RepositoryIndexRequest(repository_name="r", ready=True)
 
 
+def test_a_member_in_both_spellings_is_refused() -> None:
+    """Else protobuf takes the last one, and a gateway before the server perhaps another one."""
+    method = METHODS["/inference.GRPCInferenceService/RepositoryIndex"]
+    with pytest.raises(InvalidInput, match="'repository_name' and 'repositoryName' are the same member"):
+        method.read_json(b'{"repositoryName": "r", "repository_name": "s"}')
+
+
 @pytest.mark.parametrize(("text", "words"), [
     (b"", "not JSON"),
     (b"{", "not JSON"),

@@ -2,14 +2,17 @@
 
 import math
 import struct
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput
-from core.tensor import COPIED, MAX_RANK, Tensor, checked_shape, from_raw, to_raw
+from core.tensor import COPIED, MAX_RANK, Tensor, TextTensor, checked_shape, from_raw, to_raw
 from tests.support.samples import SHAPES, sample
 
 
@@ -58,26 +61,105 @@ def test_a_shape_has_at_most_as_many_dimensions_as_numpy() -> None:
         checked_shape([1] * (MAX_RANK + 1), "x")
 
 
-@pytest.mark.parametrize("longest", [0, 5, COPIED - 4, COPIED])
-def test_strings_come_back_as_they_were(longest: int) -> None:
+def framed(*elements: bytes) -> bytes:
+    """Returns the elements as the protocol's text has them, one after the other."""
+    return b"".join(struct.pack("<I", len(element)) + element for element in elements)
+
+
+SHORT: Final = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=63)
+ANY: Final = st.one_of(
+    SHORT.map(str.encode), st.binary(max_size=9), st.integers(250, 260).map(lambda size: b"x" * size)
+)
+
+
+@given(st.one_of(st.lists(SHORT.map(str.encode), max_size=9), st.lists(ANY, max_size=9)))
+def test_any_strings_come_back_as_they_were(elements: list[bytes]) -> None:
+    """Elements that are read and written as a whole are the same as those that are not: short texts without a NUL."""
+    raw = framed(*elements)
+    tensor = from_raw("x", BYTES, (len(elements),), memoryview(b"_" + raw)[1:])
+    assert tensor.array.tolist() == elements
+    assert bytes(to_raw(tensor)) == raw
+    assert bytes(to_raw(Tensor("x", BYTES, tensor.array))) == raw
+    assert tensor.texts is None or tensor.texts.tolist() == [element.decode() for element in elements]
+    is_plain = all(0 < len(each) < 256 and b"\0" not in each for each in elements)
+    with suppress(UnicodeDecodeError):
+        texts = np.array([each.decode() for each in elements], object)
+        assert bytes(to_raw(TextTensor("x", texts))) == raw
+        assert (tensor.texts is not None) == (is_plain and len(elements) > 0)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (4,), (1, 4, 1)])
+@pytest.mark.parametrize("longest", [1, 5, 300, COPIED - 4, COPIED])
+def test_long_strings_come_back_as_they_were(longest: int, shape: tuple[int, ...]) -> None:
     """Short tensors are copied before they are cut, and long ones are not; elements are bytes of their own."""
-    elements = [b"", b"a", bytes(longest), b"\xff\0"]
-    array = np.empty(4, object)
-    array[:] = elements
-    raw = to_raw(Tensor("x", BYTES, array.reshape(2, 2)))
-    found = from_raw("x", BYTES, (4,), memoryview(raw)).array.tolist()
-    assert found == elements
-    assert {*map(type, found)} == {bytes}
+    for elements in ([b"", b"a", bytes(longest), b"\xff\0"], [b"a" * longest, b"b", "\u00e9".encode(), b"c"]):
+        raw = framed(*elements)
+        tensor = from_raw("x", BYTES, shape, memoryview(raw))
+        found = tensor.array.reshape(-1).tolist()
+        assert (tensor.shape, found, {*map(type, found)}) == (shape, elements, {bytes})
+        assert bytes(to_raw(tensor)) == raw
+
+
+def test_many_texts_come_back_as_they_were() -> None:
+    """More of them than are read and written at once."""
+    elements = [b"%d" % number for number in range(COPIED // 8)]
+    tensor = from_raw("x", BYTES, (len(elements),), framed(*elements))
+    assert (tensor.texts, tensor.array.tolist()) == (None, elements)
+    texts = TextTensor("x", np.array([*map(bytes.decode, elements)], object))
+    assert bytes(to_raw(texts)) == framed(*elements)
+
+
+def test_texts_are_bytes_for_whoever_asks_for_an_array() -> None:
+    """A tensor of texts can be used as any other; a changed copy has the elements that it was given."""
+    texts = np.array([["a", "\u00e9"]], object)
+    tensor = TextTensor("x", texts)
+    encoded = [[b"a", "\u00e9".encode()]]
+    assert (tensor.name, tensor.datatype, tensor.shape, tensor.array.tolist()) == ("x", BYTES, (1, 2), encoded)
+    assert tensor.array is tensor.array
+    other = tensor.renamed("y").reshaped((2,))
+    assert (other.name, other.shape, other.texts is not None) == ("y", (2,), True)
+    changed = tensor._replace(name="z")
+    assert (changed.name, changed.texts, changed.array.tolist()) == ("z", None, encoded)
+    numbers = Tensor("n", DATATYPES["INT8"], np.zeros(2, np.int8)).renamed("m").reshaped((2, 1))
+    assert (numbers.name, numbers.shape, numbers.texts) == ("m", (2, 1), None)
 
 
 @pytest.mark.parametrize(
     ("raw", "message"),
-    [(b"\x01\0\0", "ends inside a length prefix at byte 0 of 3"), (b"\x05\0\0\0ab", "an element of 5 bytes where 2")],
+    [
+        (b"\x01\0\0", "ends inside a length prefix at byte 0 of 3"),
+        (b"\x05\0\0\0ab", "an element of 5 bytes where 2"),
+        (b"\x01\0\0\0ab\0\0", "ends inside a length prefix at byte 5 of 8"),
+        (framed(b"a") + b"\x02\0\0\0b", "an element of 2 bytes where 1"),
+        (framed(b"abc") + b"\1" + framed(b"d"), "an element of 257 bytes where 2"),
+        (framed(b"a"), "has 1 elements; its shape .2. needs 2"),
+        (framed(b"a", b"b", b"c"), "has 3 elements; its shape .2. needs 2"),
+    ],
 )
 def test_cut_strings_are_refused(raw: bytes, message: str) -> None:
     """A length is never trusted."""
     with pytest.raises(InvalidInput, match=message):
-        from_raw("x", BYTES, (1,), raw)
+        from_raw("x", BYTES, (2,), raw)
+
+
+@given(st.lists(SHORT.map(str.encode), min_size=1, max_size=5), st.data())
+def test_a_changed_byte_is_read_as_one_element_after_another(elements: list[bytes], data: st.DataObject) -> None:
+    """The elements that are found at once are those that the lengths say, whatever bytes come."""
+    raw = bytearray(framed(*elements))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.one_of(st.integers(0, 6), st.integers(0, 255)))
+    expected, position = [], 0
+    while position + 4 <= len(raw):
+        (size,) = struct.unpack_from("<I", raw, position)
+        expected.append(bytes(raw[position + 4 : position + 4 + size]))
+        position += 4 + size
+    for count in {len(elements), len(expected)}:
+        try:
+            found = from_raw("x", BYTES, (count,), raw).array.tolist()
+        except InvalidInput:
+            assert position != len(raw) or count != len(expected)
+        else:
+            assert (found, position) == (expected, len(raw))
 
 
 def test_the_tables_by_array_and_by_onnx_know_every_row() -> None:

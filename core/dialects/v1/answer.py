@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.dtype import BYTES
 from core.encoding import jsonio
@@ -30,13 +29,13 @@ class Output(NamedTuple):
     def value(self, non_finite: NonFinite | None) -> Any:
         """Returns the tensor for `jsonio.dumps`, nested in its shape. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
-            return _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
+            return _strings(self.tensor, binary=self.alias.endswith(BINARY_SUFFIX))
         return jsonio.numeric(self.tensor, non_finite)
 
     def rows(self, non_finite: NonFinite | None) -> list[Any]:
         """Returns one such value per element of the first axis. Raises InvalidInput as `numeric` does."""
         if self.tensor.datatype is BYTES:
-            strings: list[Any] = _strings(self.tensor.array, binary=self.alias.endswith(BINARY_SUFFIX))
+            strings: list[Any] = _strings(self.tensor, binary=self.alias.endswith(BINARY_SUFFIX))
             return strings
         return jsonio.rows(self.tensor, non_finite)
 
@@ -70,9 +69,9 @@ def rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
     """
     sizes: list[int] = []
     for alias, tensor in outputs:
-        if not tensor.array.ndim:
+        if not tensor.shape:
             raise InvalidInput(f"Tensor name: {alias} has no shape information")
-        sizes.append(len(tensor.array))
+        sizes.append(tensor.shape[0])
         if sizes[-1] != sizes[0]:
             raise InvalidInput(f"Tensor name: {alias} has inconsistent batch size: {sizes[-1]} expecting: {sizes[0]}")
     if len(outputs) == 1:
@@ -93,9 +92,11 @@ def _encoded(tensor: Tensor) -> Tensor:
     return Tensor(tensor.name, BYTES, strings)
 
 
-def _strings(array: NDArray[Any], *, binary: bool) -> Any:
-    texts = np.empty(array.shape, object)
-    texts.reshape(-1)[:] = [text(element, binary=binary) for element in array.flat]
+def _strings(tensor: Tensor, *, binary: bool) -> Any:
+    if tensor.texts is not None and not binary:
+        return tensor.texts.tolist()
+    texts = np.empty(tensor.shape, object)
+    texts.reshape(-1)[:] = [text(element, binary=binary) for element in tensor.array.flat]
     return texts.tolist()
 
 

@@ -46,12 +46,13 @@ def classify(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
     Raises InvalidInput, in TF Serving's words where it has them.
     """
+    context, examples = _examples(question.document, Method.CLASSIFY)
     signature = _signature(question, spec, Method.CLASSIFY)
 
     def reply(result: InferResult) -> HttpResponse:
         return _answer(_classes(_outputs(result, signature), signature, question))
 
-    return _infer(question, signature, spec), reply
+    return _infer(examples, context, signature, spec), reply
 
 
 def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
@@ -59,11 +60,12 @@ def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
     Raises InvalidInput, in TF Serving's words where it has them.
     """
+    context, examples = _examples(question.document, Method.REGRESS)
     signature = _signature(question, spec, Method.REGRESS)
 
     def reply(result: InferResult) -> HttpResponse:
         values = _numbers(_outputs(result, signature)["outputs"])
-        shape, asked = values.array.shape, len(question.document["examples"])
+        shape, asked = values.array.shape, len(examples)
         if len(shape) not in (1, 2) or (len(shape) == 2 and shape[1] != 1):  # noqa: PLR2004 - [n] or [n, 1]
             raise InvalidInput(
                 f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {list(shape)}"
@@ -73,7 +75,7 @@ def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
         flat = values._replace(array=values.array.reshape(-1))
         return _answer(jsonio.numeric(flat, question.non_finite))
 
-    return _infer(question, signature, spec), reply
+    return _infer(examples, context, signature, spec), reply
 
 
 def _answer(results: Any) -> HttpResponse:
@@ -93,8 +95,7 @@ def _signature(question: V1Question, spec: ModelSpec, method: Method) -> Signatu
     return signature
 
 
-def _infer(question: V1Question, signature: Signature, spec: ModelSpec) -> Infer:
-    context, examples = _examples(question.document, signature.method)
+def _infer(examples: Sequence[Example], context: Example, signature: Signature, spec: ModelSpec) -> Infer:
     inputs = tuple(_feature(name, binding, examples, context) for name, binding in (signature.inputs or {}).items())
     wanted = dict.fromkeys(binding.spec.name for binding in signature.outputs.values())
     return Infer(ModelRef(spec.name, spec.version), inputs, tuple(map(RequestedOutput, wanted)))

@@ -22,6 +22,7 @@ from core.signature import Signature
 from core.tensor import Tensor
 from core.wire import JSON, HttpResponse, Reply
 
+BOTH: Final = ("predictions", "outputs")
 NO_SIGNATURE: Final = 'Serving signature name: "{name}" not found in signature def'
 
 
@@ -35,8 +36,10 @@ def predict(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
     def reply(result: InferResult) -> HttpResponse:
         outputs = named(result.outputs, signature)
-        answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys if key != "both"}
-        return HttpResponse(200, (JSON,), (jsonio.dumps(answer or _both(outputs, question)),))
+        if keys == BOTH:
+            return HttpResponse(200, (JSON,), _both(outputs, question))
+        answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys}
+        return HttpResponse(200, (JSON,), (jsonio.dumps(answer),))
 
     return _infer(inputs, signature, spec), reply
 
@@ -77,13 +80,21 @@ def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelS
     return Infer(ModelRef(spec.name, spec.version), inputs, tuple([RequestedOutput(name) for name in wanted]))
 
 
-def _both(outputs: Sequence[Output], question: V1Question) -> dict[str, Any]:
-    """Returns "predictions" for KServe's clients and "outputs" for TF Serving's; the former only if there are rows."""
-    answer = {"outputs": columns(outputs, question.non_finite)}
+def _both(outputs: Sequence[Output], question: V1Question) -> tuple[bytes, ...]:
+    """Returns "predictions" for KServe's clients and "outputs" for TF Serving's; the former only if there are rows.
+
+    A single output is the same under both keys, and its digits are found once.
+    """
+    by_columns = jsonio.dumps(columns(outputs, question.non_finite))
     try:
-        return {"predictions": rows(outputs, question.non_finite), **answer}
+        by_rows = by_columns if _is_one(outputs) else jsonio.dumps(rows(outputs, question.non_finite))
     except InvalidInput:
-        return answer
+        return b'{"outputs":', by_columns, b"}"
+    return b'{"predictions":', by_rows, b',"outputs":', by_columns, b"}"
+
+
+def _is_one(outputs: Sequence[Output]) -> bool:
+    return len(outputs) == 1 and outputs[0].tensor.shape != ()
 
 
 _FORMS: Final = {"predictions": rows, "outputs": columns}
@@ -112,4 +123,4 @@ def _keys(question: V1Question, value: Any) -> tuple[str, ...]:
         return ("outputs",)
     if question.v1_dialect == "kserve":
         return ("predictions",)
-    return ("outputs",) if question.pinned or "signature_name" in question.document else ("both",)
+    return ("outputs",) if question.pinned or "signature_name" in question.document else BOTH

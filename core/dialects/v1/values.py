@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BF16, BOOL, BYTES, DataType
-from core.encoding.values import array_of
+from core.encoding.values import are_all_texts, array_of
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
-from core.tensor import MAX_RANK, Tensor
+from core.tensor import MAX_RANK, Tensor, TextTensor, objects
 
 FEW: Final = 128
 """Elements up to which Python's own comparisons are faster than numpy's calls."""
@@ -35,6 +35,7 @@ KINDS: Final[dict[type, str]] = {
     int: "Number",
     float: "Number",
 }
+SURROGATE: Final = "JSON Value: a string with a lone surrogate, which is not Unicode text"
 JSON_SPACE: Final = str.maketrans("", "", " \t\r\n")
 
 
@@ -67,6 +68,8 @@ def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
     flat, shape = flattened(value)
     if len(shape) > MAX_RANK:
         raise InvalidInput(f"tensor parsing error: {shown(name)} has more than {MAX_RANK} dimensions")
+    if datatype.is_bytes and _are_texts(flat):
+        return TextTensor(name, objects(flat).reshape(shape))
     return Tensor(name, datatype, elements(flat, datatype).reshape(shape))
 
 
@@ -109,9 +112,9 @@ def _irregular(value: Any) -> Irregular:
 
 def elements(flat: Sequence[Any], datatype: DataType) -> NDArray[Any]:
     """Returns values, none of them a list, as a flat array. Raises InvalidInput for the first of another type."""
-    kinds = set(map(type, flat))
     if datatype.is_bytes:
-        return _strings(flat, kinds, datatype)
+        return objects([to_bytes(value, datatype) for value in flat])
+    kinds = set(map(type, flat))
     if not kinds:
         return np.empty(0, datatype.numpy)
     if datatype is BOOL:
@@ -195,21 +198,18 @@ def _ranged(array: NDArray[Any], datatype: DataType) -> NDArray[Any]:
     return array.astype(datatype.numpy, copy=False)
 
 
-def _strings(flat: Sequence[Any], kinds: set[type], datatype: DataType) -> NDArray[Any]:
-    array = np.empty(len(flat), object)
-    if kinds <= {str}:
-        array[:] = [_utf8(value) for value in flat]
-        return array
-    for index, value in enumerate(flat):
-        array[index] = to_bytes(value, datatype)
-    return array
+def _are_texts(values: Sequence[Any]) -> bool:
+    try:
+        return are_all_texts(values)
+    except UnicodeEncodeError:
+        raise InvalidInput(SURROGATE) from None
 
 
 def _utf8(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("JSON Value: a string with a lone surrogate, which is not Unicode text") from None
+        raise InvalidInput(SURROGATE) from None
 
 
 def to_bytes(value: Any, datatype: DataType = BYTES) -> bytes:

@@ -140,7 +140,6 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(info: ops.ModelInfo) -> HttpResponse:
         spec = info.spec
-        batching = {} if spec.batching is None else {"dynamic_batching": dynamic_batching(spec.batching)}
         return answer(
             {
                 "name": spec.name,
@@ -153,19 +152,31 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                     for tensor in spec.inputs or ()
                 ],
                 "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],
-                **batching,
+                **scheduling(spec),
             }
         )
 
     return ops.ModelMetadata(ref(call)), reply
 
 
-def dynamic_batching(batching: ops.Batching) -> dict[str, Any]:
-    """Returns the members of Triton's ModelDynamicBatching."""
-    return {
-        "preferred_batch_size": list(batching.preferred),
-        "max_queue_delay_microseconds": round(batching.seconds * 1e6),
-    }
+def scheduling(spec: ops.ModelSpec) -> dict[str, Any]:
+    """Returns the member of Triton's ModelConfig that says how requests are run, if the model has one."""
+    if spec.steps:
+        steps = [
+            {
+                "model_name": step.model,
+                "model_version": step.version,
+                "input_map": dict(step.inputs),
+                "output_map": dict(step.outputs),
+            }
+            for step in spec.steps
+        ]
+        return {"ensemble_scheduling": {"step": steps}}
+    if spec.batching is None:
+        return {}
+    delay = round(spec.batching.seconds * 1e6)
+    batching = {"preferred_batch_size": list(spec.batching.preferred), "max_queue_delay_microseconds": delay}
+    return {"dynamic_batching": batching}
 
 
 def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
-from core.tensor import Tensor, checked_shape, from_raw, to_raw
+from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
 from core.wire import JSON, Call, Header, HttpRequest, HttpResponse, Part, Reply
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
@@ -271,7 +271,7 @@ class _Phrasing:
     def _output(self, tensor: Tensor, parts: list[Part]) -> dict[str, Any]:
         head: dict[str, Any] = {
             "name": tensor.name,
-            "shape": tensor.array.shape,
+            "shape": tensor.shape,
             "datatype": tensor.datatype.name,
         }
         if self.types is not None:
@@ -293,7 +293,7 @@ class _Phrasing:
         if tensor.datatype is not BYTES:
             return numeric(Tensor(tensor.name, tensor.datatype, tensor.array.reshape(-1)), self.non_finite)
         try:
-            return [element.decode() for element in tensor.array.flat]
+            return flat_texts(tensor)
         except UnicodeDecodeError:
             what = f"output {shown(tensor.name)}"
             raise InvalidInput(f"{what} has bytes that are not UTF-8, as JSON needs: ask for binary data") from None

@@ -19,7 +19,6 @@ from core.schema.open_inference import (
     ModelConfig,
     ModelConfigRequest,
     ModelConfigResponse,
-    ModelDynamicBatching,
     ModelInferResponse,
     ModelInput,
     ModelMetadataRequest,
@@ -105,9 +104,6 @@ def _tensor(spec: TensorSpec) -> ModelMetadataResponse.TensorMetadata:
 def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.ModelInfo], ModelConfigResponse]]:
     def reply(info: ops.ModelInfo) -> ModelConfigResponse:
         spec = info.spec
-        batching = None
-        if spec.batching is not None:
-            batching = ModelDynamicBatching(**http.dynamic_batching(spec.batching))
         versions = ModelVersionPolicy.Specific(versions=[int(version) for version in info.versions])
         return ModelConfigResponse(
             config=ModelConfig(
@@ -123,7 +119,7 @@ def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.M
                     for tensor in spec.inputs or ()
                 ],
                 output=[ModelOutput(**_config_tensor(tensor, spec.max_batch_size)) for tensor in spec.outputs or ()],
-                dynamic_batching=batching,
+                **http.scheduling(spec),
             )
         )
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.bounds import check_parts
 from core.dialects.v2.content_types import NAME as CONTENT_TYPE
@@ -39,7 +38,7 @@ from core.schema.open_inference import (
     ModelInferResponse,
     ModelStreamInferResponse,
 )
-from core.tensor import Tensor, check_count, check_rank, checked_shape, from_raw, named, shaped, to_raw
+from core.tensor import Tensor, check_count, check_rank, checked_shape, from_raw, named, objects, shaped, to_raw
 
 RAW_INPUT: Final = ModelInferRequest.RAW_INPUT_CONTENTS_FIELD_NUMBER
 RAW_OUTPUT: Final = ModelInferResponse.RAW_OUTPUT_CONTENTS_FIELD_NUMBER
@@ -226,14 +225,8 @@ def _typed_input(tensor: ModelInferRequest.InferInputTensor) -> Tensor:
     values = getattr(tensor.contents, field)
     check_count(len(values), shape, name)
     if datatype.is_bytes:
-        return Tensor(name, datatype, shaped(_objects(values), shape, name))
+        return Tensor(name, datatype, shaped(objects(values), shape, name))
     return from_values(name, datatype, shape, fields.array(values, len(values), ELEMENTS[field]))
-
-
-def _objects(values: Sequence[bytes]) -> NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
 
 
 def _written(
@@ -243,7 +236,7 @@ def _written(
     raw: list[Part] = []
     for output in outputs:
         tensor, kind = (output, "") if types is None else types.answered(output)
-        head = response.outputs.add(name=tensor.name, datatype=tensor.datatype.name, shape=tensor.array.shape)
+        head = response.outputs.add(name=tensor.name, datatype=tensor.datatype.name, shape=tensor.shape)
         if kind:
             head.parameters[CONTENT_TYPE].string_param = kind
         if explicit:

@@ -18,7 +18,7 @@ from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
 from core.dtype import DATATYPES, DataType
 from core.encoding import jsonio
-from core.encoding.proto_json import to_bytes
+from core.encoding.proto_json import check_spellings, to_bytes
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
@@ -148,6 +148,7 @@ def _message(document: dict[str, Any]) -> ModelInferRequest:
     """Parses the request without its tensors' elements. Raises InvalidInput."""
     from google.protobuf import json_format  # noqa: PLC0415 - needed for JSON requests only
 
+    check_spellings(document, ModelInferRequest.DESCRIPTOR.fields)
     try:
         return json_format.ParseDict(document, ModelInferRequest(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:

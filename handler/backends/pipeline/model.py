@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from core.errors import ModelNotLoadable
-from core.operations import ModelSpec
+from core.operations import EnsembleStep, ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import PIPELINE, PipelineParts, Source, model_spec
 from handler.backends.pipeline import abreast
@@ -17,8 +17,10 @@ from handler.settings.checked import Wrong
 from handler.settings.pipeline import SaidPipeline, read
 
 log = logging.getLogger(__name__)
-PLATFORM: Final = "ensemble"
-"""Triton's name for such models."""
+ENSEMBLE: Final = "ensemble"
+"""Triton's name for models whose configuration has their steps."""
+PLATFORM: Final = "pipeline"
+"""Of those with branches, which Triton's steps cannot express."""
 
 
 def said_of(source: Source) -> SaidPipeline:
@@ -45,9 +47,25 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
     except Wrong as wrong:
         where = "settings" if said.path else PIPELINE
         raise ModelNotLoadable(f"{where} of model {source.name!r} version {source.version}: {wrong}") from None
-    spec = model_spec(source, PLATFORM, plan.inputs, plan.outputs)
+    steps = ensemble_steps(said, plan)
+    spec = model_spec(source, ENSEMBLE if steps else PLATFORM, plan.inputs, plan.outputs)._replace(steps=steps)
     free = None if settings.platform == "lambda" else abreast.slots(settings.threads)
     return PipelineModel(spec, plan, said, source, free)
+
+
+def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep, ...]:
+    """Returns the steps as Triton's configuration has them; none if any of them chooses among models."""
+    if any(len(step.calls) > 1 for step in plan.steps):
+        return ()
+    versions = {step.name: step.calls[0].version or -1 for step in said.steps}
+    return tuple(
+        EnsembleStep(
+            step.calls[0].part.model.spec.name,
+            versions[step.name],
+            *({port.name: port.tensor for port in ports} for ports in (step.calls[0].inputs, step.calls[0].outputs)),
+        )
+        for step in plan.steps
+    )
 
 
 def _bind(said: SaidPipeline, parts: PipelineParts, source: Source) -> PipelinePlan:

@@ -45,12 +45,12 @@ class ModelCall(NamedTuple):
         for name, source, spec in self.inputs:
             tensor = tensors[source]
             if tensor.name != name:
-                tensor = Tensor(name, tensor.datatype, tensor.array)
+                tensor = tensor.renamed(name)
             feed[name] = tensor if spec is None else fitting(tensor, spec, self.part.model.spec)
         made = self.part.model.predict(feed, [output.name for output in self.outputs], parameters)
         for tensor, output in zip(made, self.outputs, strict=True):
             name = output.tensor
-            tensors[name] = tensor if tensor.name == name else Tensor(name, tensor.datatype, tensor.array)
+            tensors[name] = tensor if tensor.name == name else tensor.renamed(name)
 
 
 class Switch(NamedTuple):
@@ -87,15 +87,15 @@ class Split:
 class PipelineStep:
     """`takes`, `makes`: names of tensors. `ns`: its usual time so far, 0 before the first run."""
 
-    __slots__ = ("_calls", "choose", "makes", "name", "ns", "takes")
+    __slots__ = ("calls", "choose", "makes", "name", "ns", "takes")
 
     def __init__(self, name: str, calls: Sequence[ModelCall], choose: Switch | Split | None) -> None:
         self.name = name
         label = _token(f"step-{name}")
         if choose is None:
-            self._calls = tuple(call._replace(label=label) for call in calls)
+            self.calls = tuple(call._replace(label=label) for call in calls)
         else:
-            self._calls = tuple(
+            self.calls = tuple(
                 call._replace(label=label + b";desc=" + _token(call.part.model.spec.name)) for call in calls
             )
         self.choose = choose
@@ -107,14 +107,14 @@ class PipelineStep:
 
     @property
     def steady(self) -> bool:
-        return all(call.part.model.steady for call in self._calls)
+        return all(call.part.model.steady for call in self.calls)
 
     def run(self, tensors: Tensors, parameters: Mapping[str, Any]) -> Took:
         """Adds the tensors of the step, and counts an inference of the model. Raises ServingError with its name."""
         begun = time.perf_counter_ns()
         part = None
         try:
-            call = self._calls[0 if self.choose is None else self.choose(tensors)]
+            call = self.calls[0 if self.choose is None else self.choose(tensors)]
             part = call.part
             call.run(tensors, parameters)
         except ServingError as error:

@@ -16,7 +16,6 @@ from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
 
 HEADER_LENGTH: Final = "inference-header-content-length"
-PROTOCOLS: Final = ("same", "v2", "v2-binary", "v1", "grpc", "connect", WEB)
 KINDS: Final = {"connect": "application/proto", WEB: "application/grpc-web+proto"}
 
 
@@ -146,7 +145,7 @@ class OverGrpc:
 
 
 class Replayer:
-    """Sends exchanges over a line. `protocol`: one of PROTOCOLS; "same" is the exchange's own."""
+    """Sends exchanges over a wire. `protocol`: as the command has it; "same" is the exchange's own."""
 
     def __init__(self, line: Wire, protocol: str) -> None:
         self._line = line

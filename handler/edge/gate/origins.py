@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from core.wire import Header, HttpStream
-from handler.edge.exchange import Scope, Send
+from handler.edge.exchange import SAFE, Scope, Send
 
 EVENT: Final = "aws.event"
 """The member of Mangum's scope with Lambda's event."""
@@ -14,6 +14,9 @@ LOOPBACK: Final = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[
 PORT: Final = re.compile(r":[0-9]{0,5}$")
 OWN_SITE: Final = (b"same-origin", b"none")
 """Values of Sec-Fetch-Site (W3C, Fetch Metadata) for requests of the server's own pages, and of a person."""
+AGENT: Final = b"user-agent"
+BROWSER: Final = b"Mozilla/"
+"""The start of every browser's User-Agent, and of no other client's of this server."""
 ALLOWED: Final = (
     b"authorization, x-api-key, content-type, content-encoding, inference-header-content-length, "
     b"connect-protocol-version, connect-timeout-ms, connect-content-encoding, connect-accept-encoding, "
@@ -42,9 +45,15 @@ def is_local(scope: Scope) -> bool:
 
 
 def is_cross_site(scope: Scope) -> bool:
-    """Decides whether a browser sends the request for a page of another origin (Fetch Metadata; RFC 6454)."""
-    hosts = _values(scope, b"host")
-    if any(site.lower() not in OWN_SITE for site in _values(scope, b"sec-fetch-site")):
+    """Decides whether a browser sends the request for a page of another origin (Fetch Metadata; RFC 6454).
+
+    An image of a page is asked for with GET and without an Origin, and over plain HTTP without Fetch Metadata, too:
+    then a browser's GET could be any page's.
+    """
+    hosts, sites = _values(scope, b"host"), _values(scope, b"sec-fetch-site")
+    if any(site.lower() not in OWN_SITE for site in sites):
+        return True
+    if not sites and scope["method"] in SAFE and any(agent.startswith(BROWSER) for agent in _values(scope, AGENT)):
         return True
     return any(origin.partition(b"://")[2] not in hosts for origin in _values(scope, b"origin"))
 

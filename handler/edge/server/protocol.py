@@ -13,21 +13,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from core.wire import Part
+from handler.edge.server import refusals
+from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, Lingering, PacedFlow
 from handler.edge.server.limits import Limits, limits
-from handler.edge.server.refusals import (
-    CROWDED,
-    LATE,
-    LONG_HEAD,
-    LONG_URL,
-    MALFORMED,
-    MANY_HEADERS,
-    MOST_HEADERS,
-    OTHER_CODING,
-    OTHER_VERSION,
-    WEBSOCKET,
-    Refusal,
-    Unframed,
-)
+from handler.edge.server.refusals import Refusal
 from handler.edge.server.watch import Stage, watch_of
 
 ODD: Final = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
@@ -64,20 +54,35 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
+        self.flow: PacedFlow = PacedFlow(transport)
         watch = watch_of(self.server_state, self.limits, self.loop)
         watch.begin()
         self.since = watch.now
         if len(self.connections) > self.limits.connections and not watch.make_room():
-            self._end(CROWDED)
+            self._end(refusals.CROWDED)
 
     def data_received(self, data: bytes) -> None:
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
-        size = len(data)
-        self.received += size
+        self.received += len(data)
+        if len(data) <= HEADS and not self.pipeline and not self.flow.kept:  # nearly always
+            self._parse(data)
+        else:
+            self.flow.keep(data)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Parses what is kept, until enough requests wait for their answers."""
+        flow = self.flow
+        while flow.kept and len(self.pipeline) < MOST_WAITING and self.head != OVER and not self.transport.is_closing():
+            self._parse(flow.next(BODIES if self.head == BODY else HEADS))
+        flow.settle()
+
+    def _parse(self, data: Part) -> None:
         if self.head < 0:
             self._data_of_body(data)
             return
+        size = len(data)
         self._fed = self.head + size
         cycle = self.cycle
         try:
@@ -103,11 +108,11 @@ class BoundedHttp(HttpToolsProtocol):
     def _parser_stopped(self, error: Exception) -> None:
         if isinstance(error, httptools.HttpParserError):
             self.logger.debug("Invalid HTTP request received.")
-            self.refuse(MALFORMED)
+            self.refuse(refusals.MALFORMED)
         elif self.cycle is not None:
             self.cycle.keep_alive = False  # the parser takes what follows for another protocol
 
-    def _data_of_body(self, data: bytes) -> None:
+    def _data_of_body(self, data: Part) -> None:
         if self.head == OVER:
             return
         cycle, size = self.cycle, len(data)
@@ -131,7 +136,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.head = OVER
             self.transport.close()
         elif not answered and self._unread > self.limits.head:
-            self.refuse(LONG_HEAD)
+            self.refuse(refusals.LONG_HEAD)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
@@ -143,15 +148,15 @@ class BoundedHttp(HttpToolsProtocol):
         if name == b"expect":
             self.expect_100_continue = value == b"100-continue"
         elif name == b"transfer-encoding" and value != b"chunked":
-            self._odd = OTHER_CODING
+            self._odd = refusals.OTHER_CODING
         elif name == b"upgrade" and value == b"websocket":
-            self._odd = WEBSOCKET
+            self._odd = self._odd or refusals.WEBSOCKET  # it may be no upgrade after all
 
     def on_headers_complete(self) -> None:
         if self.head == OVER:
             raise ConnectionError  # another request behind the last one
         version = self.parser.get_http_version()
-        is_large = self._fed > self.limits.head or len(self.headers) > MOST_HEADERS
+        is_large = self._fed > self.limits.head or len(self.headers) > refusals.MOST_HEADERS
         if is_large or version != "1.1" or self._odd is not None:
             self._odd_headers_complete(version)
         else:
@@ -169,24 +174,24 @@ class BoundedHttp(HttpToolsProtocol):
         finally:
             self.app = app
         if version == "1.0":
-            self.cycle.send = Unframed(self.cycle).send  # type: ignore[method-assign] # of this request alone
+            self.cycle.send = refusals.Unframed(self.cycle).send  # type: ignore[method-assign] # of this request alone
 
     def _refusal(self, version: str) -> Refusal | None:
         """Returns the refusal of a head that is complete."""
-        if len(self.headers) > MOST_HEADERS:
-            return MANY_HEADERS
+        if len(self.headers) > refusals.MOST_HEADERS:
+            return refusals.MANY_HEADERS
         if self._fed > self.limits.head and self._size() > self.limits.head:
             return self._too_long()
         if version not in ("1.1", "1.0"):
-            return OTHER_VERSION
+            return refusals.OTHER_VERSION
         odd, self._odd = self._odd, None
-        return odd if odd is not WEBSOCKET or self.parser.should_upgrade() else None
+        return odd if odd is not refusals.WEBSOCKET or self.parser.should_upgrade() else None
 
     def _size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
 
     def _too_long(self) -> Refusal:
-        return LONG_URL if 2 * len(self.url) > self.limits.head else LONG_HEAD
+        return refusals.LONG_URL if 2 * len(self.url) > self.limits.head else refusals.LONG_HEAD
 
     def linger(self) -> None:
         """Closes the connection when the rest of the body was read.
@@ -213,6 +218,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.flow.kept:
+            self.loop.call_soon(self._go_on)
         if self.head != BODY or self.pipeline:
             return
         if self.expect_100_continue and not self.cycle.body and not self.transport.is_closing():
@@ -285,15 +292,6 @@ class BoundedHttp(HttpToolsProtocol):
             self.head = OVER
             self.transport.abort()  # closing would wait for the client to read
         elif self.received:
-            self.refuse(LATE)
+            self.refuse(refusals.LATE)
         else:
             self.leave()
-
-
-class Lingering:
-    """A transport for the answer to a body that is still coming. It closes when the body was read."""
-
-    def __init__(self, connection: BoundedHttp) -> None:
-        self.write = connection.transport.write
-        self.is_closing = connection.transport.is_closing
-        self.close = connection.linger

@@ -190,6 +190,23 @@ def test_a_string_without_an_end_is_looked_at_once(text: str) -> None:
         jsonio.loads_lists(text.encode())
 
 
+@pytest.mark.parametrize("unit", ["1", "1.5", "NaN", "-0.0"])
+@pytest.mark.parametrize("read", [jsonio.loads, jsonio.loads_shaped, jsonio.loads_lists, jsonio.loads_exact])
+def test_other_threads_run_while_the_standard_library_reads_a_long_text(
+    monkeypatch: pytest.MonkeyPatch, read: Any, unit: str
+) -> None:
+    """Each number of it passes through a Python function; one of a short text need not."""
+    calls: list[str] = []
+    of = {"1": "integer", "1.5": "real", "-0.0": "real"}.get(unit)
+    owner, name = (jsonio._Numbers, of) if of else (jsonio, "_constant")
+    own = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *given: calls.append(given[-1]) or own(*given))
+    count = jsonio.LONG // len(unit)
+    value = read(b"[" + f"{unit},".encode() * count + b"NaN]")
+    assert len(value) == count + 1
+    assert calls[:count] == [unit] * count
+
+
 def test_a_parser_grown_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its buffers are several times the text and never shrink."""
     monkeypatch.setattr(simd, "_parsers", [])

@@ -33,6 +33,10 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
     "v2 of texts": ("/v2/models/strings/infer", {}, json.dumps(
         {"inputs": [{"name": "text", "shape": [2], "datatype": "BYTES", "data": ["a", "é"]}]}
     ).encode()),
+    "v2 of classes": ("/v2/models/iris/infer", {}, json.dumps({
+        "inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "data": X.tolist()}], "id": "7",
+        "outputs": [{"name": "probabilities", "parameters": {"classification": 2}}, {"name": "label"}],
+    }).encode()),
     "v2 refused": ("/v2/models/half_plus_three/infer", {}, b'{"inputs": []}'),
     "v1": ("/v1/models/half_plus_three:predict", {}, b'{"instances": [1, 2.5]}'),
     "v1 of columns": ("/v1/models/iris:predict", {}, json.dumps({"inputs": X.tolist()}).encode()),
@@ -86,6 +90,8 @@ def test_a_log_is_replayed_over_any_protocol(
         assert skipped == {(CALL, "grpc does not go over this URL: choose a --protocol")}
     elif protocol == "grpc":
         assert {path for path, _ in skipped} == {"/v1/models/iris:predict"}
+    elif protocol == "v1":
+        assert skipped == {("/v2/models/iris/infer", "V1 has no parameters and no classes")}
     else:
         assert not skipped
 
@@ -214,6 +220,9 @@ def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: st
     ("v1", "/v1/models/nobody:predict", {"instances": [1]}, "the server has no metadata of model nobody"),
     ("v1", "/v1/models/iris:predict", {"instances": [{"odd": 1}]}, ""),
     ("grpc", "/odd.Service/Method", {}, "no protocol has the path"),
+    ("v1", "/v1/models/iris:classify", {"examples": [{}]}, "examples are possible over their own protocol alone"),
+    ("v2", "/v2/models/iris/generate_stream", {}, "stream is possible over its own protocol alone"),
+    ("v2", "/v2/models/half_plus_three/infer", {"inputs": X4, "parameters": {"a": 1, "b": True, "c": "d"}}, None),
 ])  # fmt: skip
 def test_what_another_protocol_cannot_carry_is_skipped(
     protocol: str, path: str, body: Any, told: str | None, server: tuple[Server, Path], tmp_path: Path,

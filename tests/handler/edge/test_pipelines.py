@@ -88,6 +88,22 @@ def test_a_pipeline_is_described_as_any_model(app: App) -> None:
     })  # fmt: skip
 
 
+def test_triton_s_tools_find_the_steps(app: App) -> None:
+    """Their configuration has them; perf_analyzer reads those of every ensemble."""
+    made = [
+        ("numbers", {"text": "text"}, {"x": "x"}),
+        ("iris", {"x": "x"}, {"label": "label", "probabilities": "probabilities"}),
+        ("species", {"label": "label"}, {"name": "species"}),
+    ]
+    keys = ("model_name", "input_map", "output_map")
+    steps = [{**dict(zip(keys, step, strict=True)), "model_version": -1} for step in made]
+    _, _, answer = ask(app, "GET", "/v2/models/flowers/config")
+    assert json.loads(answer)["ensemble_scheduling"]["step"] == steps
+    body = served(app, call("ModelConfig", oip.ModelConfigRequest(name="flowers").SerializeToString()))
+    (*found,) = oip.ModelConfigResponse.FromString(body).config.ensemble_scheduling.step
+    assert [(step.model_name, dict(step.input_map), dict(step.output_map)) for step in found] == made
+
+
 def test_the_first_answer_counts_the_steps_loads(app: App) -> None:
     """One cold start: the time in the models' runtimes is that of the pipeline's load."""
     _, headers, _ = ask(app, "POST", INFER, json.dumps(V2).encode())

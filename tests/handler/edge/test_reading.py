@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -16,31 +16,80 @@ from handler.edge.reading import Reading, most_messages
 from tests.handler.edge.client import make
 from tests.handler.edge.test_rpc import BODY, served
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
-async def bodies(*sent: bytes, stops: bool = False) -> AsyncIterator[bytes]:
-    for body in sent:
-        yield body
-    if stops:
-        await asyncio.Event().wait()
+async def nothing() -> Any:
+    """Reads from a client that sends no message, and does not end the call either."""
+    await asyncio.Event().wait()
+
+
+async def ended() -> Any:
+    return aio.EOF
+
+
+async def sent() -> Any:
+    return b"a"
 
 
 def test_the_first_message_is_the_calls() -> None:
     """A call without one is refused."""
-    assert asyncio.run(Reading(1).first(bodies(b"a", b"b"), NO_LIMIT)) == b"a"
+    assert asyncio.run(Reading(1).first(sent, NO_LIMIT)) == b"a"
     with pytest.raises(InvalidInput, match="the call has no message"):
-        asyncio.run(Reading(1).first(bodies(), NO_LIMIT))
+        asyncio.run(Reading(1).first(ended, NO_LIMIT))
 
 
 def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its call does not wait for ever."""
-    monkeypatch.setattr(reading, "MESSAGE_SECONDS", 0.01)
-    with pytest.raises(ServerBusy, match="did not come in time"):
-        asyncio.run(Reading(1).first(bodies(stops=True), NO_LIMIT))
+    """Its call does not wait for ever, nor does the one that came after it; work that goes on is not cancelled."""
+    monkeypatch.setattr(reading, "MESSAGE_SECONDS", 0.05)
+
+    async def main() -> list[Any]:
+        waits = Reading(9)
+
+        async def call() -> int:
+            with pytest.raises(ServerBusy, match="did not come in time"):
+                await waits.first(nothing, NO_LIMIT)
+            await asyncio.sleep(0)
+            return cast("asyncio.Task[Any]", asyncio.current_task()).cancelling()
+
+        async def later() -> int:
+            await asyncio.sleep(0.02)
+            return await call()
+
+        return await asyncio.gather(call(), later(), call())
+
+    assert asyncio.run(main()) == [0, 0, 0]
+
+
+def test_a_client_that_leaves_while_its_wait_ends_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads the refusal. Other calls go on as before."""
+    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.0)
+
+    async def main() -> tuple[bool, bool]:
+        waits = Reading(1)
+        first = asyncio.create_task(waits.first(nothing, NO_LIMIT))
+        await asyncio.sleep(0.01)
+        second = asyncio.create_task(waits.first(nothing, NO_LIMIT))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        second.cancel()
+        await asyncio.wait([second])
+        return first.cancelled(), second.cancelled()
+
+    assert asyncio.run(main()) == (True, True)
+
+
+def test_waits_that_end_are_not_ended_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that was ended for a new one has not left yet when the time of all is over."""
+    monkeypatch.setattr(reading, "MESSAGE_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.0)
+
+    async def main() -> list[Any]:
+        waits = Reading(1)
+        return await asyncio.gather(*(waits.first(nothing, NO_LIMIT) for _ in range(3)), return_exceptions=True)
+
+    assert [*map(type, asyncio.run(main()))] == [ServerBusy] * 3
 
 
 @pytest.mark.parametrize(("fresh", "ended"), [(0.0, 2), (60.0, 0)])
@@ -52,7 +101,7 @@ def test_the_oldest_wait_ends_for_a_new_call(monkeypatch: pytest.MonkeyPatch, fr
         waits = Reading(1)
         tasks = []
         for _ in range(3):
-            tasks.append(asyncio.create_task(waits.first(bodies(stops=True), NO_LIMIT)))
+            tasks.append(asyncio.create_task(waits.first(nothing, NO_LIMIT)))
             await asyncio.sleep(0.01)
         done = [task.done() and isinstance(task.exception(), ServerBusy) for task in tasks]
         for task in tasks:

@@ -7,6 +7,7 @@ import gc
 import json
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -215,14 +216,20 @@ def test_a_refused_message_is_let_go_at_once(app: App, behaviour: str, method: s
     async def sent() -> AsyncIterator[memoryview]:
         yield bodies.pop()
 
+    async def read() -> memoryview:
+        return bodies.pop()
+
+    context.read = read
+
     def answers() -> Any:
         if behaviour == "unary":
-            return server._unary(called, bodies.pop(), context)
+            return server._unary(called, sent(), context)
         if behaviour == "reflect":
             return anext(server._reflect(sent(), context))
         if behaviour == "exchange":
             return anext(server._exchange(called, sent(), context))
-        return anext(server._many(getattr(server, f"_{behaviour}"), called, bodies.pop(), context))
+        many = partial(server._many, getattr(server, f"_{behaviour}"), called)
+        return anext(server._stream(many, sent(), context))
 
     async def main() -> None:
         nonlocal server

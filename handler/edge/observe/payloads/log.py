@@ -1,6 +1,7 @@
 """Decides which requests the payload log gets, keeps a copy of their answers, and makes their events."""
 
 import random
+import sys
 import time
 from collections.abc import Awaitable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
@@ -66,11 +67,11 @@ class PayloadLog:
 
     def __init__(self, settings: Settings, counts: dict[str, int], *, at_once: bool) -> None:
         """Raises InvalidSettings."""
-        self._most = settings.payload_log_size
+        self._most = settings.payload_log_size or sys.maxsize
         self._share = settings.payload_log_sample
         self._service = settings.name
         self._counts = counts
-        self._outbox = Outbox(place_of(settings), settings.payload_log_memory, counts, at_once=at_once)
+        self._outbox = Outbox(place_of(settings), settings.payload_log_memory or sys.maxsize, counts, at_once=at_once)
 
     def drawn(self) -> Copy | None:
         """Draws whether a request that has come is to be logged. Returns where its answer is kept, or None."""

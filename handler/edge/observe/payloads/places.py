@@ -16,6 +16,9 @@ FILE_BYTES: Final = 64 * 2**20
 """A file that has so many gets no further lines."""
 SECONDS: Final = 5.0
 """The most that a receiver may take for one event."""
+LAMBDA_SECONDS: Final = 1.0
+"""The same for a function, whose answer waits for it."""
+LAMBDA_CLIENT: Final = {"connect_timeout": 1, "read_timeout": 2, "retries": {"total_max_attempts": 1}}
 OK: Final = range(200, 300)
 
 
@@ -33,7 +36,7 @@ def place_of(settings: Settings) -> EventPlace:
     """Returns the place of DRAGOMAN_PAYLOAD_LOG. Raises InvalidSettings."""
     target = settings.payload_log
     if target.startswith(("http://", "https://")):
-        return Receiver(target)
+        return Receiver(target, LAMBDA_SECONDS if settings.platform == "lambda" else SECONDS)
     if target.startswith("s3://"):
         return EventBucket(settings)
     return EventFolder(Path(target.removeprefix("file://")))
@@ -106,7 +109,8 @@ class EventBucket:
         if self._client is None:
             from handler.stores.s3.botocore_client import connect  # noqa: PLC0415 - a third of a second
 
-            self._client = connect(self._settings, self._place)
+            more = LAMBDA_CLIENT if self._settings.platform == "lambda" else {}
+            self._client = connect(self._settings, self._place, **more)
         key = f"{self._place.prefix}{time.strftime('%Y/%m/%d/', time.gmtime())}{name_of(self._number)}"
         self._number += 1
         self._client.put_object(
@@ -119,8 +123,9 @@ class Receiver:
 
     pause = 0.1
 
-    def __init__(self, url: str) -> None:
-        """Raises InvalidSettings."""
+    def __init__(self, url: str, seconds: float) -> None:
+        """`seconds`: the most that it may take for one event. Raises InvalidSettings."""
+        self._seconds = seconds
         self._url = _parsed(url)
         self._connection: http.client.HTTPConnection | None = None
 
@@ -155,7 +160,7 @@ class Receiver:
         if connection is None:
             kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
             host, port = self._url.hostname or "", self._url.port
-            connection = self._connection = kind(host, port, timeout=SECONDS)
+            connection = self._connection = kind(host, port, timeout=self._seconds)
         connection.request("POST", path, body, headers)
         return connection.getresponse()
 

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dialects.v1.answer import Output, columns, named, rows, text
+from core.dialects.v1.values import to_tensor
+from core.dtype import BYTES
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
@@ -79,6 +81,16 @@ def test_bytes_that_are_no_text_never_break_the_answer(element: bytes) -> None:
     }
     assert text(element) == expected
     assert text(element, binary=True) == coded
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), min_size=1, max_size=5))
+def test_texts_of_a_request_can_be_an_answer(texts: list[str]) -> None:
+    """They are the same values, never as bytes in between, and objects under an alias in _bytes."""
+    tensor = to_tensor("s", BYTES, [texts])
+    assert tensor.array.tolist() == [[each.encode() for each in texts]]
+    coded = [{"b64": base64.b64encode(each.encode()).decode()} for each in texts]
+    assert read(columns([Output("s", tensor)], NonFinite.BARE)) == [texts]
+    assert read(rows([Output("s_bytes", tensor)], NonFinite.BARE)) == [coded]
 
 
 @pytest.mark.parametrize("suffix", ["bytes", "_Bytes", "_bytes_", "s_bytes2"])

@@ -162,12 +162,12 @@ def test_the_count_of_values_fits_the_shape() -> None:
     ({"examples": [], "context": [1]}, "Example must be JSON object but got JSON Array as 'context'"),
 ])  # fmt: skip
 def test_examples_are_a_list_and_the_context_an_object(document: Any, message: str) -> None:
-    """In TF Serving's words, and in its order."""
+    """In TF Serving's words, and in its order: before it looks for a signature."""
     spec = model(regress=regressor(), classify=classifier())
-    for method in (regress, classify):
+    for method, signature_name in ((regress, "regress"), (classify, "classify"), (classify, "nobody")):
         name = method.__name__
         with pytest.raises(InvalidInput) as refusal:
-            method(question(document | {"signature_name": name}), spec)
+            method(question(document | {"signature_name": signature_name}), spec)
         assert refusal.value.message == message.replace("{name}", name)
 
 

@@ -4,14 +4,18 @@ What clients see of them through a server is in the tests of the protocols.
 """
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core import operations as ops
 from core.dialects.v2 import infer as v2_infer
 from core.dtype import DATATYPES
+from core.encoding import simd
 from core.errors import InvalidInput
 from core.operations import InferResult
 from core.tensor import Tensor
@@ -77,6 +81,25 @@ def test_a_number_that_a_double_may_have_changed_is_read_again() -> None:
         v2_infer.decode(post({"inputs": [X | {"datatype": "UINT64", "data": [1, 2**64]}]}))
     with pytest.raises(InvalidInput, match=r"has 1e\+300 where INT64 needs integers"):
         v2_infer.decode(post({"inputs": [X | {"datatype": "INT64", "data": [1, 1e300]}]}))
+
+
+@given(
+    texts=st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=6),
+    dumps=st.sampled_from([json.dumps, partial(json.dumps, ensure_ascii=False)]),
+    pad=st.sampled_from([0, simd.WORTH_SIMD]),
+    nested=st.booleans(),
+)
+def test_any_texts_come_back_as_they_were(*, texts: list[str], dumps: Any, pad: int, nested: bool) -> None:
+    """They may be in a short or a long body, nested, escaped or not, and are the same as bytes and as JSON."""
+    shape = [1, len(texts)] if nested else [len(texts)]
+    x = {"name": "x", "shape": shape, "datatype": "BYTES", "data": [texts] if nested else texts}
+    body = dumps({"inputs": [x], "parameters": {"binary_data_output": False}}).encode().rjust(pad)
+    operation, reply = v2_infer.decode(Call(HttpRequest("POST", "/v2/models/m/infer", {}, body), PATH))
+    (tensor,) = operation.inputs
+    assert tensor.array.reshape(-1).tolist() == [text.encode() for text in texts]
+    for each in (tensor, tensor._replace(name="x")):
+        (output,) = told(reply(InferResult("m", "1", (each,))))["outputs"]
+        assert output == {"name": "x", "shape": shape, "datatype": "BYTES", "data": texts}
 
 
 def test_binary_parts_follow_in_the_order_of_their_inputs() -> None:

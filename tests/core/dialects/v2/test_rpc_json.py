@@ -214,6 +214,7 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (b'{"inputs": {}}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [null]}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [1]}', "not a ModelInferRequest in JSON"),
+    (b'{"modelName": "m", "model_name": "n"}', "'model_name' and 'modelName' are the same member"),
     (body("FP8", {}), "FP8"),
     (body("FP16", {}), "'x' is FP16, which has no typed contents"),
     (body("FP32", []), "'x' has 'contents' \\[\\]"),

@@ -131,6 +131,34 @@ def test_a_failure_is_an_error_of_its_span(
     assert "\n" not in root.status.message
 
 
+def test_a_stream_over_grpc_is_one_span(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
+    """In its caller's trace; so is a call that no service has, whose name is not the client's."""
+
+    async def main(app: Any) -> None:
+        address = f"127.0.0.1:{free_port()}"
+        server = rpc.RpcServer(app, address)
+        await server.start()
+        try:
+            async with aio.insecure_channel(address) as channel:
+                many: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+                assert len([each async for each in many(iter([MESSAGE] * 3), metadata=(("traceparent", PARENT),))]) == 3
+                with pytest.raises(aio.AioRpcError):
+                    await channel.unary_unary("/odd.Service/Method")(b"")
+        finally:
+            await server.stop()
+
+    with closing(make(TRACES="otlp", ACCESS_LOG="true")) as app:
+        asyncio.run(asyncio.wait_for(main(app), 60))
+        logged = lines(app, capsys)
+    stream, odd = sorted(collector.roots(), key=lambda span: span.start_time_unix_nano)
+    assert (stream.name, odd.name) == ("inference.GRPCInferenceService/ModelStreamInfer", "grpc")
+    assert stream.trace_id.hex() in logged[0]
+    assert stream.trace_id.hex() == PARENT.split("-")[1]
+    codes = [attributes(each)["rpc.grpc.status_code"] for each in (stream, odd)]
+    assert (codes, odd.status.code) == ([0, 12], 2)
+    assert [child.name for child in collector.children(stream)] == ["queue"]
+
+
 def test_what_no_protocol_owns_has_a_name_that_no_client_chooses(collector: Collector) -> None:
     with closing(make(TRACES="otlp", SITE="false")) as app:
         for method, path in (("GET", "/v2/models/odd\n\ud800"), ("ODD", "/v9"), ("GET", "/" + "x" * 9999)):

@@ -99,6 +99,8 @@ def closing(method: str, target: str, *headers: str) -> bytes:
         ((head("POST", "/", "Content-Length: 9"), b"x"), 408),
         ((head("POST", "/", "Content-Length: 9", "Transfer-Encoding: chunked"),), 400),
         ((head("POST", "/", "Transfer-Encoding: gzip, chunked"),), 501),
+        ((head("POST", "/", "Transfer-Encoding: gzip, chunked", "Upgrade: websocket"),), 501),
+        ((head("POST", "/", "Upgrade: websocket", "Transfer-Encoding: gzip, chunked"),), 501),
         ((head("POST", "/", "Transfer-Encoding: chunked"), b"1\r\nx\r\nz"), 400),
         ((head("POST", "/", "Transfer-Encoding: chunked"), b"1\r\nx\r\n0\r\nA: ", b"x" * 300_000), 431),
         ((closing("GET", "/", "Upgrade: websocket", "Connection: upgrade"),), 403),

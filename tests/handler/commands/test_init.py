@@ -1,0 +1,130 @@
+"""`dragoman init`: the folders that it writes serve, deploy, and make themselves again."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from handler import cli
+from handler.commands.init import command, wheel
+
+ROOT = Path(__file__).parents[3]
+COPIES = {
+    "aws/template.yaml": "template.yaml",
+    **{f"aws/events/{path.name}": f"events/{path.name}" for path in (command.FILES / "aws" / "events").iterdir()},
+    "repository/models/iris/1/model.onnx": "models/iris/1/model.onnx",
+    "repository/models/iris/model-settings.json": "models/iris/model-settings.json",
+}
+
+
+def run(folder: Path, *words: str | Path, home: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a folder, with the code of another one."""
+    env = {**os.environ, "PYTHONPATH": str(home), "DRAGOMAN_ACCESS_LOG": ""}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("copy", "original"), COPIES.items(), ids=COPIES)
+def test_a_copy_in_the_package_is_fresh(copy: str, original: str) -> None:
+    """A wheel has no files from beside its packages: cp ORIGINAL handler/commands/init/files/COPY."""
+    assert (command.FILES / copy).read_bytes() == (ROOT / original).read_bytes()
+
+
+def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
+    """`make test` and CI see a sound example, a model that cannot be loaded, and a request that is refused."""
+    assert cli.main(["init", str(tmp_path)]) == 0
+    done = run(tmp_path, "check.py")
+    assert (done.returncode, done.stdout) == (0, "iris: ok\n"), done.stderr
+    request = tmp_path / "requests" / "iris.json"
+    request.write_text(request.read_text().replace('"x"', '"y"'))
+    (tmp_path / "models" / "more" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "more" / "1" / "model.onnx").write_bytes(b"no graph")
+    done = run(tmp_path, "check.py")
+    iris, more = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert iris.startswith("iris: 400 ")
+    assert "'x'" in iris
+    assert more.startswith("more: 503 ")
+
+
+@pytest.mark.parametrize("flags", [[], ["--aws"]], ids=["repository", "aws"])
+def test_the_wheel_that_is_written_makes_the_same_folder(tmp_path: Path, flags: list[str]) -> None:
+    """It has the whole code, what init needs, and the metadata; nothing of the checkout is used then."""
+    folder, home, again = tmp_path / "one" / "x", tmp_path / "home", tmp_path / "two"
+    again.mkdir()
+    assert cli.main(["init", str(folder), *flags]) == 0
+    (archive,) = (folder / "wheels").iterdir()
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(home)
+    done = run(again, "-m", "dragoman", "init", "x", *flags, home=home)
+    assert done.returncode == 0, done.stderr
+    assert written(again / "x") == written(folder)
+
+
+def test_the_functions_requirements_are_those_that_its_runtime_lacks(tmp_path: Path) -> None:
+    """boto3 is in the runtime; ONNX models need the extra; servers, gRPC and tools stay out."""
+    assert cli.main(["init", "--aws", str(tmp_path / "my models!")]) == 0
+    needed = (tmp_path / "my models!" / "requirements.txt").read_text()
+    assert {"numpy", "mangum", "onnxruntime"} <= {line.partition(">")[0] for line in needed.splitlines()}
+    assert not {"boto3", "uvicorn", "grpcio", "pytest", "extra"} & set(
+        needed.replace(">", " ").replace('"', " ").split()
+    )
+    assert 'stack_name = "dragoman-my-models"' in (tmp_path / "my models!" / "samconfig.toml").read_text()
+
+
+@pytest.mark.parametrize("there", ["README.md", "models/iris/1/model.onnx", ".github"])
+def test_nothing_is_overwritten(tmp_path: Path, there: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command names the file that is there, and writes none of the others."""
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).write_text("mine")
+    assert cli.main(["init", str(tmp_path)]) == 1
+    assert str(tmp_path / there) in capsys.readouterr().err
+    assert written(tmp_path) == {there: b"mine"}
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is an installation without metadata, of which no wheel can be made."""
+    (tmp_path / "file").write_text("mine")
+    assert cli.main(["init", str(tmp_path / "file")]) == 1
+    assert f"dragoman: {tmp_path / 'file'}" in capsys.readouterr().err
+
+    def missing(_: str) -> None:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(wheel, "distribution", missing)
+    assert cli.main(["init", str(tmp_path / "x")]) == 1
+    assert "dragoman is not installed" in capsys.readouterr().err
+
+
+def test_the_next_commands_suit_the_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go into the folder, install what is missing, and use the command only if it is this Python's."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init"]) == 0
+    assert "cd " not in capsys.readouterr().out
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr(command.shutil, "which", lambda _: "/elsewhere/dragoman")
+    assert cli.main(["init", "a b"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("  cd 'a b'")
+    assert lines[at + 1 : at + 3] == [
+        f"  {sys.executable} -m pip install -r requirements.txt",
+        f"  {sys.executable} -m dragoman serve --repository models",
+    ]
+    monkeypatch.setattr(command.shutil, "which", lambda _: str(Path(sys.executable).parent / "dragoman"))
+    assert cli.main(["init", "c"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  dragoman serve --repository models" in lines
+    body = lines[-1].split("'")[1]
+    assert json.loads(body) == {"instances": [[5.9, 3.0, 5.1, 1.8]]}
