@@ -66,6 +66,8 @@ def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path,
 
     step("install", f"python3 -m venv venv; venv/bin/pip install --quiet './{wheel.name}[server,onnx,doctor]'")
     assert step("version", "venv/bin/dragoman --version").startswith("dragoman ")
+    step("init", "venv/bin/dragoman init project")
+    assert step("doctor of init", "cd project; ../venv/bin/dragoman doctor").splitlines()[-1] == "nothing is wrong"
     step("install scikit-learn", "venv/bin/pip install --quiet scikit-learn skl2onnx")
     assert step("export", "venv/bin/python export.py").split() == ["0", "0"]
     step("push", "venv/bin/dragoman push wine.onnx my-models/wine")
