@@ -187,7 +187,14 @@ def _is_in(item: Any, character: str) -> bool:
         return ord(character) == value
     if kind is op.RANGE:
         return bool(value[0] <= ord(character) <= value[1])
-    categories = {op.CATEGORY_DIGIT: r"\d", op.CATEGORY_SPACE: r"\s", op.CATEGORY_WORD: r"\w"}
+    categories = {
+        op.CATEGORY_DIGIT: r"\d",
+        op.CATEGORY_SPACE: r"\s",
+        op.CATEGORY_WORD: r"\w",
+        op.CATEGORY_NOT_DIGIT: r"\D",
+        op.CATEGORY_NOT_SPACE: r"\S",
+        op.CATEGORY_NOT_WORD: r"\W",
+    }
     return bool(re.match(categories[value], character))
 
 
