@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.errors import shown
-from handler.settings import SETTINGS, Given, InvalidSettings, Setting, Settings, in_environment, value
+from handler.settings import SETTINGS, Given, InvalidSettings, Setting, Settings, in_environment, parsers, value
 
 FILE: Final = "dragoman.toml"
 """The file in the current folder that is read where no flag names another one."""
+SERVES: Final = (
+    Setting("", "host", parsers.text, "127.0.0.1", "address to listen on"),
+    Setting("", "port", parsers.port, "8080", "port to listen on"),
+    Setting("", "grpc_port", parsers.port, "", "serve gRPC on this port, too; default: no gRPC"),
+    Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models may come later), or `stop`"),
+    Setting("", "reload", parsers.flag, "false", "load models again when their files change; the repository is a folder"),
+    Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind what an API Gateway `rest` (if nothing follows) or `http` API does"),
+)  # fmt: skip
+"""The words of `dragoman serve` alone. The file may have them, whichever command reads it."""
 LONGEST: Final = 64
 """The most characters of a key that are compared, and shown."""
 
@@ -34,7 +43,7 @@ class Layered:
         self._environ = os.environ if environ is None else environ
         self._own = tuple(own)
         self.file = Path(path) if path is not None else (Path(FILE) if Path(FILE).is_file() else None)
-        said = {} if self.file is None else in_file(self.file, (*SETTINGS, *self._own))
+        said = {} if self.file is None else in_file(self.file)
         self._given = said | in_environment(self._environ) | dict(flags)
 
     def settings(self, **defaults: str) -> Settings:
@@ -54,7 +63,7 @@ class Layered:
         return {setting.field: value(setting, self._given) for setting in self._own}
 
 
-def in_file(path: Path, known: Iterable[Setting]) -> dict[str, Given]:
+def in_file(path: Path) -> dict[str, Given]:
     """Returns what a TOML file sets, by field. Raises InvalidSettings."""
     import tomllib  # noqa: PLC0415 - 5 ms, for those who have the file
 
@@ -64,7 +73,7 @@ def in_file(path: Path, known: Iterable[Setting]) -> dict[str, Given]:
         raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidSettings(f"{path} is not TOML: {str(error)[:256]}") from None
-    fields = [setting.field for setting in known]
+    fields = [setting.field for setting in (*SETTINGS, *SERVES)]
     for key in members:
         if key not in fields:
             raise InvalidSettings(f"{path}: unknown key {shown(key, LONGEST)}{_hint(key, fields)}")

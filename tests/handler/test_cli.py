@@ -74,6 +74,7 @@ def test_the_command_serves_what_its_flags_say(
     assert f"dragoman infer flowers --sample --url http://127.0.0.1:{port}" in printed
     assert "Settings of dragoman.toml" in printed
     app.close()
+    assert cli.main(["list", str(ROOT / "models")]) == 0  # the words of serve are no mistake there
 
 
 @pytest.mark.parametrize(("flags", "variables", "file", "told"), [

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from handler.commands.doctor.findings import Finding, error, expected, nearest, note, warning
-from handler.commands.serve.flags import OWN
 from handler.settings import SETTINGS, InvalidSettings, Settings
 from handler.settings.sources import in_file
 
@@ -20,7 +19,7 @@ TABLE: Final = "docs/settings.md lists the settings"
 def of_file(path: Path) -> tuple[list[Finding], dict[str, str], str]:
     """Returns what is wrong with dragoman.toml, the variables that its keys stand for, and its host, "" without one."""
     try:
-        said = in_file(path, (*SETTINGS, *OWN))
+        said = in_file(path)
     except InvalidSettings as wrong:
         what, wanted = expected(str(wrong))
         cure = f"give {wanted}" if wanted else "correct the file; docs/command-line.md has its form"

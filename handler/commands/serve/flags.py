@@ -6,16 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 
 from handler.settings import SETTINGS, Given, Setting, Settings, parsers, providers
-from handler.settings.sources import FILE, Layered
+from handler.settings.sources import FILE, SERVES, Layered
 
-OWN: Final = (
-    Setting("", "host", parsers.text, "127.0.0.1", "address to listen on"),
-    Setting("", "port", parsers.port, "8080", "port to listen on"),
-    Setting("", "grpc_port", parsers.port, "", "serve gRPC on this port, too; default: no gRPC"),
-    Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models may come later), or `stop`"),
-    Setting("", "reload", parsers.flag, "false", "load models again when their files change; the repository is a folder"),
-    Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind what an API Gateway `rest` (if nothing follows) or `http` API does"),
-)  # fmt: skip
 RELOADING: Final = {"repository_poll": "1"}
 """The default of a setting under --reload: new versions are found within a second."""
 SHORT: Final = frozenset(
@@ -64,7 +56,7 @@ def add(commands: Any) -> None:
     )
     serve.add_argument("--help-all", action=_HelpAll, nargs=0, help="show the flags of all settings")
     serve.add_argument("--config", metavar="FILE", help=f"TOML file with settings; default: {FILE}, if it is there")
-    for setting in OWN:
+    for setting in SERVES:
         _add(serve, setting, shown=True)
     group = serve
     for setting in SETTINGS:
@@ -104,7 +96,7 @@ class _HelpAll(argparse.Action):
 
 def flags_of(options: argparse.Namespace) -> Iterator[tuple[str, Given]]:
     """Yields the settings that flags give, by field."""
-    for setting in (*OWN, *SETTINGS):
+    for setting in (*SERVES, *SETTINGS):
         said = getattr(options, setting.field)
         if said is not None:
             text = str(said).lower() if isinstance(said, bool) else said
@@ -113,7 +105,7 @@ def flags_of(options: argparse.Namespace) -> Iterator[tuple[str, Given]]:
 
 def run(options: argparse.Namespace) -> int:
     """Serves until a signal, and returns the exit code. Raises InvalidSettings."""
-    layered = Layered(dict(flags_of(options)), options.config, OWN)
+    layered = Layered(dict(flags_of(options)), options.config, SERVES)
     own = layered.own()
     from handler.commands.serve import server  # noqa: PLC0415 - sockets, which --help does not need
 
