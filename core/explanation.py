@@ -141,7 +141,7 @@ def _explanation(
 ) -> dict[str, Any]:
     scores = attribution.scores[:, 0]
     if not np.isfinite(scores).all() or not np.isfinite(attribution.prediction).all():
-        raise ModelFailed(f"model {spec.name!r} returned scores that are not finite, which cannot be explained")
+        raise _unexplained(spec, inputs)
     ends = np.cumsum([tensor.array[0].size for tensor in inputs.values()])
     parts = {
         name: part.reshape(tensor.array.shape[1:])
@@ -172,6 +172,17 @@ def explained(outputs: Sequence[TensorSpec], name: str | None) -> TensorSpec | N
     scores = [output for output in numeric if output.labels or output.name in SCORES]
     floats = [output for output in numeric if output.datatype.is_float or output.datatype is BF16]
     return next(iter([*scores, *floats, *numeric]), None)
+
+
+def _unexplained(spec: ModelSpec, inputs: Mapping[str, Tensor]) -> InvalidInput | ModelFailed:
+    """Returns the refusal of scores that are not finite. NaN in, NaN out: that is not the model's failure."""
+    text = f"model {spec.name!r} returned scores that are not finite, which cannot be explained"
+    odd = [
+        name
+        for name, tensor in inputs.items()
+        if tensor.array.dtype.kind == "f" and not np.isfinite(tensor.array).all()
+    ]
+    return InvalidInput(f"{text}: input {shown(odd[0])} has values that are not finite") if odd else ModelFailed(text)
 
 
 class _Scores:

@@ -280,6 +280,15 @@ def test_scores_that_are_not_finite_are_the_models_failure(value: float, when: A
         explain(model, tensor(EXAMPLES[:1]), {})
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_scores_that_are_not_finite_because_of_the_input_are_the_requests_fault(value: float) -> None:
+    """A model may make something of such an input; this one passes it on."""
+    odd = np.array(EXAMPLES[:1], float)
+    odd[0, 1] = value
+    with pytest.raises(InvalidInput, match="not finite, which cannot be explained: input 'x' has values"):
+        explain(Fake(column(lambda x: x.sum(1))), tensor(odd), {})
+
+
 A_FLOAT, AN_INTEGER, TEXT = spec("f"), spec("i", datatype=INT64), spec("t", datatype=BYTES)
 
 
