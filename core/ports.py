@@ -18,6 +18,8 @@ from core.tensor import Tensor
 
 MODELS_KEY = "dragoman.models"
 """The member of ASGI's scope that holds the Models which the caller of a request may ask."""
+CONTROL_KEY = "dragoman.control"
+"""The member of ASGI's scope with the reason why the caller may not load and unload models; "" if it may."""
 
 
 class Model(Protocol):

@@ -91,7 +91,8 @@ def _options(runtime: Any, settings: Settings) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = max(1, math.ceil(settings.cpus))
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    # What fails is raised. At 3, each request that a model fails on is a line on stderr, beside the log.
+    options.log_severity_level = 4
     # On Lambda, spinning threads use up the CPU share; elsewhere they take it from other requests.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
-from core.errors import ModelFailed, NotPermitted, ServingError, shown
-from core.ports import MODELS_KEY
+from core.errors import ModelFailed, ServingError, shown
 from core.wire import (
     Call,
     Dialect,
@@ -20,23 +19,22 @@ from core.wire import (
     HttpRequest,
     HttpResponse,
     HttpStream,
-    MethodNotAllowed,
     Options,
-    Right,
     Route,
     RouteNotFound,
     Router,
 )
 from handler.edge import exchange
 from handler.edge.dispatch.inline import Inline
-from handler.edge.exchange import SAFE, Receive, Scope, Send, encoded_of, path_of
+from handler.edge.elsewhere import Elsewhere
+from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
 from handler.edge.jobs import HttpCodec, Job
 from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
-from handler.edge.observe.observer import FAILED, PROMETHEUS, paths
-from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused, unfound
+from handler.edge.observe.observer import FAILED
+from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
 from handler.edge.protocols import INTERNAL
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
@@ -69,10 +67,9 @@ class App:
         self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
-        self._site: Any = None
         self.clock = Clock(on=settings.server_timing)
         self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline)
-        self._metrics = paths(settings)
+        self._elsewhere = Elsewhere(settings, self.registry, self.observer, self.dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -124,7 +121,7 @@ class App:
         protocol = None if is_rpc else next((pair for pair in self._routers if pair[0].owns(path)), None)
         if protocol is None:
             calls = self._calls() if is_rpc else None
-            may_be_a_models = path not in self._metrics and (calls is None or path not in calls.methods)
+            may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
             if may_be_a_models and await self._custom(path, visitor, timing.deadline):
                 protocol, record.protocol = self._routers[0], "custom"
             elif calls is not None:
@@ -132,7 +129,8 @@ class App:
                 return
             else:
                 record.protocol = "site"
-                await self._elsewhere(path, scope, receive, self._timed(send, timing, scope["method"]), visitor)
+                timed = self._timed(send, timing, scope["method"])
+                await self._elsewhere.serve(path, scope, receive, timed, visitor)
                 return
         else:
             record.protocol = protocol[0].name
@@ -142,24 +140,6 @@ class App:
         elif response is not None:
             await exchange.answer(response, scope["method"], send, self.clock.headers(timing), self.flight)
 
-    async def _elsewhere(self, path: str, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
-        """Answers requests that no protocol owns, by the site, which is imported with its first request."""
-        answer = _root(scope) if path == "/" else None
-        try:
-            if answer is None:
-                scope[MODELS_KEY] = visitor.models(Right.READ)
-                if path in self._metrics:
-                    answer = await self._scraped(scope["method"], path, visitor)
-                elif not self.settings.site:
-                    answer = self._unrouted(scope["method"], path)
-        except ServingError as error:
-            answer = _refusal(DIALECTS[0], error, scope["method"], path)
-        if answer is None:
-            await self._site_app()(scope, receive, send)
-            unfound(path)
-        else:
-            await exchange.answer(answer, scope["method"], send)
-
     def _calls(self) -> Any:
         if self._connect is None:
             from handler.edge.connect import CallOptions, Calls  # noqa: PLC0415 - protobuf, which servers of REST alone do without
@@ -167,29 +147,6 @@ class App:
             options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast)
             self._connect = Calls(self.dispatcher, self.clock, options)
         return self._connect
-
-    def _site_app(self) -> Any:
-        if self._site is None:
-            from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
-
-            self._site = pages.create(self.registry, self.settings)
-        return self._site
-
-    def _unrouted(self, method: str, path: str) -> HttpResponse:
-        dialect, router = self._routers[0]
-        try:
-            router.find(method, path)
-        except ServingError as error:
-            return _refusal(dialect, error, method, path)
-        raise AssertionError(path)
-
-    async def _scraped(self, method: str, path: str, visitor: Visitor) -> HttpResponse:
-        """Returns the metrics. Raises MethodNotAllowed, NotPermitted to a caller of some models: they name all."""
-        if method not in SAFE:
-            raise MethodNotAllowed(method, path, SAFE)
-        if visitor.recognise().models is not None:
-            raise NotPermitted("this credential is for some models; the metrics concern all of them")
-        return HttpResponse(200, (PROMETHEUS,), (await self.dispatcher.aside(self.observer.scrape, path),))
 
     async def _protocol(
         self, protocol: tuple[Dialect, Router], path: str, visitor: Visitor, receive: Receive, record: Record
@@ -290,10 +247,3 @@ def _threads(settings: Settings) -> "Threads":
     from handler.edge.dispatch.threads import Threads  # noqa: PLC0415 - Lambda has no threads to start
 
     return Threads(settings)
-
-
-def _root(scope: Scope) -> HttpResponse | None:
-    """Returns what a protocol answers at the root, if the client does not read HTML."""
-    if scope["method"] not in ("GET", "HEAD") or b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-        return None
-    return next((dialect.root for dialect in DIALECTS if dialect.root), None)

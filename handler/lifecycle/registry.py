@@ -23,6 +23,7 @@ from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
 from handler.lifecycle.models import CanarySplit
+from handler.lifecycle.particulars import Particulars, particulars
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository, wanted_of
@@ -167,6 +168,11 @@ class Registry:
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""
         return self._catalog.load_seconds(name, version)
+
+    def particulars(self, name: str) -> Sequence[Particulars]:
+        """Returns what is known of a model's versions; none of one that was not looked at. Asks nobody."""
+        model = self._catalog.models.get(name)
+        return [] if model is None else particulars(model, (lambda _: 0) if self._budget is None else self._budget.cost)
 
     def spec(self, ref: ModelRef) -> ops.ModelSpec | None:
         """Returns the spec of a version in memory; None if it is not, or if the reference is not resolved yet."""

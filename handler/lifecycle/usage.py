@@ -3,11 +3,12 @@
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from core.ports import Model
 from core.statistics import BatchCount, Count, Statistics
+from handler.lifecycle.traffic.recent import LapseCount, Recent
 from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
 
@@ -127,13 +128,16 @@ class Traffic:
         self._shared = 0
         self._runs = 0
         self._batches: dict[int, list[int]] = {}
+        self._recent = Recent()
 
     def record(self, durations: Sequence[int], *, success: bool) -> None:
         """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding."""
+        ns = sum(durations)
         with self._lock:
+            self._recent.record(ns, success=success)
             if not success:
                 self._failures += 1
-                self._failed_ns += sum(durations)
+                self._failed_ns += ns
                 return
             self._successes += 1
             self._steps = list(map(int.__add__, self._steps, durations))
@@ -151,6 +155,12 @@ class Traffic:
             if rows:
                 sums = self._batches.get(rows, (0, 0, 0, 0))
                 self._batches[rows] = list(map(int.__add__, sums, (1, joined, inferred, split)))
+
+    def lately(self, name: str, version: str) -> tuple[Statistics, Mapping[int, int], Sequence[LapseCount]]:
+        """Returns the numbers, the times of all successes, and the spans of the last minutes; see traffic.recent."""
+        with self._lock:
+            times, spans = self._recent.times(), self._recent.spans()
+        return self.statistics(name, version), times, spans
 
     def statistics(self, name: str, version: str) -> Statistics:
         """Returns the numbers as they are now."""

@@ -1,291 +1,211 @@
-"""The pages for people, as a FastAPI application: the status, the routes' documentation, the OpenAPI description.
+"""The pages for people, as a FastAPI application: the status, the models, the routes' documentation, its description.
 
 FastAPI costs more start-up time than all of the server: this module is imported with the first request that matches no
-protocol route, and never before. Its pages are complete in themselves (no script, no fetched resource), and none of
-them loads a model.
+protocol route, and never before. None of its pages loads a model. The models are those that the gate lets the caller
+see, and what a page changes goes through the protocols' own routes.
 """
 
-import base64
-import hashlib
-import json
-import os
 import platform
 import re
-import shlex
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
-from pathlib import Path
-from string import Template
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
 
-from core.deadline import NEVER, SCOPE_KEY, Deadline
-from core.errors import ServingError, shown
-from core.operations import IndexEntry, State
-from core.ports import MODELS_KEY, Models
+from core.deadline import NEVER, SCOPE_KEY
+from core.errors import ModelNotFound, ServingError, shown
+from core.operations import IndexEntry, ModelRef, ModelSpec
+from core.ports import CONTROL_KEY, MODELS_KEY, Models
+from core.wire import HttpResponse, headers_of, status_of
+from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
+from handler.site import assets, described, frame, instance, model, status
+from handler.site.documentation import Documentation
+from handler.site.views import ModelView, StatusView, entry_view, model_view, now
 
-PAGE: Final = Path(__file__).with_name("status.html").read_text("utf-8")
-DESCRIPTION: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("openapi.json").read_bytes())
-STYLE: Final = hashlib.sha256(PAGE.partition("<style>")[2].partition("</style>")[0].encode()).digest()
-HEADERS: Final = {
-    "content-security-policy": f"default-src 'none'; style-src 'sha256-{base64.b64encode(STYLE).decode()}'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-JSON: Final = "application/json"
-LINE: Final = 140
-"""The most characters of JSON that are shown in one line."""
-IMPORTED: Final = time.monotonic()
-PROC: Final = Path("/proc")
 HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+STATUS_SECONDS, MODEL_SECONDS = "5", "2"
+"""Between two looks of an open page. On Lambda each look is an invocation, so pages there begin paused."""
+MISSING: Final = (
+    '<section class="card narrow"><h1>{title}</h1><p>{text}</p><p><a href="{start}">All models</a></p></section>'
+)
+READ: Final = ["GET", "HEAD"]
+TITLES: Final = {403: "Not permitted", 404: "Not found"}
 
 
 def create(registry: Registry, settings: Settings) -> FastAPI:
     """Returns the site, which shows what the registry knows already."""
-
-    # Plain functions run in a thread: listing a remote repository must not delay inferences.
-    def status(request: Request) -> Response:
-        server, models = registry.server(), request.scope.get(MODELS_KEY, registry)
-        deadline = request.scope.get(SCOPE_KEY, NEVER)
-        heading = f"{escape(server.name)} <small>{escape(server.version)}</small>"
-        return _page(request, f"{server.name}: status", heading, _status(registry, models, settings, deadline))
-
-    def documentation(request: Request) -> Response:
-        heading = f"API <small>{_text(DESCRIPTION['info']['summary'])}</small>"
-        return _page(request, "API", heading, _routes(_base(request)))
-
-    def description(request: Request) -> Response:
-        return JSONResponse({**app.openapi(), "servers": [{"url": _root(request) or "/"}]})
-
     app = FastAPI(
-        routes=[Route("/", status), Route("/docs", documentation), Route("/openapi.json", description)],
         openapi_url=None,
         redirect_slashes=False,
-        exception_handlers={HTTPException: _refuse},
+        exception_handlers={HTTPException: _refuse, ServingError: _fail},
     )
-    app.openapi = lambda: DESCRIPTION  # type: ignore[method-assign] # FastAPI's documented way to another description
+    site = _Site(registry, settings)
+    # Plain functions run in a thread: listing a remote repository must not delay inferences.
+    for path, answer in (
+        ("/", site.status_page),
+        ("/docs", site.documentation),
+        ("/openapi.json", site.description),
+        ("/favicon.ico", _icon),
+    ):
+        app.add_route(path, answer, READ)
+    app.api_route("/status", methods=READ, response_model=StatusView)(site.status)
+    app.add_route("/models/{model}", site.model_page, READ)
     return app
 
 
+class _Site:
+    """The pages of one application."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry = registry
+        self._settings = settings
+
+    def status(self, request: Request) -> StatusView:
+        """Returns the status for programs; the page shows the same."""
+        server, trouble, entries = self._registry.server(), "", []
+        try:
+            entries = list(self._models(request).index(_context(request)))
+        except ServingError as error:
+            trouble = error.message
+        known = self._known(entries)
+        return StatusView(
+            name=server.name,
+            version=server.version,
+            looked=now(),
+            up_seconds=int(instance.age()),
+            resident_bytes=instance.resident(),
+            platform=instance.described(self._settings),
+            python=platform.python_version(),
+            trouble=trouble,
+            models=[entry_view(each, known.get((each.name, each.version))) for each in entries],
+        )
+
+    def status_page(self, request: Request) -> Response:
+        view = self.status(request)
+        return self._page(
+            request, f"{view.name}: status", status.content(view, _start(request)), STATUS_SECONDS, kind="status"
+        )
+
+    def model_page(self, request: Request) -> Response:
+        """Returns a model's page, for programs its view as JSON. Raises ModelNotFound, NotPermitted."""
+        name = request.path_params["model"]
+        found = self._models(request).status(ModelRef(name), _context(request))
+        if not found.versions:
+            raise ModelNotFound(f"there is no model {shown(name)}")
+        known = self._registry.particulars(name)
+        view = model_view(name, found, known, request.scope.get(CONTROL_KEY, ""))
+        if not _reads_html(request):
+            return _json(view)
+        return self._page(request, f"{name}: model", model.content(view), MODEL_SECONDS, kind="model")
+
+    def documentation(self, request: Request) -> Response:
+        models = {each.name: each.version for each in reversed(self._index(request))}
+        document = described.document(self._loaded(request))
+        page = Documentation(document, _base(request), dict(sorted(models.items())), _start(request))
+        return self._page(request, "API", page.content(), "", kind="docs")
+
+    def description(self, request: Request) -> Response:
+        document = described.document(self._loaded(request))
+        return JSONResponse({**document, "servers": [{"url": frame.root_of(request.scope) or "/"}]})
+
+    def _page(self, request: Request, title: str, content: str, live: str, *, kind: str) -> Response:
+        live += " paused" if live and self._settings.platform == "lambda" else ""
+        name = self._registry.server().name
+        return _html(frame.page(request.scope, _path(request), title, content, name=name, live=live, kind=kind))
+
+    def _models(self, request: Request) -> Models:
+        found: Models = request.scope.get(MODELS_KEY, self._registry)
+        return found
+
+    def _index(self, request: Request) -> list[IndexEntry]:
+        """Returns the versions that the caller may see; none while the repository does not answer."""
+        try:
+            return list(self._models(request).index(_context(request)))
+        except ServingError:
+            return []
+
+    def _known(self, entries: list[IndexEntry]) -> Mapping[tuple[str, str], Particulars]:
+        names = dict.fromkeys(entry.name for entry in entries)
+        return {(name, each.version): each for name in names for each in self._registry.particulars(name)}
+
+    def _loaded(self, request: Request) -> list[ModelSpec]:
+        """Returns the specs of the models in memory that the caller may see, each of its newest version."""
+        specs = {}
+        for (name, _), each in self._known(self._index(request)).items():
+            if each.spec is not None:
+                specs[name] = each.spec
+        return [specs[name] for name in sorted(specs)]
+
+
+def _context(request: Request) -> Background:
+    return Background(request.scope.get(SCOPE_KEY, NEVER))
+
+
+def _path(request: Request) -> str:
+    """Returns the path below the server's prefix."""
+    path: str = request.scope["path"]
+    root = request.scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+def _start(request: Request) -> str:
+    """Returns what a link to the server's root begins with."""
+    return frame.start_of(request.scope, _path(request))
+
+
+def _reads_html(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _html(content: bytes, status_code: int = 200, more: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    answer = Response(content, status_code)
+    answer.raw_headers = [(b"content-length", b"%d" % len(content)), *frame.HEADERS, *more]
+    return answer
+
+
+def _json(view: ModelView) -> Response:
+    headers = {"cache-control": "no-store", "vary": "accept"}
+    return Response(view.model_dump_json(), media_type="application/json", headers=headers)
+
+
+def _icon(_: Request) -> Response:
+    found: HttpResponse = assets.icon()
+    answer = Response(b"".join(found.parts))
+    answer.raw_headers = [*answer.raw_headers, *found.headers]
+    return answer
+
+
 async def _refuse(request: Request, error: Any) -> Response:
-    """Returns an HTTPException as {"error": text}, like the protocols' errors, instead of FastAPI's {"detail"}."""
+    """Returns an HTTPException as a page to browsers, else as {"error": text} like the protocols' errors."""
     path = shown(request.scope["path"])  # request.url raises for a Host or a scheme that no URL can have
     texts = {404: f"there is nothing at {path}", 405: f"{request.method} is not possible on {path}"}
-    return JSONResponse({"error": texts.get(error.status_code, error.detail)}, error.status_code, error.headers)
+    return _refusal(request, error.status_code, texts.get(error.status_code, error.detail), error.headers or {})
 
 
-def _root(request: Request) -> str:
-    """Returns the path in front of the server's: an API Gateway stage, a proxy's prefix, or ""."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
+async def _fail(request: Request, error: Any) -> Response:
+    """Returns a model's error, such as that there is none of the name."""
+    headers = {name.decode(): value.decode() for name, value in headers_of(error)}
+    return _refusal(request, status_of(error), error.message, headers)
+
+
+def _refusal(request: Request, code: int, text: str, headers: Mapping[str, str]) -> Response:
+    if not _reads_html(request) or request.method not in READ:
+        return JSONResponse({"error": text}, code, headers)
+    path, title = _path(request), TITLES.get(code, "Not possible")
+    content = MISSING.format(title=title, text=escape(text), start=escape(_start(request)))
+    more = tuple((name.encode(), value.encode()) for name, value in headers.items())
+    return _html(frame.page(request.scope, path, title, content), code, more)
 
 
 def _base(request: Request) -> str:
     """Returns this server's URL as a client types it."""
     host = request.headers.get("host", "")
     scheme = "https" if request.scope.get("scheme") == "https" else "http"  # ASGI: optional
-    return f"{scheme}://{host if HOST.fullmatch(host) else 'localhost'}{_root(request)}"
-
-
-def _page(request: Request, title: str, heading: str, content: str) -> Response:
-    # A known prefix is part of each link: behind a stage, relative links of /Prod (no slash) would leave the stage.
-    root = escape(_root(request))
-    start = f"{root}/" if root else "./"
-    links = (("", "Status"), ("docs", "API"), ("openapi.json", "OpenAPI"), ("v2", "Metadata"))
-    navigation = "\n".join(f'<a href="{start}{path}">{label}</a>' for path, label in links)
-    page = Template(PAGE).substitute(title=escape(title), heading=heading, navigation=navigation, content=content)
-    return HTMLResponse(page, headers=HEADERS)
-
-
-def _status(registry: Registry, models: Models, settings: Settings, deadline: Deadline) -> str:
-    try:
-        entries = models.index(Background(deadline))
-    except ServingError as error:
-        return _facts(settings, "unknown") + f'<h2>Models</h2>\n<p class="bad">{escape(error.message)}</p>'
-    ready = f"{sum(entry.state is State.READY for entry in entries)} of {len(entries)}"
-    return _facts(settings, ready) + _models(registry, entries)
-
-
-def _facts(settings: Settings, ready: str) -> str:
-    """Returns the table of the instance's facts: its age, its models, its platform."""
-    rows = {
-        "Up": _duration(age()),
-        "Models ready": ready,
-        "Platform": f"{'AWS Lambda' if settings.platform == 'lambda' else platform.system()} {platform.machine()}",
-        "Python": platform.python_version(),
-    }
-    cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in rows.items())
-    return f'<dl class="facts">{"".join(cells)}</dl>\n'
-
-
-def _models(registry: Registry, entries: Sequence[IndexEntry]) -> str:
-    if not entries:
-        return "<h2>Models</h2>\n<p>The repository has no models.</p>"
-    columns = "".join(f"<th>{name}</th>" for name in ("Model", "Version", "State", "Loaded in", "Reason"))
-    rows = "\n".join(_model(entry, registry.load_seconds(entry.name, entry.version)) for entry in entries)
-    return (
-        f'<h2>Models</h2>\n<table class="models"><thead><tr>{columns}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>\n'
-        '<p class="note">A model loads with the first request for it. The states are those of this instance: '
-        "every other instance loads its own models.</p>"
-    )
-
-
-def _model(entry: IndexEntry, load_seconds: float | None) -> str:
-    idle = entry.reason.partition("; ")[0] in ("unloaded", "not loaded yet")
-    tone = {State.READY: "ready", State.LOADING: "loading", State.UNAVAILABLE: "idle" if idle else "failed"}[
-        entry.state
-    ]
-    loaded = "" if load_seconds is None else f"{load_seconds * 1e3:,.0f} ms"
-    return (
-        f'<tr><td data-label="Model" class="name">{escape(entry.name)}</td>'
-        f'<td data-label="Version" class="number">{escape(entry.version)}</td>'
-        f'<td data-label="State"><span class="state {tone}">{escape(entry.state)}</span></td>'
-        f'<td data-label="Loaded in" class="number">{loaded}</td>'
-        f'<td data-label="Reason" class="reason">{escape(entry.reason)}</td></tr>'
-    )
-
-
-def age(proc: Path = PROC) -> float:
-    """Returns the seconds since this process began; without /proc, since the import.
-
-    Source: proc(5), field 22 of stat, in ticks since boot.
-    """
-    try:
-        began = int((proc / "self" / "stat").read_text("utf-8").rpartition(")")[2].split()[19])
-        return float((proc / "uptime").read_text("utf-8").split()[0]) - began / os.sysconf("SC_CLK_TCK")
-    except OSError:
-        return time.monotonic() - IMPORTED
-
-
-def _duration(seconds: float) -> str:
-    """Returns the two largest units of a time span.
-
-    >>> _duration(7), _duration(190), _duration(7_500), _duration(180_000)
-    ('7 s', '3 min 10 s', '2 h 5 min', '2 d 2 h')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    parts = ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s"))
-    largest = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in parts[largest : largest + 2])
-
-
-def _routes(base: str) -> str:
-    """Returns the description as a page: every route with a command to copy."""
-    server = f"<p>{_text(DESCRIPTION['info']['description'])}</p>"
-    groups = (_group(tag, base) for tag in DESCRIPTION["tags"])
-    schemas = (
-        f"<details><summary><code>{escape(name)}</code><span>{_text(schema.get('description', ''))}</span></summary>"
-        f"<div>{_json(schema)}</div></details>"
-        for name, schema in DESCRIPTION["components"]["schemas"].items()
-    )
-    return "\n".join((server, *groups, "<h2>Schemas</h2>", *schemas))
-
-
-def _group(tag: Mapping[str, str], base: str) -> str:
-    operations = "\n".join(
-        _operation(method, path, operation, base)
-        for path, methods in DESCRIPTION["paths"].items()
-        for method, operation in methods.items()
-        if tag["name"] in operation["tags"]
-    )
-    name = tag.get("x-displayName", tag["name"].capitalize())
-    return f"<h2>{escape(name)} <small>{_text(tag['description'])}</small></h2>\n{operations}"
-
-
-def _operation(method: str, path: str, operation: Mapping[str, Any], base: str) -> str:
-    parameters = [_resolved(parameter) for parameter in operation.get("parameters", ())]
-    responses = ((status, _resolved(response)) for status, response in operation["responses"].items())
-    commands = _commands(base, method, path, operation)
-    summary = (
-        f'<b class="{method}">{method.upper()}</b><code>{escape(path)}</code><span>{_text(operation["summary"])}</span>'
-    )
-    lines = [
-        f"<details><summary>{summary}</summary><div>",
-        f"<p>{_text(operation['description'])}</p>",
-        *(f"<p><code>{escape(p['name'])}</code> {_text(p['description'])}</p>" for p in parameters),
-        *(
-            f'<h3>{escape(label)}</h3><pre class="copy">{escape(text)}</pre>{answer}'
-            for label, text, answer in commands
-        ),
-        "<h3>Answers</h3>",
-        *(f"<p><code>{status}</code> {_text(r['description'])}</p>{_example(r)}" for status, r in responses),
-        "</div></details>",
-    ]
-    return "\n".join(lines)
-
-
-def _commands(base: str, method: str, path: str, operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yields a label, a shell command and its answer, if that is described, for each example of the request's body.
-
-    An example may name its model (`x-path`) and its query (`x-query`).
-    """
-    parameters = [_resolved(parameter) for parameter in operation.get("parameters", ())]
-    values = {p["name"]: p.get("example", "") for p in parameters}
-    answers = {
-        name: _shown(media, answer["value"]) for media, name, answer in _examples(operation["responses"]["200"]) if name
-    }
-    examples = list(_examples(operation.get("requestBody", {})))
-    if not examples:
-        option = " -X POST" if method == "post" else ""
-        needed = {p["name"]: p["example"] for p in parameters if p["in"] == "query" and p["required"]}
-        query = f"?{urlencode(needed)}" if needed else ""
-        yield "Try it", f"curl{option} {shlex.quote(base + _filled(path, values) + query)}", ""
-    for media, name, example in examples:
-        query = f"?{urlencode(example['x-query'])}" if "x-query" in example else ""
-        url = shlex.quote(base + _filled(path, values | example.get("x-path", {})) + query)
-        content = example["value"]
-        data = shlex.quote(json.dumps(content, ensure_ascii=False) if media == JSON else content)
-        command = f"curl {url} -H 'content-type: {media}' -d {data}"
-        yield example.get("summary", "Try it"), command, answers.get(name, "")
-
-
-def _examples(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yields the media type, the name ("" for a single one) and the value of each example of a request or an answer."""
-    for media, content in body.get("content", {}).items():
-        alone = {"": {"value": content["example"]}} if "example" in content else {}
-        for name, example in content.get("examples", alone).items():
-            yield media, name, example
-
-
-def _shown(media: str, value: Any) -> str:
-    return _json(value) if media == JSON else f"<pre>{escape(value)}</pre>"
-
-
-def _filled(path: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"{(\w+)}", lambda match: values[match[1]], path)
-
-
-def _example(response: Mapping[str, Any]) -> str:
-    return "".join(_json(example["value"]) for _, name, example in _examples(response) if not name)
-
-
-def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the target of a local reference, or the node itself."""
-    found: Any = DESCRIPTION if "$ref" in node else node
-    for step in node.get("$ref", "#").split("/")[1:]:
-        found = found[step]
-    return found  # type: ignore[no-any-return] # parsed JSON
-
-
-def _text(text: str) -> str:
-    """Escapes a text, with text between backticks as code."""
-    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
-
-
-def _json(value: Any) -> str:
-    line = json.dumps(value, ensure_ascii=False)
-    text = line if len(line) <= LINE else json.dumps(value, ensure_ascii=False, indent=2)
-    return f"<pre>{escape(text)}</pre>"
+    return f"{scheme}://{host if HOST.fullmatch(host) else 'localhost'}{frame.root_of(request.scope)}"

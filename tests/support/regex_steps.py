@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, groupby, islice
 from re import _constants as op  # type: ignore[attr-defined] # the parse tree has no public name
 from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, Final
 
 WORD = re.compile(r"\w")
 
@@ -167,6 +167,16 @@ _KINDS: Any = {
 }  # fmt: skip
 
 
+CATEGORIES: Final = {
+    op.CATEGORY_DIGIT: r"\d",
+    op.CATEGORY_NOT_DIGIT: r"\D",
+    op.CATEGORY_SPACE: r"\s",
+    op.CATEGORY_NOT_SPACE: r"\S",
+    op.CATEGORY_WORD: r"\w",
+    op.CATEGORY_NOT_WORD: r"\W",
+}
+
+
 def takes(kind: Any, value: Any, character: str, flags: int) -> bool:
     """Decides whether a node takes a character."""
     if kind is op.ANY:
@@ -187,15 +197,7 @@ def _is_in(item: Any, character: str) -> bool:
         return ord(character) == value
     if kind is op.RANGE:
         return bool(value[0] <= ord(character) <= value[1])
-    categories = {
-        op.CATEGORY_DIGIT: r"\d",
-        op.CATEGORY_SPACE: r"\s",
-        op.CATEGORY_WORD: r"\w",
-        op.CATEGORY_NOT_DIGIT: r"\D",
-        op.CATEGORY_NOT_SPACE: r"\S",
-        op.CATEGORY_NOT_WORD: r"\W",
-    }
-    return bool(re.match(categories[value], character))
+    return bool(re.match(CATEGORIES[value], character))
 
 
 def characters(pattern: re.Pattern[Any]) -> list[str]:

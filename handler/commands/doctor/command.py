@@ -29,6 +29,7 @@ from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
+from handler.settings.sources import FILE
 from handler.stores import open_store
 from handler.stores.s3.location import locate
 
@@ -93,11 +94,15 @@ class Examination:
 
     def settings_and_repository(self) -> None:
         own = {} if self._options.repository is None else {"DRAGOMAN_REPOSITORY": self._options.repository}
-        found, environ = variables.examine({**os.environ, **own})
+        file = Path(FILE)
+        wrong, said, host = variables.of_file(file) if file.is_file() else ([], {}, "")
+        self._visit.add(wrong)
+        given = {name: text for name, text in os.environ.items() if text or name not in said}
+        found, environ = variables.examine({**said, **given, **own})
         settings = Settings.from_env(environ)
         self._visit.examined.append("settings")
         self._visit.add(found)
-        self._visit.add(variables.contradictions(settings, self._options.host))
+        self._visit.add(variables.contradictions(settings, self._options.host or host or "127.0.0.1"))
         files = self._files(settings)
         if files is None:
             self._visit.skipped.append(UNLISTED)

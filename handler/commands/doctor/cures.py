@@ -11,8 +11,8 @@ TOO_LARGE: Final = (
 )
 CRASH: Final = "run `dragoman push` again from the original, or export it with this machine's version of onnxruntime"
 RUNTIMES_OWN: Final = re.compile(
-    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed:"
-    r"|\S+\.(?:cc|h):\d+ (?:[^()]*\(.*?\)(?: const)? |\w+ )"
+    r"\[ONNXRuntimeError\] : \d{1,9} : \w{1,40} : |Load model from \S{1,999} failed:"
+    r"|(?<!\S)\S{1,300}\.(?:cc|h):\d{1,9} (?:[^()]{0,300}\(.{0,300}?\)(?: const)? |\w{1,99} )"
 )
 """What ONNX Runtime says of itself around the reason: codes, files of its own source, functions with their types."""
 CURES: Final = (

@@ -6,13 +6,28 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from handler.commands.doctor.findings import Finding, error, expected, nearest, warning
-from handler.settings import SETTINGS, InvalidSettings, Settings, meant_by
+from handler.commands.doctor.findings import Finding, error, expected, nearest, note, warning
+from handler.commands.serve.flags import OWN
+from handler.settings import SETTINGS, InvalidSettings, Settings
+from handler.settings.sources import in_file
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
 PREFIX: Final = "DRAGOMAN_"
 HERE: Final = "localhost"
 TABLE: Final = "docs/settings.md lists the settings"
+
+
+def of_file(path: Path) -> tuple[list[Finding], dict[str, str], str]:
+    """Returns what is wrong with dragoman.toml, the variables that its keys stand for, and its host, "" without one."""
+    try:
+        said = in_file(path, (*SETTINGS, *OWN))
+    except InvalidSettings as wrong:
+        what, wanted = expected(str(wrong))
+        cure = f"give {wanted}" if wanted else "correct the file; docs/command-line.md has its form"
+        return [error("settings-file", str(path), what.removeprefix(f"{path}: "), cure)], {}, ""
+    fields = {setting.field: setting.variable for setting in SETTINGS}
+    values = {fields[field]: given.text for field, given in said.items() if field in fields}
+    return [], values, said["host"].text if "host" in said else ""
 
 
 def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
@@ -27,17 +42,17 @@ def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
 
 
 def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
-    if variable not in KNOWN:
-        near = meant_by(variable)
-        cure = f"did you mean {near}? rename it" if near else f"remove it; {TABLE}"
-        if near:
-            return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
-        return warning("unknown-setting", variable, "no setting has this name, and it is ignored", cure)
     try:
         Settings.from_env({variable: environ[variable]})
     except InvalidSettings as wrong:
+        if variable not in KNOWN:
+            cure = f"did you mean {nearest(variable, KNOWN)}? rename it"
+            return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
         what, wanted = expected(str(wrong))
         return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
+    if variable not in KNOWN:
+        what = "no setting has this name; it is ignored, as Kubernetes sets such variables for a service of that name"
+        return note("unknown-setting", variable, what, f"remove it if it is yours; {TABLE}")
     return None
 
 

@@ -111,4 +111,4 @@ def _next(folder: Path, *, is_aws: bool) -> list[str]:
     command = shutil.which("dragoman")
     is_ours = command is not None and Path(command).parent == Path(sys.executable).parent
     dragoman = "dragoman" if is_ours else f"{python} -m dragoman"
-    return [*here, *needed, f"{dragoman} serve --repository models", "# and in another terminal", CALL]
+    return [*here, *needed, f"{dragoman} serve", "# and in another terminal", CALL]

@@ -85,6 +85,10 @@ class Visitor:
                 return SeenModels(gate.models, identity, gate.default_model)
         return gate.admit(self, right, model)
 
+    def barred(self) -> str:
+        """Returns why the caller may not change state, "" if it may. A page shows it: nothing was asked for yet."""
+        return self._gate.barred(self)
+
     def recognise(self) -> Caller:
         """Returns the caller. Raises Unauthenticated for an unknown one, which does not learn which paths exist."""
         if self.identity is None:
@@ -232,6 +236,13 @@ class AccessGate:
         if identity is not None and identity.models is None and Right.READ in identity.rights:
             return self.models
         return SeenModels(self.models, identity, self.default_model)
+
+    def barred(self, visitor: Visitor) -> str:
+        """Returns why a visitor may not change state, "" if it may."""
+        if visitor.identity is None:
+            return NO_CREDENTIAL
+        found = self._administrator(visitor.scope, visitor.identity)
+        return "" if Right.ADMIN in found.rights else found.why or lacking(Right.ADMIN).message
 
     def _decided(self, scope: Scope, identity: Caller, right: Right) -> Caller:
         """Returns the caller if it has the right. Raises NotPermitted."""

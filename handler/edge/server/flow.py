@@ -4,12 +4,9 @@ A request that waits behind another one takes two kilobytes of objects, and its 
 eighteen bytes that it may have. uvicorn parses all that has come, and reads on after each answer.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
-
-if TYPE_CHECKING:
-    from handler.edge.server.protocol import BoundedHttp
 
 MOST_WAITING: Final = 32
 """Requests of a connection behind the one that is worked on. Further ones stay in the bytes that they came as."""
@@ -56,7 +53,7 @@ class PacedFlow(FlowControl):
 class Lingering:
     """A transport for the answer to a body that is still coming. It closes when the body was read."""
 
-    def __init__(self, connection: "BoundedHttp") -> None:
+    def __init__(self, connection: Any) -> None:
         self.write = connection.transport.write
         self.is_closing = connection.transport.is_closing
         self.close = connection.linger

@@ -120,11 +120,11 @@ def test_the_next_commands_suit_the_place(
     at = lines.index("  cd 'a b'")
     assert lines[at + 1 : at + 3] == [
         f"  {sys.executable} -m pip install -r requirements.txt",
-        f"  {sys.executable} -m dragoman serve --repository models",
+        f"  {sys.executable} -m dragoman serve",
     ]
     monkeypatch.setattr(command.shutil, "which", lambda _: str(Path(sys.executable).parent / "dragoman"))
     assert cli.main(["init", "c"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  dragoman serve --repository models" in lines
+    assert "  dragoman serve" in lines
     body = lines[-1].split("'")[1]
     assert json.loads(body) == {"instances": [[5.9, 3.0, 5.1, 1.8]]}

@@ -1,89 +1,32 @@
-"""The tests ask for the status page, the documentation and the OpenAPI description through the whole application."""
+"""The tests ask for the status page and the pages of models through the whole application."""
 
-import argparse
-import asyncio
-import base64
-import hashlib
 import importlib
 import json
 import os
 import platform
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
-from core.dialects import DIALECTS
-from core.dialects.grps.http import GRPS
 from handler.edge.app import App
 from handler.lifecycle.single_flight import Background
-from handler.settings import Settings
+from tests.handler.site.asking import ROOT, Answer, ask, infer, serving
+from tests.support.gated import KEYS, line
 
-ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert(1)<b>"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The received answer."""
-
-    status: int
-    headers: dict[str, str]
-    text: str
-
-    @property
-    def value(self) -> Any:
-        """Returns the body as JSON."""
-        return json.loads(self.text)
-
-
-def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: str) -> Answer:
-    """Sends one request, as a server would hand it over.
-
-    `where`: the host, the root path in front of the application, the query, the media type of the body, and
-    the scheme ("": the server names none).
-    """
-    root, host = where.get("root", ""), where.get("host", "127.0.0.1:8080")
-    media = [(b"content-type", where["media"].encode())] if "media" in where else []
-    scheme = {"scheme": where.get("scheme", "http")} if where.get("scheme") != "" else {}
-    sent: list[Any] = []
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, **scheme,
-        "path": root + path, "raw_path": (root + path).encode(), "root_path": root,
-        "query_string": where.get("query", "").encode(),
-        "headers": [(b"host", host.encode()), (b"accept", b"text/html"), *media], "server": ("127.0.0.1", 8080),
-        "client": ("127.0.0.1", 1),
-    }  # fmt: skip
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]).decode())
-
-
-def serving(repository: Path | str) -> App:
-    """Makes the application over a repository, without threads."""
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository)}), inline=True)
+PAGES = ("/", "/docs", "/models/iris", "/nothing")
 
 
 @pytest.fixture
 def app() -> App:
     """The application over the sample models."""
-    return serving(ROOT / "models")
+    return serving()
 
 
 @pytest.fixture
@@ -93,24 +36,52 @@ def hostile(tmp_path: Path) -> Iterator[App]:
     folder.mkdir(parents=True)
     (folder / "model.onnx").write_bytes(b"no model at all")
     yield serving(tmp_path)
-    shutil.rmtree(tmp_path / HOSTILE)
+    (folder / "model.onnx").unlink()
+    folder.rmdir()
+    folder.parent.rmdir()
+
+
+def said(page: str, part: str) -> Any:
+    """Returns what a page says to its script."""
+    found = re.search(rf'id="{part}"[^>]* data-json="([^"]*)"', page)
+    assert found
+    return json.loads(unescape(found[1]))
+
+
+def text(page: str) -> str:
+    """Returns the page's text, with a blank for each tag."""
+    return " ".join(unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+# -- the status ------------------------------------------------------------------------------------------------------
 
 
 def test_the_status_page_shows_server_models_versions_and_states(app: App) -> None:
-    """They are name, version, uptime, platform, and one row for each version in the repository."""
+    """They are the version, the uptime, the platform, and one row for each version, which is calm if not loaded."""
     answer = ask(app, "/")
-    assert answer.status == 200
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    for text in ("dragoman", app.registry.server().version, "0 of 7", platform.machine(), "not loaded yet"):
-        assert text in answer.text
-    assert re.search(r"<dt>Up</dt><dd>\d+ (s|min|h|d)", answer.text)
-    for model, version in (("half_plus_three", "123"), ("iris", "1"), ("strings", "1")):
-        assert re.search(rf'class="name">{model}</td><td data-label="Version" class="number">{version}<', answer.text)
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    shown = text(answer.text)
+    for each in ("0 of 7", app.registry.server().version, platform.machine(), "half_plus_three 123 Not loaded"):
+        assert each in shown
+    assert re.search(r"Up \d+ (s|min|h|d)", shown)
+    assert '<a href="./models/iris">iris</a>' in answer.text
+    assert "UNAVAILABLE" not in answer.text
+
+
+def test_programs_get_the_status_as_json(app: App) -> None:
+    """It has what the page shows."""
+    infer(app)
+    infer(app, body=b'{"inputs": []}')
+    status = ask(app, "/status", accept="*/*").value
+    assert (status["trouble"], status["platform"]) == ("", f"{platform.system()} {platform.machine()}")
+    entry = next(each for each in status["models"] if each["model"] == "iris")
+    assert (entry["tone"], entry["requests"], entry["failures"]) == ("ready", 1, 1)
+    assert entry["p50"] > 0
 
 
 def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
     """It is read from /proc if that exists, whatever the command is called; else it counts from the module's import."""
-    site = importlib.import_module("handler.site.pages")  # not above: this file is imported to see what imports it
+    site = importlib.import_module("handler.site.instance")  # not above: this file is imported to see what imports it
     (tmp_path / "self").mkdir()
     began = 100 * os.sysconf("SC_CLK_TCK")
     (tmp_path / "self" / "stat").write_text(f"7 (a b) c) S {' '.join('0' * 18)} {began} 0\n")
@@ -119,88 +90,107 @@ def test_the_uptime_is_that_of_the_process(tmp_path: Path) -> None:
     assert 0 <= site.age(tmp_path / "missing") < site.age() < 3600
 
 
-def test_the_status_page_loads_no_model(app: App) -> None:
+@pytest.mark.parametrize(
+    "path", ["/", "/models/iris", "/docs", "/openapi.json", "/status", "/models/broken", "/nothing"]
+)
+def test_no_page_loads_a_model(app: App, path: str) -> None:
     """A look does not change the state."""
-    ask(app, "/")
+    for accept in ("text/html", "application/json"):
+        ask(app, path, accept=accept)
     assert {entry.reason for entry in app.registry.index(Background())} == {"not loaded yet"}
 
 
-def test_the_status_page_shows_how_long_a_model_took_to_load(app: App) -> None:
-    """After its first inference a model is READY and has a load time."""
-    body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
-    assert ask(app, "/v2/models/half_plus_three/infer", "POST", body).status == 200
-    text = ask(app, "/").text
-    assert "1 of 7" in text
-    assert re.search(
-        r'half_plus_three.*?state ready">READY</span></td><td data-label="Loaded in" class="number">[\d,]+ ms<', text
-    )
-
-
-def test_the_status_page_escapes_what_it_did_not_write(hostile: App) -> None:
-    """A name and a reason with markup arrive as text."""
+def test_pages_escape_what_they_did_not_write(hostile: App) -> None:
+    """A name and a reason with markup arrive as text, in the table, on the model's page and in its data."""
     assert ask(hostile, f"/v2/models/{HOSTILE}/infer", "POST", b'{"inputs": []}').status == 503
-    text = ask(hostile, "/").text
-    assert "&lt;script&gt;alert(1)&lt;b&gt;" in text
-    assert "<script" not in text
-    assert "<b>" not in text
-    assert '<span class="state failed">UNAVAILABLE</span>' in text
-    assert "cannot be loaded" in text
+    for path in ("/", f"/models/{HOSTILE}", "/docs", f"/{HOSTILE}"):
+        page = ask(hostile, path).text
+        assert "<script>" not in page
+        assert "alert(1)<b>" not in page
+    page = ask(hostile, f"/models/{HOSTILE}").text
+    assert f"{HOSTILE} Load Unload" in text(page)
+    assert "cannot be loaded" in text(ask(hostile, "/").text)
+    assert "state failed" in page
+    assert said(page, "trial")["name"] == HOSTILE
 
 
 def test_the_status_page_says_when_the_repository_does_not_answer(tmp_path: Path) -> None:
-    """It is there to show problems, so it answers when there is one."""
+    """It is there to show problems, so it answers when there is one; an empty repository is none."""
     answer = ask(serving(tmp_path / "missing"), "/")
-    assert answer.status == 200
-    assert '<p class="bad">' in answer.text
-
-
-def test_the_status_page_says_that_a_repository_is_empty(tmp_path: Path) -> None:
-    """There is no table without rows."""
+    assert (answer.status, 'class="bad" id="trouble"' in answer.text) == (200, True)
+    assert ask(serving(tmp_path / "missing"), "/docs").status == 200
     assert "The repository has no models." in ask(serving(tmp_path), "/").text
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_are_complete_in_themselves(app: App, path: str) -> None:
-    """They have no script and fetch nothing, and the policy allows exactly the one style in them."""
-    answer = ask(app, path)
-    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
-    style = answer.text.partition("<style>")[2].partition("</style>")[0]
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert policy["default-src"] == "'none'"
-    assert policy["style-src"] == f"'sha256-{digest}'"
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "<script" not in answer.text
-    assert " style=" not in answer.text
-    assert " src=" not in answer.text
-    assert "url(" not in style
-    links = re.findall(r'href="([^"]*)"', answer.text)
-    assert all(link.startswith(("./", "data:image/svg+xml,")) for link in links), links
+# -- a model ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_links_stay_below_a_known_prefix(app: App, path: str) -> None:
-    """The prefix is an API Gateway stage, also for /Prod without a slash at its end."""
-    links = re.findall(r'<a href="([^"]*)"', ask(app, path, root="/Prod").text)
-    assert links == ["/Prod/", "/Prod/docs", "/Prod/openapi.json", "/Prod/v2"]
+def test_a_models_page_shows_its_versions_signature_and_numbers(app: App) -> None:
+    """Labels, files, load time, inputs, outputs, signatures, requests, failures, times."""
+    page = text(ask(app, "/models/iris").text)
+    assert "1 Not loaded" in page
+    assert "Only a model in memory knows its inputs and outputs." in page
+    for _ in range(3):
+        assert infer(app).status == 200
+    assert infer(app, body=b'{"inputs": []}').status == 400
+    answer = ask(app, "/models/iris").text
+    page = text(answer)
+    for each in ("1 Ready", "Labels stable", "Files 471 B", "x FP32 [any, 4] sepal length", "scores = probabilities",
+                 "probabilities FP32 [any, 3] setosa, versicolor, virginica"):  # fmt: skip
+        assert each in page
+    assert re.search(r"Loaded in [\d,]+ ms", page)
+    assert re.search(r"p99 ms 1 3 1 [\d.,]+ [\d.,]+ [\d.,]+", page)
+    (spans,) = (each["spans"] for each in said(answer, "charts"))
+    assert (sum(each["count"] for each in spans), sum(each["failures"] for each in spans)) == (3, 1)
+    assert said(answer, "trial")["example"]["inputs"][0]["data"] == [5.1, 3.5, 1.4, 0.2]
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json"])
-def test_head_is_answered_as_get(app: App, path: str) -> None:
-    """Status and headers are those of GET; servers leave the body out."""
-    head, get = ask(app, path, "HEAD"), ask(app, path)
-    assert (head.status, head.headers.keys()) == (200, get.headers.keys())
+def test_programs_get_a_model_as_json(app: App) -> None:
+    """It has what the page shows, and the gate's reason if the caller may not load it."""
+    infer(app)
+    view = ask(app, "/models/iris", accept="*/*").value
+    assert (view["loaded"], view["explains"], view["barred"]) == ("1", True, "")
+    assert view["outputs"][1]["labels"] == ["setosa", "versicolor", "virginica"]
+    assert view["versions"][0]["requests"] == 1
+    assert "DRAGOMAN_CONTROL=off" in ask(serving(CONTROL="off"), "/models/iris", accept="*/*").value["barred"]
+    assert 'disabled aria-describedby="barred"' in ask(serving(CONTROL="off"), "/models/iris").text
 
 
-def test_an_unknown_path_is_404_with_an_error_object(app: App) -> None:
-    """FastAPI's {"detail"} is not used."""
-    answer = ask(app, "/favicon.ico")
-    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
-    assert answer.value == {"error": "there is nothing at '/favicon.ico'"}
+def test_a_canary_has_its_share(tmp_path: Path) -> None:
+    """It stands beside the version that it may replace."""
+    for number in "12":
+        (tmp_path / "wine" / number).mkdir(parents=True)
+        (tmp_path / "wine" / number / "model.onnx").symlink_to(ROOT / "models" / "iris" / "1" / "model.onnx")
+    settings = {"canary": {"2": 0.25}, "version_policy": {"all": {}}}
+    (tmp_path / "wine" / "model-settings.json").write_text(json.dumps(settings))
+    page = text(ask(serving(tmp_path), "/models/wine").text)
+    assert "2 Not loaded Canary 25% of the requests without a version" in page
 
 
-def test_the_path_in_an_error_is_bounded(app: App) -> None:
-    """A long path is shortened."""
-    assert len(ask(app, "/" + "x" * 5000).text) < 400
+@pytest.mark.parametrize(("model", "example"), [
+    ("strings", {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["1"]}]}),
+    ("half_plus_three", {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}),
+])  # fmt: skip
+def test_every_model_has_an_example_that_works(app: App, model: str, example: Any) -> None:
+    """It is made of the model's own description."""
+    assert ask(app, f"/v2/models/{model}").status == 200
+    found = said(ask(app, f"/models/{model}").text, "trial")["example"]
+    assert found == example
+    assert infer(app, model, json.dumps(found).encode()).status == 200
+
+
+@pytest.mark.parametrize(("accept", "kind"), [("text/html", "text/html; charset=utf-8"), ("*/*", "application/json")])
+@pytest.mark.parametrize(("path", "word"), [
+    ("/nothing", "there is nothing at '/nothing'"), ("/models/nobody", "there is no model 'nobody'"),
+    ("/models/", "there is nothing at '/models/'"), ("/" + "x" * 5000, "there is nothing at '/xxx"),
+])  # fmt: skip
+def test_a_wrong_path_is_answered_in_the_clients_form(app: App, accept: str, kind: str, path: str, word: str) -> None:
+    """A browser gets a page, a program an error object. The path is bounded."""
+    answer = ask(app, path, accept=accept)
+    assert (answer.status, answer.headers["content-type"]) == (404, kind)
+    found = text(answer.text) if accept == "text/html" else answer.value["error"]
+    assert word in found
+    assert len(found) < 700
 
 
 def test_a_wrong_method_is_405_with_allow(app: App) -> None:
@@ -211,125 +201,122 @@ def test_a_wrong_method_is_405_with_allow(app: App) -> None:
     assert "DELETE" in answer.value["error"]
 
 
-def test_the_description_has_exactly_the_routes_of_the_protocols(app: App) -> None:
-    """The document and the dialects' tables cannot drift apart."""
-    described = {
-        (method.upper(), path)
-        for path, methods in ask(app, "/openapi.json").value["paths"].items()
-        for method in methods
-    }
-    assert described == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
+# -- the frame -------------------------------------------------------------------------------------------------------
 
 
-def test_the_description_names_the_server_as_the_client_reaches_it(app: App) -> None:
-    """Tools put the prefix before every path."""
-    assert ask(app, "/openapi.json").value["servers"] == [{"url": "/"}]
-    assert ask(app, "/openapi.json", root="/Prod").value["servers"] == [{"url": "/Prod"}]
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_ask_this_server_only(app: App, path: str) -> None:
+    """The policy permits the package's own files, nothing inline and nothing foreign; every file exists."""
+    answer = ask(app, path)
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert {policy["script-src"], policy["style-src"], policy["connect-src"]} == {"'self'"}
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r" style=| on\w+=|<style|<script>", answer.text)
+    links = re.findall(r'(?:href|src)="([^"#]*)"', answer.text)
+    assert all(re.match(r"\.{1,2}/", link) for link in links), links
+    files = {link for link in links if "/assets/" in link}
+    assert len(files) == 3
+    for file in files:
+        found = ask(app, "/" + file.lstrip("./"))
+        assert found.status == 200
+        assert "immutable" in found.headers["cache-control"]
+        assert ask(app, "/" + file.lstrip("./"), "HEAD").text == ""
 
 
-def test_the_description_has_the_version_of_the_distribution(app: App) -> None:
-    """The document's version is the server's."""
-    assert ask(app, "/openapi.json").value["info"]["version"] == app.registry.server().version
+@pytest.mark.parametrize("path", PAGES)
+def test_links_stay_below_a_known_prefix(app: App, path: str) -> None:
+    """The prefix is an API Gateway stage, also for /Prod without a slash at its end."""
+    page = ask(app, path, root="/Prod").text
+    links = set(re.findall(r'<a [^>]*href="([^"#]+)"', page))
+    assert {"/Prod/", "/Prod/docs"} <= links
+    assert all(link.startswith("/Prod/") for link in links)
+    assert all(link.startswith("/Prod/assets/") for link in re.findall(r'(?:src|link [^>]*href)="([^"]*)"', page))
 
 
-def commands(page: str) -> list[tuple[str, str, str, str]]:
-    """Returns the curl lines of a page as method, URL, media type and body."""
-    lines = [shlex.split(unescape(text)) for text in re.findall(r'<pre class="copy">(.*?)</pre>', page, re.DOTALL)]
-    parser = argparse.ArgumentParser()
-    for option in ("-X", "-H", "-d"):
-        parser.add_argument(option)
-    parser.add_argument("url")
-    found = []
-    for program, *words in lines:
-        assert program == "curl"
-        said = parser.parse_args(words)
-        name, _, media = (said.H or "content-type: ").partition(": ")
-        assert name == "content-type"
-        found.append((said.X or ("GET" if said.d is None else "POST"), said.url, media, said.d or ""))
-    return found
+def test_relative_links_lead_back_from_deeper_pages(app: App) -> None:
+    """A proxy that has cut a prefix off leaves no other way."""
+    assert 'href="../docs"' in ask(app, "/models/iris").text
+    assert 'href="../../docs"' in ask(app, "/not/a/page").text
 
 
-def test_every_command_of_the_documentation_works(app: App) -> None:
-    """Each curl line, unchanged, gets 200 from the sample models; inferences come first, because they load."""
-    found = commands(ask(app, "/docs").text)
-    assert len(found) >= sum(len(dialect.routes) for dialect in DIALECTS)
-    turns = {"offline": -2, "online": -1, "infer": 0, "predict": 0, "unload": 2}
-    found.sort(key=lambda command: turns.get(re.split("[/:]", urlsplit(command[1]).path)[-1], 1))
-    for method, url, media, body in found:
-        assert url.startswith(tuple(f"http://127.0.0.1:8080{dialect.prefix}" for dialect in DIALECTS))
-        path, query = urlsplit(url).path, urlsplit(url).query
-        assert ask(app, path, method, body.encode(), query=query, media=media).status == 200, (url, body)
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/models/iris", "/status", "/favicon.ico"])
+def test_head_is_answered_as_get(app: App, path: str) -> None:
+    """Status and headers are those of GET; servers leave the body out."""
+    head, get = ask(app, path, "HEAD"), ask(app, path)
+    assert (head.status, head.headers.keys()) == (200, get.headers.keys())
 
 
-def test_the_commands_have_every_method_of_every_route(app: App) -> None:
-    """A command for POST counts with a body and without one."""
-    asked = {(method, urlsplit(url).path) for method, url, _, _ in commands(ask(app, "/docs").text)}
-    routes = {(route.method, route.pattern) for route in GRPS.routes}
-    assert routes <= asked
+def test_browsers_find_an_icon(app: App) -> None:
+    """Some ask for it before they have read a page. An old address of a file is not found."""
+    assert ask(app, "/favicon.ico").headers["content-type"] == "image/svg+xml"
+    assert ask(app, "/assets/0123456789abcdef/console.js").status == 404
+    assert ask(app, "/assets/../pages.py").status == 404
 
 
-def test_answers_to_several_examples_stand_below_their_commands(app: App) -> None:
-    """JSON is formatted and anything else is unchanged; none of them is repeated among the statuses."""
-    page = ask(app, "/docs").text
-    operation = page[page.index("/grps/v1/infer/predict") :]
-    operation = operation[: operation.index("</details>")]
-    shown = dict(re.findall(r'<h3>([^<]*)</h3><pre class="copy">[^<]*</pre><pre>([^<]*)</pre>', operation))
-    assert shown["bytes in and out"] == "dragoman"
-    assert json.loads(unescape(shown["a stream of messages"]))["str_data"] == "dragoman"
-    assert json.loads(unescape(shown["nested numbers in the answer, too"]))["ndarray"] == [[3.5, 4.0], [4.5, 5.0]]
-    assert "SUCCESS" not in operation.partition("<h3>Answers</h3>")[2]
+# -- the gate --------------------------------------------------------------------------------------------------------
+
+GATED = {"AUTH": "keys", "KEYS": ";".join((line("r", KEYS["read"], "read", "iris"), line("i", KEYS["infer"], "infer"),
+                                           line("a", KEYS["admin"], "admin,read")))}  # fmt: skip
 
 
-def test_a_protocol_is_called_as_it_is_spelled(app: App) -> None:
-    """The name of a tag is for programs."""
-    assert "<h2>GRPS <small>" in ask(app, "/docs").text
+@pytest.mark.parametrize(("key", "path", "status", "word"), [
+    ({}, "/", 401, "a key or a token is required"), ({"key": "dgm_wrong"}, "/models/iris", 401, "the key is not valid"),
+    ({"key": KEYS["infer"]}, "/docs", 403, "does not have the right 'read'"),
+    ({}, "/nothing", 401, "a key or a token is required"),
+])  # fmt: skip
+def test_a_browser_without_a_key_is_asked_for_one(key: dict[str, str], path: str, status: int, word: str) -> None:
+    """The page holds nothing of the server's. A program gets the error, and the files of pages need no key."""
+    app = serving(**GATED)
+    answer = ask(app, path, **key)
+    assert (answer.status, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert word in text(answer.text)
+    assert "iris" not in answer.text.replace("/models/iris", "")
+    assert (status == 401) is ("www-authenticate" in answer.headers)
+    assert word in ask(app, path.replace("/", "/status") if path == "/" else path, accept="*/*", **key).value["error"]
+    for file in re.findall(r'"\.*/((?:\.\./)*assets/[^"]*)"', answer.text):
+        assert ask(app, "/" + file.replace("../", "")).status == 200
 
 
-def test_the_answer_shown_for_an_inference_is_what_comes(app: App) -> None:
-    """It is the first example's answer, literally."""
-    operation = ask(app, "/openapi.json").value["paths"]["/v2/models/{model}/infer"]["post"]
-    request = next(iter(operation["requestBody"]["content"]["application/json"]["examples"].values()))["value"]
-    answer = ask(app, "/v2/models/half_plus_three/infer", "POST", json.dumps(request).encode())
-    assert answer.value == operation["responses"]["200"]["content"]["application/json"]["example"]
-
-
-@pytest.mark.parametrize("host", ["a.example:8080", "[::1]:3000"])
-def test_commands_name_the_host_that_was_asked(app: App, host: str) -> None:
-    """A line can then be pasted unchanged."""
-    assert f"http://{host}/v2/health/live" in ask(app, "/docs", host=host).text
-
-
-@pytest.mark.parametrize(("scheme", "expected"), [("https", "https"), ("http", "http"), ("", "http"), ("<b>", "http")])
-def test_commands_name_the_scheme_of_the_request(app: App, scheme: str, expected: str) -> None:
-    """The scheme is http if the server does not name one, as in ASGI, or names one other than https."""
-    assert f"curl {expected}://127.0.0.1:8080/v2/health/live" in ask(app, "/docs", scheme=scheme).text
-
-
-@pytest.mark.parametrize("host", ["evil.example/<script>", "a b", "x';rm -rf ~;'", "", "[zz]"])
-def test_commands_do_not_repeat_a_host_that_is_none(app: App, host: str) -> None:
-    """Whatever the header contains, the page stays a page and a line stays one command."""
-    text = ask(app, "/docs", host=host).text
-    assert "curl http://localhost/v2/health/live" in text
-    assert "evil" not in text
+def test_a_caller_sees_its_models_only() -> None:
+    """Neither the table nor the documents name another one, and its page is refused whether it exists or not."""
+    app = serving(**GATED)
+    everything, mine = {"key": KEYS["admin"]}, {"key": KEYS["read"]}
+    assert ask(app, "/v2/models/strings", **everything).status == 200
+    for path in ("/", "/status", "/docs", "/openapi.json"):
+        other = re.compile(
+            r"models/strings|model strings|strings_Infer|\"model\":\"strings\",\"version\":\"1\",\"state"
+        )
+        assert other.search(ask(app, path, **everything).text)
+        assert not other.search(ask(app, path, **mine).text)
+    answers = [ask(app, f"/models/{name}", **mine) for name in ("strings", "nobody")]
+    assert [answer.status for answer in answers] == [403, 403]
+    assert [text(answer.text).replace("strings", "nobody") for answer in answers] == [text(answers[1].text)] * 2
+    view = ask(app, "/models/iris", accept="*/*", **mine).value
+    assert "'admin'" in view["barred"]
+    assert ask(app, "/models/iris", accept="*/*", **everything).value["barred"] == ""
 
 
 def test_the_site_can_be_turned_off() -> None:
-    """DRAGOMAN_SITE=false leaves the protocol's own 404."""
-    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models"), "DRAGOMAN_SITE": "false"})
-    answer = ask(App(settings, inline=True), "/")
-    assert answer.status == 404
-    assert "error" in answer.value
+    """DRAGOMAN_SITE=false leaves the protocol's own 404, and no files."""
+    app = serving(SITE="false")
+    for path in ("/", "/models/iris", "/assets/x", "/favicon.ico"):
+        answer: Answer = ask(app, path)
+        assert answer.status == 404
+        assert "error" in answer.value
 
 
 IMPORTS = """
 import sys
 sys.path[:0] = {path!r}
-from test_pages import ask, serving, ROOT
-app = serving(ROOT / "models")
+from tests.handler.site.asking import ask, serving
+app, closed = serving(), serving(AUTH="keys", KEYS={keys!r})
 before = "fastapi" in sys.modules, "starlette" in sys.modules
 for method in ("GET", "POST", "DELETE"):
     for path in ("", "/health/ready", "/nothing", "/repository/index", "/models/iris", "/models/iris/infer"):
         ask(app, "/v2" + path, method)
+for path in ("/", "/docs", "/assets/x", "/models/iris"):
+    assert ask(closed, path).status == 401
 after = "fastapi" in sys.modules, "starlette" in sys.modules
 ask(app, "/")
 print(before, after, "fastapi" in sys.modules)
@@ -337,7 +324,7 @@ print(before, after, "fastapi" in sys.modules)
 
 
 def test_no_protocol_request_imports_fastapi() -> None:
-    """The rule holds for answers and refusals; the first page imports it."""
-    code = IMPORTS.format(path=[str(ROOT), str(Path(__file__).parent)])
+    """The rule holds for answers and refusals, and for a browser without a key; the first page imports it."""
+    code = IMPORTS.format(path=[str(ROOT)], keys=GATED["KEYS"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "(False, False) (False, False) True", done.stderr

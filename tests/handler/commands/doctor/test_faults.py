@@ -36,6 +36,10 @@ def settings(text: object, path: str = "wine/model-settings.json") -> Callable[[
     return lambda at: at.add(path, text if isinstance(text, str) else json.dumps(text))
 
 
+def toml(text: str) -> Callable[[SetUp], object]:
+    return lambda at: (at.folder / "dragoman.toml").write_text(text, encoding="utf-8")
+
+
 def variables(**values: str) -> Callable[[SetUp], object]:
     return lambda at: at.set(**values)
 
@@ -166,6 +170,10 @@ FAULTS = [
     # The settings of the process.
     Fault("unknown-setting", "DRAGOMAN_REPOSITRY", "DRAGOMAN_REPOSITORY", variables(DRAGOMAN_REPOSITRY="models")),
     Fault("setting-value", "DRAGOMAN_THREADS", "a whole number above 0", variables(DRAGOMAN_THREADS="many")),
+    Fault("unknown-setting", "DRAGOMAN_SERVICE_HOST", "if it is yours", variables(DRAGOMAN_SERVICE_HOST="x"), "note"),
+    Fault("settings-file", "dragoman.toml", "correct the file", toml("thraeds = 2")),
+    Fault("setting-value", "DRAGOMAN_THREADS", "a whole number", toml('threads = "many"')),
+    Fault("control-open", "DRAGOMAN_CONTROL", "dragoman keys new", toml('control = "open"\nhost = "0.0.0.0"')),
     Fault("authentication", "DRAGOMAN_AUTH", "docs/security.md", variables(DRAGOMAN_AUTH="keys")),
     Fault(
         "keys-unused", "DRAGOMAN_AUTH", "DRAGOMAN_AUTH=keys", variables(DRAGOMAN_KEYS=f"a {'0' * 64} infer"), "warning"

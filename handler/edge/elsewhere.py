@@ -1,0 +1,120 @@
+"""Answers the requests that no protocol owns: metrics, the root of a client that is not a browser, the site.
+
+The site is imported with its first request. An unknown caller gets the page that asks for a key, and the files that
+pages refer to, which hold nothing of this server's: neither imports FastAPI.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from core.dialects import DIALECTS
+from core.errors import NotPermitted, ServingError, Unauthenticated
+from core.ports import CONTROL_KEY, MODELS_KEY
+from core.wire import HttpResponse, MethodNotAllowed, Right, Router
+from handler.edge import exchange
+from handler.edge.exchange import SAFE, Receive, Scope, Send
+from handler.edge.gate.gate import Visitor
+from handler.edge.observe.observer import PROMETHEUS, Observer, paths
+from handler.edge.observe.record import refused, unfound
+from handler.lifecycle.registry import Registry
+from handler.settings import Settings
+
+if TYPE_CHECKING:
+    from handler.edge.dispatch.inline import Inline
+    from handler.edge.dispatch.threads import Threads
+
+ASSETS: Final = "/assets/"
+
+
+class Elsewhere:
+    """One application's. `metrics`: the paths that have metrics."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, observer: Observer, dispatcher: "Inline | Threads"
+    ) -> None:
+        self.metrics = paths(settings)
+        self._settings = settings
+        self._registry = registry
+        self._observer = observer
+        self._dispatcher = dispatcher
+        self._site: Any = None
+
+    async def serve(self, path: str, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
+        """Answers a request. `path`: below the application's mount."""
+        answer = _root(scope) if path == "/" else None
+        try:
+            if answer is None:
+                answer = await self._own(path, scope, visitor)
+        except ServingError as error:
+            answer = self._refusal(error, scope, path)
+        if answer is None:
+            await self._site_app()(scope, receive, send)
+            unfound(path)
+        else:
+            await exchange.answer(answer, scope["method"], send)
+
+    async def _own(self, path: str, scope: Scope, visitor: Visitor) -> HttpResponse | None:
+        """Returns the answer to all but the site's pages, whose scope it prepares. Raises ServingError."""
+        method = scope["method"]
+        if self._settings.site and method in SAFE and path.startswith(ASSETS):
+            from handler.site import assets  # noqa: PLC0415 - for browsers only
+
+            found = assets.find(path)
+            if found is not None:
+                return found
+        scope[MODELS_KEY] = visitor.models(Right.READ)
+        if path in self.metrics:
+            return await self._scraped(method, path, visitor)
+        if not self._settings.site:
+            return unrouted(method, path)
+        scope[CONTROL_KEY] = visitor.barred()
+        scope.setdefault("query_string", b"")  # ASGI: optional; FastAPI needs it
+        return None
+
+    async def _scraped(self, method: str, path: str, visitor: Visitor) -> HttpResponse:
+        """Returns the metrics. Raises MethodNotAllowed, NotPermitted to a caller of some models: they name all."""
+        if method not in SAFE:
+            raise MethodNotAllowed(method, path, SAFE)
+        if visitor.recognise().models is not None:
+            raise NotPermitted("this credential is for some models; the metrics concern all of them")
+        return HttpResponse(200, (PROMETHEUS,), (await self._dispatcher.aside(self._observer.scrape, path),))
+
+    def _refusal(self, error: ServingError, scope: Scope, path: str) -> HttpResponse:
+        """Returns the page that asks a browser for a key, and the protocol's error for anybody else."""
+        refused(error)
+        answer = DIALECTS[0].refuse(error, scope["method"], path)
+        if not self._settings.site or not reads_html(scope) or not isinstance(error, Unauthenticated | NotPermitted):
+            return answer
+        from handler.site import frame  # noqa: PLC0415 - as above
+
+        kept = tuple(pair for pair in answer.headers if pair[0] != b"content-type")
+        return HttpResponse(answer.status, kept + frame.HEADERS, (frame.sign_in(scope, path, error.message),))
+
+    def _site_app(self) -> Any:
+        if self._site is None:
+            from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
+
+            self._site = pages.create(self._registry, self._settings)
+        return self._site
+
+
+def unrouted(method: str, path: str) -> HttpResponse:
+    """Returns the refusal of a path that a server without a site does not have."""
+    dialect = DIALECTS[0]
+    try:
+        Router(dialect).find(method, path)
+    except ServingError as error:
+        refused(error)
+        return dialect.refuse(error, method, path)
+    raise AssertionError(path)
+
+
+def reads_html(scope: Scope) -> bool:
+    """Decides whether a client shows pages: a browser that was sent somewhere names HTML in Accept."""
+    return scope["method"] in SAFE and b"text/html" in dict(scope["headers"]).get(b"accept", b"")
+
+
+def _root(scope: Scope) -> HttpResponse | None:
+    """Returns what a protocol answers at the root, if the client does not read HTML."""
+    if scope["method"] not in SAFE or reads_html(scope):
+        return None
+    return next((dialect.root for dialect in DIALECTS if dialect.root), None)

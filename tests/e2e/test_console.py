@@ -1,0 +1,77 @@
+"""Chromium uses the console of a server that runs: browser/scenarios.py has what it does there."""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.tools import HOME, environment, require, run
+from tests.support.openapi import ROOT
+from tests.support.server import HOST, UVICORN, Server, running, serve
+
+HERE = Path(__file__).with_name("browser")
+KEY = "dgm_console"
+MANY = 300
+
+
+@pytest.fixture(scope="session")
+def axe() -> Path:
+    """Return axe-core's script, which npm installs."""
+    folder = HOME / "axe"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "package.json", folder)
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError("these tests need npm")
+    run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
+    return folder / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.fixture
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Offer a server for the scenario, with the sample models and one that cannot be loaded."""
+    models, log = tmp_path / "models", tmp_path / "log"
+    shutil.copytree(ROOT / "models", models, ignore=shutil.ignore_patterns("*.py"))
+    (models / "broken" / "1").mkdir(parents=True)
+    (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
+    with ExitStack() as stack:
+        if request.param == "staged":
+            arguments = ["-m", "uvicorn", "tests.e2e.browser.staged:app", "--host", HOST, *UVICORN, "--port"]
+            _, (port,) = stack.enter_context(
+                running(lambda port: [*arguments, str(port)], 1, log, {"REPOSITORY": str(models)})
+            )
+            yield f"http://{HOST}:{port}/Prod/"
+            return
+        yield f"http://{stack.enter_context(served(request.param, models, log)).netloc}/"
+
+
+def served(scenario: str, models: Path, log: Path) -> "ExitStack | Server":
+    """Return a server with the settings of a scenario."""
+    if scenario == "many":
+        shutil.rmtree(models)
+        for number in range(MANY):
+            shutil.copytree(ROOT / "models" / "species", models / f"m-{number}")
+    if scenario == "behind_a_key":
+        digest = hashlib.sha256(KEY.encode()).hexdigest()
+        return serve(log, REPOSITORY=str(models), AUTH="keys", KEYS=f"people sha256:{digest} read,infer iris")
+    return serve(log, REPOSITORY=str(models))
+
+
+@pytest.mark.parametrize(
+    ("address", "scenario"),
+    [
+        (name, name)
+        for name in ("protocols", "failing", "files", "live", "many", "screens", "keyboard", "staged", "behind_a_key")
+    ],
+    indirect=["address"],
+)
+def test_people_use_the_console(address: str, scenario: str, axe: Path) -> None:
+    """Each scenario ends well, no request leaves the origin, and the console has no error."""
+    require("chromium")
+    command = (environment("browser") / "python", HERE / "scenarios.py", scenario, address, axe, KEY)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-6000:]
