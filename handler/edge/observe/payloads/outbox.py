@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 WRITTEN: Final = "written"
 FAILED: Final = "failed"
 FULL: Final = "memory"
+REFUSED: Final = "refused"
 BATCH_BYTES: Final = 8 * 2**20
 OVERHEAD: Final = 2048
 """The bytes that an event takes beside its payload."""
@@ -99,13 +100,16 @@ class Outbox:
             self._count(FAILED, len(batch))
             return
         events = [event for each in batch for event in each]
-        failure = self._tried(events)
+        failure, refused = self._tried(events)
         for seconds in retries:
             if failure is None or self._ends.wait(seconds):
                 break
-            failure = self._tried(events)
+            failure, refused = self._tried(events)
         if failure is None:
-            self._count(WRITTEN, len(batch))
+            odd = set(map(id, refused))
+            gone = sum(any(id(event) in odd for event in each) for each in batch)
+            self._count(WRITTEN, len(batch) - gone)
+            self._count(REFUSED, gone)
             return
         self._again = time.monotonic() + PAUSE_SECONDS
         if time.monotonic() - self._told >= PAUSE_SECONDS:
@@ -113,16 +117,16 @@ class Outbox:
             log.warning("payloads of %d requests were not written: %s", len(batch), escaped(str(failure))[:256])
         self._count(FAILED, len(batch))
 
-    def _tried(self, events: Sequence[CloudEvent]) -> Exception | None:
-        """Returns why the events were not written, None if they were."""
+    def _tried(self, events: Sequence[CloudEvent]) -> tuple[Exception | None, Sequence[CloudEvent]]:
+        """Returns why the events were not written, None if they were, and those that were refused."""
         try:
-            self._place.write(events)
+            return None, self._place.write(events)
         except Exception as error:  # noqa: BLE001 - each place's client has errors of its own
-            return error
-        return None
+            return error, ()
 
     def _count(self, outcome: str, number: int = 1) -> None:
-        self._counts[outcome] = self._counts.get(outcome, 0) + number
+        if number:
+            self._counts[outcome] = self._counts.get(outcome, 0) + number
 
     def close(self) -> None:
         """Waits until the events are written, but not for long. Further ones may come."""

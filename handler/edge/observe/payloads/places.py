@@ -20,6 +20,8 @@ LAMBDA_SECONDS: Final = 1.0
 """The same for a function, whose answer waits for it."""
 LAMBDA_CLIENT: Final = {"connect_timeout": 1, "read_timeout": 2, "retries": {"total_max_attempts": 1}}
 OK: Final = range(200, 300)
+OF_THE_EVENT: Final = (400, 413, 415, 422)
+"""The statuses that concern one event. Others concern the receiver, or everything that is sent to it."""
 
 
 class EventPlace(Protocol):
@@ -27,8 +29,11 @@ class EventPlace(Protocol):
 
     pause: float
 
-    def write(self, events: Sequence[CloudEvent]) -> None:
-        """Writes the events. Raises OSError, or an error of its client's, if some of them may be lost."""
+    def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
+        """Writes the events. Returns those that the place will never take.
+
+        Raises OSError, or an error of its client's, if some of the others may be lost.
+        """
         ...
 
 
@@ -66,7 +71,7 @@ class EventFolder:
         self._file = -1
         self._room = self._number = 0
 
-    def write(self, events: Sequence[CloudEvent]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
         """Appends the events to the current file. Begins another one if that is large, or if the last write failed."""
         if self._room <= 0:
             self._begin()
@@ -79,6 +84,7 @@ class EventFolder:
         except OSError:
             self._room = 0  # a line may be cut off: the next one must not stand behind it
             raise
+        return ()
 
     def _begin(self) -> None:
         if self._file >= 0:
@@ -104,7 +110,7 @@ class EventBucket:
         self._client: Any = None
         self._number = 0
 
-    def write(self, events: Sequence[CloudEvent]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
         """Puts one object. The first one makes the client."""
         if self._client is None:
             from handler.stores.s3.botocore_client import connect  # noqa: PLC0415 - a third of a second
@@ -116,6 +122,7 @@ class EventBucket:
         self._client.put_object(
             Bucket=self._place.bucket, Key=key, Body=lines(events), ContentType="application/x-ndjson"
         )
+        return ()
 
 
 class Receiver:
@@ -129,16 +136,19 @@ class Receiver:
         self._url = _parsed(url)
         self._connection: http.client.HTTPConnection | None = None
 
-    def write(self, events: Sequence[CloudEvent]) -> None:
+    def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
+        """Posts the events. One that the receiver refuses, for what a client has sent, keeps no other one back."""
         try:
-            for event in events:
-                self._post(event)
+            return [event for event in events if not self._post(event)]
         except (OSError, http.client.HTTPException) as error:
             self._drop()
             raise OSError(f"{self._url.hostname}: {type(error).__name__} {error}") from None
 
-    def _post(self, event: CloudEvent) -> None:
-        """Sends an event, over a new connection if the receiver has closed the old one meanwhile. Raises OSError."""
+    def _post(self, event: CloudEvent) -> bool:
+        """Sends an event, over a new connection if the receiver has closed the old one meanwhile.
+
+        Returns False if the receiver refuses the event itself. Raises OSError.
+        """
         path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
         body, headers = bytes(event.payload), event.headers()
         is_new = self._connection is None
@@ -152,8 +162,11 @@ class Receiver:
         answer.read(2**16)
         if not answer.isclosed():
             self._drop()
+        if answer.status in OF_THE_EVENT:
+            return False
         if answer.status not in OK:
             raise OSError(f"status {answer.status}")
+        return True
 
     def _asked(self, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
         connection = self._connection

@@ -131,13 +131,14 @@ class Gate:
         self.failures = failures
         self.events: list[CloudEvent] = []
 
-    def write(self, events: Any) -> None:
+    def write(self, events: Any) -> Any:
         self.entered.set()
         assert self.may.wait(60)
         self.failures -= 1
         if self.failures >= 0:
             raise OSError("the disk\nis full")
         self.events += events
+        return ()
 
 
 def one(size: int = 10) -> list[CloudEvent]:
@@ -263,6 +264,18 @@ def test_a_receiver_gets_kserves_events(monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(taken[0][1]) == json.loads(BODY)
     assert unquote(events[2]["inferenceservicename"]) == 'a%\\r\\nce-id: forged "\\u202e"'
     assert "forged" not in events[2]["id"]
+
+
+def test_an_event_that_a_receiver_refuses_keeps_no_other_one_back() -> None:
+    """It is not sent again, and its request counts as refused."""
+    counts = dict[str, int]()
+    with receiver([413]) as (url, taken):
+        outbox = Outbox(places.Receiver(url, 60), 100_000, counts)
+        for _ in range(3):
+            outbox.put(one())
+        until(lambda: sum(counts.values()) == 3)
+    assert counts == {"written": 2, "refused": 1}
+    assert len(taken) == 3 * len(one()) - 1
 
 
 @pytest.mark.parametrize(("settings", "told"), [
