@@ -20,7 +20,10 @@ def browsing(url: str, axe: Path, **options: Any) -> Iterator[Page]:
     asked, said = [], []
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
+        # A colour on its way to another one has a contrast of its own.
+        context = browser.new_context(
+            **{"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce", **options}
+        )
         context.set_default_timeout(60_000)
         context.add_init_script(path=axe)
         page = context.new_page()
