@@ -38,7 +38,7 @@ SET_UP = [
     pytest.param(settings, block, id=name) for name, blocks in CONSOLE.items() for settings, block in blocks if settings
 ]
 COMMANDS = re.compile(r"(^<!-- [^\n]*-->\n)?^```(?:console|python|js|bash|sh)\n", re.MULTILINE)
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 

@@ -75,3 +75,21 @@ def test_people_use_the_console(address: str, scenario: str, axe: Path) -> None:
     command = (environment("browser") / "python", HERE / "scenarios.py", scenario, address, axe, KEY)
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr[-6000:]
+
+
+@pytest.mark.parametrize("address", ["pictures"], indirect=True)
+def test_the_pictures_of_the_readme_are_made_here(address: str, axe: Path) -> None:
+    """They are left in .e2e/pictures, to be copied to docs/pictures when the console has changed."""
+    require("chromium")
+    made = HOME / "pictures"
+    made.mkdir(parents=True, exist_ok=True)
+    command = (environment("browser") / "python", HERE / "scenarios.py", "pictures", address, axe, made)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr[-6000:]
+    ours = {path.name: width_of(path) for path in (ROOT / "docs" / "pictures").glob("*.png")}
+    assert ours == {path.name: width_of(path) for path in made.glob("*.png")}
+
+
+def width_of(picture: Path) -> int:
+    """Return the width of a PNG file in pixels."""
+    return int.from_bytes(picture.read_bytes()[16:20], "big")

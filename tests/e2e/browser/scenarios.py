@@ -270,8 +270,26 @@ def behind_a_key(url: str, axe: Path, key: str) -> None:
         expect(page.locator("h1")).to_have_text("A key is needed")
 
 
+def pictures(url: str, axe: Path, folder: str) -> None:
+    """Makes the pictures of the README: the models after some requests, and an answer of one."""
+    with browsing(url, axe, viewport={"width": 1200, "height": 720}) as page:
+        for model in MODELS:
+            form(page, url, model)
+            for _ in range(3):
+                send(page)
+        page.goto(url)
+        expect(page.locator("#models")).to_contain_text("iris")
+        page.screenshot(path=f"{folder}/models.png")
+        form(page, url, "iris")
+        send(page)
+        page.set_viewport_size({"width": 1200, "height": 900})
+        page.get_by_role("heading", name="Try it").evaluate("heading => { heading.scrollIntoView(); scrollBy(0, -16) }")
+        page.screenshot(path=f"{folder}/try-it.png")
+
+
 SCENARIOS: dict[str, Scenario] = {
-    each.__name__: each for each in (protocols, failing, files, live, many, screens, keyboard, staged, behind_a_key)
+    each.__name__: each
+    for each in (protocols, failing, files, live, many, screens, keyboard, staged, behind_a_key, pictures)
 }
 
 if __name__ == "__main__":
