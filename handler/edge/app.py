@@ -168,7 +168,7 @@ class App:
             timing.came = time.perf_counter_ns()
             record.received = len(body)
             least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
-            codec = record.codec = HttpCodec(route, Call(request, values), least)
+            codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
             job = Job(codec, models, timing)
             answer: HttpResponse | HttpStream | None = None
             with Leaving(receive) as leaving:

@@ -122,6 +122,32 @@ def test_an_inference_is_counted_with_its_four_durations(path: str, body: bytes)
     assert not shelf.loaded.in_use()
 
 
+HEAD = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}]}'
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "announced", "coding", "is_long"),
+    [
+        (HEAD, 4 * 2**20, len(HEAD), {}, False),
+        (HEAD, 4 * 2**20 + 1, len(HEAD), {}, True),
+        (HEAD, 100, len(HEAD), {"content_encoding": b"gzip"}, True),
+        (HEAD, 2**17, 0, {}, True),
+        (HEAD.replace(b"FP32", b"BYTES"), 2**17, len(HEAD), {}, True),
+        (HEAD.replace(b"FP32", b"\\u0042YTES"), 2**17, len(HEAD), {}, True),
+        (HEAD + b" " * 2**16, 2**17, len(HEAD) + 2**16, {}, True),
+        (HEAD, 2**16, 0, {}, False),
+    ],
+)
+def test_raw_numbers_behind_a_short_head_are_not_long(
+    head: bytes, size: int, announced: int, coding: dict[str, bytes], *, is_long: bool
+) -> None:
+    """They are not read one by one, as texts are, nor parsed, as JSON is."""
+    headers = {name.replace("_", "-").encode(): value for name, value in coding.items()}
+    call = Call(HttpRequest("POST", "/v2/models/m/infer", headers, head.ljust(size, b"\0")), {"model": "m"})
+    route, _ = Router(DIALECTS[0]).find("POST", "/v2/models/m/infer")
+    assert HttpCodec(route, call, 0, announced).is_long() is is_long
+
+
 def test_an_inference_that_fails_is_counted_as_one() -> None:
     """A failure of the model or of the phrasing is counted, and a request that asks for nothing is not."""
     shelf = Shelf()
