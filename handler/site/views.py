@@ -18,7 +18,7 @@ from handler.site import examples
 
 SHARES: Final = (0.5, 0.95, 0.99)
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
-"""The beginnings of reasons that are no trouble: a model loads with its first request."""
+"""The beginnings of reasons that are not problems: a model loads with its first request."""
 
 
 class TensorView(BaseModel):

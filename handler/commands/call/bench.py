@@ -29,7 +29,7 @@ CONTROL_SECONDS: Final = 0.5
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 GIVEN_UP: Final = 10
-"""Failures in a row after which a connection gives up: there is no server any more."""
+"""Failures in a row after which a connection gives up: the server has probably ended."""
 PAUSE: Final = 0.2
 """Seconds between two updates of the moving line."""
 COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "REQUESTS", "ERRORS")

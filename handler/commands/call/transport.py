@@ -41,7 +41,7 @@ class Transport(Protocol):
 
 
 class Unreachable(Refused):
-    """There is no server, or it does not answer."""
+    """The server cannot be reached, or does not answer."""
 
 
 def credentials(key: str | None) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 from importlib.metadata import Distribution
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from handler.commands.called import called
 from handler.commands.init.wheel import installed, wheel
 from handler.commands.refused import Refused
 
@@ -21,7 +21,7 @@ LONGEST_NAME: Final = 100
 """Characters of a stack's name; the names of its log and its alarms begin with it."""
 FUNCTIONS_EXTRA: Final = "onnx"
 SERVING: Final = ("uvicorn", "onnxruntime")
-"""What `dragoman serve` needs for the example, and may not be installed."""
+"""What `dragoman serve` needs for the example. It may be missing."""
 CALL: Final = """curl -d '{"instances": [[5.9, 3.0, 5.1, 1.8]]}' http://127.0.0.1:8080/v1/models/iris:predict"""
 
 
@@ -108,7 +108,4 @@ def _next(folder: Path, *, is_aws: bool) -> list[str]:
         return [*here, "sam build", "sam deploy --guided"]
     lacking = [name for name in SERVING if find_spec(name) is None]
     needed = [f"{python} -m pip install -r requirements.txt"] if lacking else []
-    command = shutil.which("dragoman")
-    is_ours = command is not None and Path(command).parent == Path(sys.executable).parent
-    dragoman = "dragoman" if is_ours else f"{python} -m dragoman"
-    return [*here, *needed, f"{dragoman} serve", "# and in another terminal", CALL]
+    return [*here, *needed, f"{called()} serve", "# and in another terminal", CALL]

@@ -69,7 +69,7 @@ def tensors(body: Payload, *, is_call: bool) -> Sequence[Tensor]:
 
 
 def _plain(body: Payload, *, is_call: bool) -> Any:
-    """Returns an answer that is no V2 answer: JSON's values. Raises ValueError."""
+    """Returns the JSON values of an answer in another form than V2's. Raises ValueError."""
     if is_call and "json" not in body.kind:
         return json_format.MessageToDict(GrpsMessage.FromString(body.content))
     return json.loads(body.content) if "json" in body.kind else body.content

@@ -30,7 +30,7 @@ class Payload(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """An answer. `status`: of HTTP as text, or gRPC's code. `is_good`: it is no refusal."""
+    """An answer. `status`: of HTTP as text, or gRPC's code. `is_good`: it is not a refusal."""
 
     status: str
     is_good: bool
@@ -80,7 +80,7 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
             return event
     except (ValueError, KeyError, RecursionError):
         pass
-    raise Refused(f"{where} is no CloudEvent in JSON, with a type and an id")
+    raise Refused(f"{where} is not a CloudEvent in JSON with a type and an id")
 
 
 def _exchange(request: Mapping[str, Any], answer: Mapping[str, Any], where: str) -> Exchange:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from core.errors import ServingError, escaped
+from handler.commands.called import called
 from handler.settings import Settings
 
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
@@ -15,7 +16,7 @@ USUAL: Final = "http://127.0.0.1:8080"
 
 
 class Glance(NamedTuple):
-    """A look at the repository. `problem`: why there is no model, "" if there is one."""
+    """A look at the repository. `problem`: why it has no models, "" if it has some."""
 
     models: Sequence[str]
     problem: str
@@ -73,7 +74,7 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
         lines.append(f"Settings of {file}")
     example = escaped(seen.models[0]) if seen.models else "MODEL"
     place = "" if url == USUAL else f" --url {url}"
-    lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  dragoman infer {example} --sample{place}"]
+    lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  {called()} infer {example} --sample{place}"]
     lines += [f"  curl -X POST {url}/v2/repository/index", "", f"Status page: {url}/   API: {url}/docs"]
     print(*lines, sep="\n", flush=True)  # noqa: T201 - the addresses, and commands to try
     if seen.problem:
@@ -86,5 +87,5 @@ def say_function(settings: Settings, url: str, api: str, file: Path | None) -> N
     lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
     if file is not None:
         lines.append(f"Settings of {file}")
-    lines += ["", "Try:", f"  curl {url}/v2/health/ready", f"  dragoman infer MODEL --sample --url {url}"]
+    lines += ["", "Try:", f"  curl {url}/v2/health/ready", f"  {called()} infer MODEL --sample --url {url}"]
     print(*lines, sep="\n", flush=True)  # noqa: T201 - the address, and commands to try

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     """What a line says. It holds nothing of the request that is large. `at`: seconds since the epoch. `ns`: in all.
 
     `durations`, `waits`: a Timing's; None without an inference, and without a wait. `reason`: of a refusal.
-    `trace`: its hexadecimal number, b"" where there are no traces.
+    `trace`: its hexadecimal number, b"" without traces.
     """
 
     at: float

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -114,7 +115,7 @@ def test_the_next_commands_suit_the_place(
     assert cli.main(["init"]) == 0
     assert "cd " not in capsys.readouterr().out
     monkeypatch.setattr(command, "find_spec", lambda _: None)
-    monkeypatch.setattr(command.shutil, "which", lambda _: "/elsewhere/dragoman")
+    monkeypatch.setattr(shutil, "which", lambda _: "/elsewhere/dragoman")
     assert cli.main(["init", "a b"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("  cd 'a b'")
@@ -122,7 +123,7 @@ def test_the_next_commands_suit_the_place(
         f"  {sys.executable} -m pip install -r requirements.txt",
         f"  {sys.executable} -m dragoman serve",
     ]
-    monkeypatch.setattr(command.shutil, "which", lambda _: str(Path(sys.executable).parent / "dragoman"))
+    monkeypatch.setattr(shutil, "which", lambda _: str(Path(sys.executable).parent / "dragoman"))
     assert cli.main(["init", "c"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "  dragoman serve" in lines

@@ -145,10 +145,10 @@ def test_kserves_own_events_are_replayed(
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [
     ("", (), "there is no request with its answer"),
-    ("{", (), ":1 is no CloudEvent"), ("[]", (), ":1 is no CloudEvent"),
-    ('{"type": "t"}', (), ":1 is no CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
+    ("{", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
+    ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
-    (None, (), "there is no file"), ("[" * 100_000, (), ":1 is no CloudEvent"),
+    (None, (), "there is no file"), ("[" * 100_000, (), ":1 is not a CloudEvent"),
     ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
     ([{"data_base64": "YQ==", "contentencoding": "odd"}, {}], (), "the payload cannot be read"),
 ])  # fmt: skip
