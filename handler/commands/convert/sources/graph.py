@@ -1,0 +1,36 @@
+"""Small repairs of ONNX graphs that converters of tree models make: maps become tensors, unused outputs go."""
+
+from typing import Any, Final
+
+from handler.commands.convert.sources.original import library
+
+SCORES: Final = "probabilities"
+
+
+def without_maps(made: Any) -> Any:
+    """Replaces the operator ZipMap by what it reads: a tensor [rows, classes], called "probabilities"."""
+    helper = library("onnx.helper", "onnx", "convert")
+    proto = library("onnx", "onnx", "convert").TensorProto
+    graph = made.graph
+    for node in [each for each in graph.node if each.op_type == "ZipMap"]:
+        graph.node.remove(node)
+        graph.node.append(helper.make_node("Identity", [node.input[0]], [SCORES], name="dragoman_scores"))
+        place = [output.name for output in graph.output].index(node.output[0])
+        kept = list(graph.output)
+        kept[place] = helper.make_tensor_value_info(SCORES, proto.FLOAT, [None, None])
+        del graph.output[:]
+        graph.output.extend(kept)
+    return made
+
+
+def renamed_input(made: Any, name: str) -> Any:
+    """Gives the only input another name."""
+    (value,) = made.graph.input
+    old, value.name = value.name, name
+    for node in made.graph.node:
+        node.input[:] = [name if each == old else each for each in node.input]
+    return made
+
+
+def outputs(made: Any) -> list[str]:
+    return [output.name for output in made.graph.output]
