@@ -47,33 +47,19 @@ def _add_library(convert: ArgumentParser) -> None:
     convert.add_argument(
         "--data", metavar="FILE", help="rows (.csv, .npy, .npz) that original and ONNX model are asked; default: made"
     )
+    above = _typed(seconds, "a number above 0")
+    part = _typed(share, "a number from 0 to 1")
+    whole = _typed(positive, "a whole number above 0")
+    memory = _typed(size, "a size such as 4GiB")
     convert.add_argument(
-        "--tolerance",
-        type=_typed(seconds, "a number above 0"),
-        help="how much a number may differ; default: 1e-4 for FP32, by datatype",
+        "--tolerance", type=above, help="how much a number may differ; default: by datatype, 1e-4 for FP32"
     )
     convert.add_argument(
-        "--flips",
-        type=_typed(share, "a number from 0 to 1"),
-        default=0.0,
-        metavar="SHARE",
-        help="of the labels may differ, from 0 to 1; default: 0",
+        "--flips", type=part, default=0.0, metavar="SHARE", help="of the labels may differ, from 0 to 1; default: 0"
     )
-    convert.add_argument(
-        "--seed",
-        type=_typed(positive, "a whole number above 0"),
-        default=1,
-        help="of the rows that are made; default: 1",
-    )
-    convert.add_argument(
-        "--timeout", type=_typed(seconds, "a number above 0"), default=600.0, metavar="SECONDS", help="default: 600"
-    )
-    convert.add_argument(
-        "--memory",
-        type=_typed(size, "a size such as 4GiB"),
-        metavar="SIZE",
-        help="the most memory to use, such as 4GiB",
-    )
+    convert.add_argument("--seed", type=whole, default=1, help="of the rows that are made; default: 1")
+    convert.add_argument("--timeout", type=above, default=600.0, metavar="SECONDS", help="default: 600")
+    convert.add_argument("--memory", type=memory, metavar="SIZE", help="the most memory to use, such as 4GiB")
 
 
 T = TypeVar("T")

@@ -47,8 +47,9 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
     source, folder, row = Path(job.source), Path(job.folder), FORMATS[job.format]
     data = None if job.data is None else given.read(Path(job.data))
     progress(f"loading {source.name} with {row.title}")
-    texts = frozenset[str]() if data is None else data.texts
-    options = SourceOptions(job.allow_pickle, tuple(job.trusted), texts)
+    options = SourceOptions(job.allow_pickle, tuple(job.trusted))
+    if data is not None:
+        options = options._replace(texts=data.texts, examples=data.arrays)
     path = folder / "model.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they concern the libraries' own code: a publisher cannot act on them
@@ -66,6 +67,7 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
         **found.report,
     }
     for name, file in model.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(file, folder / name)
     if settings:
         (folder / FILE).write_bytes(parity.to_json(settings))

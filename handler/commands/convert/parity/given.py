@@ -25,6 +25,11 @@ class GivenData(NamedTuple):
     matrix: NDArray[Any] | None
 
     @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """The columns, and the matrix under the name ""."""
+        return self.columns if self.matrix is None else {"": self.matrix}
+
+    @property
     def texts(self) -> frozenset[str]:
         """The names of the columns that are text."""
         return frozenset(name for name, column in self.columns.items() if column.dtype.kind in "OSU")
@@ -56,6 +61,14 @@ def _column(cells: Sequence[str]) -> NDArray[Any]:
         return np.array([float(cell) if cell.strip() else np.nan for cell in cells])
     except ValueError:
         return np.array(cells, object)
+
+
+def sentences(given: GivenData) -> list[str]:
+    """Returns the first column of texts. Raises Refused if there is none."""
+    for array in given.arrays.values():
+        if array.dtype.kind in "OSU":
+            return [str(each) for each in texts(array).reshape(len(array), -1)[:, 0].tolist()]
+    raise Refused(f"--data {given.path} has no texts, which this model takes")
 
 
 def feed(given: GivenData, inputs: Sequence[Value], names: Sequence[str]) -> dict[str, NDArray[Any]]:

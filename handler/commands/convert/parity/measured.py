@@ -89,6 +89,8 @@ def _session(path: Path) -> tuple[Any, float]:
 
 
 def _rows(model: LibraryModel, inputs: Sequence[Value], job: ParityJob) -> dict[str, NDArray[Any]]:
+    if job.data is not None and model.encode is not None:
+        return model.encode(given.sentences(job.data))
     if job.data is not None:
         return given.feed(job.data, inputs, model.feature_names)
     if model.samples is not None:

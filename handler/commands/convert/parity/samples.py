@@ -5,6 +5,7 @@ neighbours of these among FP32, and numbers between. Where it is scaled first, t
 Else they are normal, in several magnitudes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from handler.commands.refused import Refused
 PASSED_ON: Final = ("Cast", "Identity")
 TREES: Final = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 WORDS: Final = ("alpha", "beta", "gamma", "delta", "")
+MOST_ELEMENTS: Final = 2**22
+"""The most elements of an input: large ones, such as images, get fewer rows."""
 MAGNITUDES: Final = (1, 1, 10, 100)
 LONGEST: Final = 12
 """Words of a made text."""
@@ -27,8 +30,14 @@ LONGEST: Final = 12
 def made(
     graph: Any, inputs: Sequence[Value], domains: Mapping[str, Domain], rows: int, seed: int
 ) -> dict[str, NDArray[Any]]:
-    """Returns arrays by input. `graph`: onnx.GraphProto. Raises Refused for inputs whose values nobody can guess."""
+    """Returns arrays by input. `graph`: onnx.GraphProto. `rows`: where the inputs do not fix their number.
+
+    Raises Refused for inputs whose values nobody can guess.
+    """
     random = np.random.default_rng(seed)
+    sizes = [value.shape[0] for value in inputs if value.shape and value.shape[0] > 0]
+    widest = max(math.prod(abs(size) for size in (value.shape or (1,))[1:]) for value in inputs)
+    rows = sizes[0] if sizes else min(rows, max(1, MOST_ELEMENTS // max(1, widest)))
     return {value.name: _array(graph, value, domains, rows, random) for value in inputs}
 
 
@@ -117,4 +126,5 @@ def _near(thresholds: NDArray[Any], rows: int, random: np.random.Generator) -> N
         np.nextafter(chosen, np.float32(np.inf)),
         random.uniform(thresholds[0] - spread, thresholds[-1] + spread, rows),
     )
-    return np.choose(random.integers(0, len(choices), rows), choices)
+    found: NDArray[Any] = np.choose(random.integers(0, len(choices), rows), choices)
+    return found

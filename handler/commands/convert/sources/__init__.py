@@ -39,7 +39,9 @@ FORMATS: Final = {
     "xgboost": Format("XGBoost", f"{SOURCES}.xgboost", "convert-xgboost", (".json", ".ubj"), _is_xgboost),
     "lightgbm": Format("LightGBM", f"{SOURCES}.lightgbm", "convert-lightgbm", (".txt",), _is_lightgbm),
     "catboost": Format("CatBoost", f"{SOURCES}.catboost", "convert-catboost", (".cbm",)),
+    "torch": Format("PyTorch", f"{SOURCES}.torch", "convert-torch", (".pt2", ".pt", ".ts")),
     "keras": Format("Keras", f"{SOURCES}.keras", "convert", (".keras",)),
+    "huggingface": Format("Hugging Face", f"{SOURCES}.huggingface", "convert-huggingface", ()),
 }
 """Each format's name, as `--format` has it. The order is that in which they are tried."""
 KNOWN: Final = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)

@@ -36,8 +36,8 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         if indices := getattr(model, f"get_{kind}_feature_indices")():
             columns = ", ".join(model.feature_names_[index] for index in indices)[:200]
             raise Refused(
-                f"{file} has {kind} features ({columns}), which CatBoost's ONNX export does not write. Train on numbers: "
-                "one-hot or ordinal columns"
+                f"{file} has {kind} features ({columns}), which CatBoost's ONNX export does not write. "
+                "Train on numbers: one-hot or ordinal columns"
             )
     progress(f"exporting with {versioned('catboost')}")
     with TemporaryDirectory(prefix="catboost-") as made:

@@ -34,3 +34,20 @@ def renamed_input(made: Any, name: str) -> Any:
 
 def outputs(made: Any) -> list[str]:
     return [output.name for output in made.graph.output]
+
+
+def without_notes(made: Any) -> Any:
+    """Removes what exporters note for their own debugging: names of modules, and paths of the machine."""
+    del made.metadata_props[:]
+    for each in (made.graph, *made.graph.node, *made.graph.input, *made.graph.output, *made.graph.value_info):
+        each.doc_string = ""
+        del each.metadata_props[:]
+    return made
+
+
+def rename_outputs(made: Any, names: list[str]) -> None:
+    """Gives the outputs other names, by a node each: another node may read the tensor under its old one."""
+    helper = library("onnx.helper", "onnx", "convert")
+    for value, name in zip(made.graph.output, names, strict=True):
+        made.graph.node.append(helper.make_node("Identity", [value.name], [name], name=f"dragoman_{name}"))
+        value.name = name

@@ -21,11 +21,16 @@ OPSET: Final = 21
 
 
 class SourceOptions(NamedTuple):
-    """What the command line says about the source. `texts`: the columns of the given data that are text."""
+    """What the command line says about the source.
+
+    `examples`: the given data by column, or under "" where its columns have no names. `texts`: the columns that are
+    text.
+    """
 
     allow_pickle: bool = False
     trusted: tuple[str, ...] = ()
     texts: frozenset[str] = frozenset()
+    examples: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 class Domain(NamedTuple):
@@ -43,6 +48,7 @@ class LibraryModel(NamedTuple):
     `scores`: the output with a number for each class, "" without one. `feature_names`: of the elements of the only
     input. `domains`: what columns can have, by the name of the input, or its name and the column's index: "X.3".
     `notes`: sentences for the parity report. `samples`: (rows, seed) -> inputs, where only the format can make them.
+    `encode`: the inputs that stand for texts.
     `files`: those to publish beside the model, by their names there. `settings`: further keys of model-settings.json.
     """
 
@@ -58,6 +64,7 @@ class LibraryModel(NamedTuple):
     notes: Sequence[str] = ()
     domains: Mapping[str, Domain] = MappingProxyType({})
     samples: Callable[[int, int], Arrays] | None = None
+    encode: Callable[[Sequence[str]], Arrays] | None = None
     files: Mapping[str, Path] = MappingProxyType({})
     settings: Mapping[str, Any] = MappingProxyType({})
 
