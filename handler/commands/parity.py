@@ -18,6 +18,7 @@ from typing import Any, Final
 FILE: Final = "parity.json"
 LARGEST: Final = 2**16
 """The most bytes of a report that a listing reads."""
+LONGEST: Final = 500
 
 
 def to_json(report: Mapping[str, Any], indent: int | None = 2) -> bytes:
@@ -30,10 +31,15 @@ def from_json(text: bytes | None) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(text)
-        sentence(found)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        lines(found)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     return dict(found)
+
+
+def lines(report: Mapping[str, Any]) -> list[str]:
+    """Returns a report for a terminal: its sentence and its notes, each cut to LONGEST characters."""
+    return [str(line)[:LONGEST] for line in (sentence(report), *report.get("notes", ()))]
 
 
 def sentence(report: Mapping[str, Any]) -> str:

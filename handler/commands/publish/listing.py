@@ -143,7 +143,7 @@ def _table(rows: Sequence[Row], reports: Sequence[dict[str, Any] | None]) -> str
     for row, report in zip(cells[1:], reports, strict=True):
         lines.append(_line(row, widths))
         if report is not None:
-            lines += [escaped(f"  {line}") for line in (parity.sentence(report), *map(str, report.get("notes", ())))]
+            lines += [escaped(f"  {line}") for line in parity.lines(report)]
     return "\n".join(lines)
 
 

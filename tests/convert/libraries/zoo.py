@@ -176,7 +176,9 @@ SKLEARN = {
     "logistic": Case(skops(linear_model.LogisticRegression(max_iter=500)), CLASSES, SPECIES),
     "scaled-svc": Case(skops(scaled(calibration.CalibratedClassifierCV(svm.SVC(), ensemble=False))), CLASSES, SPECIES),
     "forest": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES),
-    "forest-made": Case(skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False),
+    "forest-made": Case(
+        skops(ensemble.RandomForestClassifier(20, random_state=0)), CLASSES, SPECIES, data=False, note="missing values"
+    ),
     "extra-trees-numbers": Case(
         skops(ensemble.ExtraTreesClassifier(20, random_state=0), WINE, plain=True), CLASSES, ("0", "1", "2")
     ),
@@ -219,6 +221,9 @@ LIGHTGBM = {
     "lgbm-regression": Case(lgbm(DIABETES, objective="regression"), ("variable",)),
     "lgbm-categories": Case(
         lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), note="categorical"
+    ),
+    "lgbm-categories-made": Case(
+        lgbm(DIABETES, categorical=True, objective="regression"), ("variable",), data=False, note="categorical"
     ),
     "lgbm-made": Case(lgbm(CANCER, objective="binary"), CLASSES, ("0", "1"), data=False),
 }

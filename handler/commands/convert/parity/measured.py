@@ -17,6 +17,8 @@ from handler.commands.convert.sources.original import Arrays, LibraryModel, libr
 from handler.commands.refused import Refused
 
 LOADS: Final = 3
+MISSING: Final = 0.1
+"""The share of numbers that are missing, where that is tried."""
 ROWS: Final = 1000
 """Rows that are made without data."""
 ROUNDED: Final = "FP32"
@@ -42,36 +44,72 @@ class Measured(NamedTuple):
 
 def measured(model: LibraryModel, path: Path, job: ParityJob) -> Measured:
     """Compares. Raises Refused if the answers differ by more than the tolerance."""
-    inputs, outputs = signature(path)
-    inputs = [value for value in inputs if not value.optional]
-    session, seconds = _session(path)
-    rows = _rows(model, inputs, job)
-    theirs = _original(model, rows, given=job.data is not None)
-    names = [value.name for value in outputs]
-    narrow = {value.name: _narrow(value, rows[value.name]) for value in inputs}
-    ours = _ours(session, names, narrow)
-    found = _compared(outputs, ours, theirs, model.scores, job)
-    notes = list(model.notes)
-    lost = _rounded(rows, narrow) if model.wide else 0
+    sides = _Sides(model, path, job)
+    rows = _rows(model, sides.inputs, job)
+    narrow = sides.narrow(rows)
+    theirs = sides.theirs(rows)
+    found = sides.compared(sides.ours(narrow), theirs)
     effect = []
-    if lost:
-        alone = _compared(outputs, theirs, _original(model, narrow, given=True), model.scores, job)
-        effect = [_effect(lost, max(each.get("different", 0) + each.get("flips", 0) for each in alone))]
-    notes += effect
+    if model.wide and (lost := _rounded(rows, narrow)):
+        effect = [_effect(lost, _different(sides.compared(theirs, sides.theirs(narrow))))]
     _judge(found, effect, job)
-    return Measured(
-        rows,
-        inputs,
-        outputs,
-        {
-            "runtime": versioned("onnxruntime"),
-            "data": _data(job, len(next(iter(rows.values())))),
-            "outputs": found,
-            "notes": notes,
-            "load_seconds": round(seconds, 6),
-            "bytes": path.stat().st_size,
-        },
-    )
+    gaps = sides.gaps(rows) if model.gaps and job.data is None else []
+    report = {
+        "runtime": versioned("onnxruntime"),
+        "data": _data(job, len(next(iter(rows.values())))),
+        "outputs": found,
+        "notes": [*model.notes, *effect, *gaps],
+        "load_seconds": round(sides.seconds, 6),
+        "bytes": path.stat().st_size,
+    }
+    return Measured(rows, sides.inputs, sides.outputs, report)
+
+
+class _Sides:
+    """The original and the session of the ONNX model. `seconds`: the median time of a load."""
+
+    def __init__(self, model: LibraryModel, path: Path, job: ParityJob) -> None:
+        inputs, self.outputs = signature(path)
+        self.inputs = [value for value in inputs if not value.optional]
+        self._model, self._job = model, job
+        self._session, self.seconds = _session(path)
+
+    def theirs(self, rows: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Asks the original. Raises Refused."""
+        told = "made rows; give rows of your own with --data" if self._job.data is None else "the rows of --data"
+        with refusing(f"the original does not answer {told}"):
+            return {name: np.asarray(array) for name, array in self._model.predict(rows).items()}
+
+    def ours(self, narrow: Arrays) -> Arrays:
+        """Asks ONNX Runtime. Raises Refused."""
+        names = [value.name for value in self.outputs]
+        with refusing("ONNX Runtime does not answer what the original answers"):
+            found = self._session.run(names, narrow)
+        return {name: np.asarray(array) for name, array in zip(names, found, strict=True)}
+
+    def narrow(self, rows: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Returns the rows in the inputs' datatypes, as a request has them."""
+        return {value.name: _narrow(value, rows[value.name]) for value in self.inputs}
+
+    def compared(self, ours: Arrays, theirs: Arrays) -> list[dict[str, Any]]:
+        return _compared(self.outputs, ours, theirs, self._model.scores, self._job)
+
+    def gaps(self, rows: Mapping[str, NDArray[Any]]) -> list[str]:
+        """Returns whether missing values are answered otherwise, in a sentence. No model is refused for it."""
+        random = np.random.default_rng(self._job.seed)
+        holed = {
+            name: np.where(random.random(array.shape) < MISSING, np.nan, array) if array.dtype.kind == "f" else array
+            for name, array in rows.items()
+        }
+        found = self.compared(self.ours(self.narrow(holed)), self.theirs(holed))
+        count, values = _different(found), sum(each["values"] for each in found)
+        return (
+            [f"missing values (NaN) change {count} of {values} answers otherwise than in the original"] if count else []
+        )
+
+
+def _different(found: Sequence[Mapping[str, Any]]) -> int:
+    return sum(each.get("different", 0) + each.get("flips", 0) - each.get("ties", 0) for each in found)
 
 
 def _session(path: Path) -> tuple[Any, float]:
@@ -97,17 +135,6 @@ def _rows(model: LibraryModel, inputs: Sequence[Value], job: ParityJob) -> dict[
         return model.samples(ROWS, job.seed)
     graph = library("onnx", "another library", "convert").load_from_string(model.onnx).graph
     return samples.made(graph, inputs, model.domains, ROWS, job.seed)
-
-
-def _original(model: LibraryModel, rows: Mapping[str, NDArray[Any]], *, given: bool) -> Arrays:
-    told = "the rows of --data" if given else "made rows; give rows of your own with --data"
-    with refusing(f"the original does not answer {told}"):
-        return {name: np.asarray(array) for name, array in model.predict(rows).items()}
-
-
-def _ours(session: Any, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> Arrays:
-    with refusing("ONNX Runtime does not answer what the original answers"):
-        return {name: np.asarray(array) for name, array in zip(names, session.run(names, dict(feeds)), strict=True)}
 
 
 def _narrow(value: Value, array: NDArray[Any]) -> NDArray[Any]:

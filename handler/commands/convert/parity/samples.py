@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from core.dtype import BY_ONNX, BYTES
+from core.dtype import BF16, BY_ONNX, BYTES
 from handler.backends.onnx_file import Value
 from handler.commands.convert.sources.original import Domain
 from handler.commands.refused import Refused
@@ -51,12 +51,12 @@ def _array(
     if row is BYTES:
         texts = [_texts(known[index], rows, random) for index in range(columns)]
         return np.stack(texts, axis=1).reshape(shape)
+    if row is BF16:
+        raise Refused(f"input {value.name!r} is {row.name}: give rows with --data")
     if row.numpy.kind in "iu":
         return random.integers(0, 10, shape).astype(row.numpy)
     if row.numpy.kind == "b":
         return random.integers(0, 2, shape).astype(bool)
-    if not row.is_float:
-        raise Refused(f"input {value.name!r} is {row.name}: give rows with --data")
     magnitudes = random.choice(MAGNITUDES, size=(rows, *[1] * (len(shape) - 1)))
     array = _scaled(graph, value.name, random.normal(size=shape) * magnitudes)
     for index, choices in _thresholds(graph, value.name).items():
@@ -100,7 +100,7 @@ def _scaled(graph: Any, name: str, array: NDArray[Any]) -> NDArray[Any]:
     for node in _readers(graph, name):
         offset, scale = _attribute(node, "offset"), _attribute(node, "scale")
         if node.op_type == "Scaler" and offset.size == scale.size == array.shape[-1]:
-            return array / np.where(scale == 0, 1, scale) + offset
+            array = array / np.where(scale == 0, 1, scale) + offset
     return array
 
 

@@ -55,6 +55,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         versioned("catboost"),
         versioned("catboost"),
         "classifier" if classes else "regressor",
+        gaps=True,
         scores=outputs[1] if classes else "",
         class_labels=classes,
         feature_names=[] if names == [str(index) for index in range(len(names))] else names,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from handler.commands.convert.sources import graph
 from handler.commands.convert.sources.original import (
     Arrays,
+    Domain,
     LibraryModel,
     Progress,
     SourceOptions,
@@ -57,9 +58,11 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         versioned("onnxmltools"),
         "classifier" if classifies else "regressor",
         wide=True,
+        gaps=True,
         scores=outputs[1] if classifies else "",
         class_labels=[str(index) for index in range(_classes(booster))] if classifies else (),
         feature_names=_names(booster),
+        domains=_domains(dumped),
         notes=_notes(dumped),
     )
 
@@ -98,6 +101,16 @@ def _notes(dumped: Mapping[str, Any]) -> list[str]:
     columns = ", ".join(sorted({names[split["split_feature"]] for split in categorical}))[:200]
     how = "in ONNX they compare with whole numbers, and a category that training did not have may go another way"
     return [f"{len(categorical)} of {len(splits)} splits are categorical ({columns}): {how}"]
+
+
+def _domains(dumped: Mapping[str, Any]) -> dict[str, Domain]:
+    """Returns the categories that splits name, by column, with one that none names."""
+    found: dict[str, set[int]] = {}
+    for split in _splits(dumped):
+        if split["decision_type"] == "==":
+            categories = {int(each) for each in str(split["threshold"]).split("||")}
+            found.setdefault(f"{INPUT}.{split['split_feature']}", set()).update(categories)
+    return {name: Domain([*sorted(categories), max(categories) + 1]) for name, categories in found.items()}
 
 
 def _splits(dumped: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -44,12 +44,12 @@ class LibraryModel(NamedTuple):
     """A model of another library, and what it has become.
 
     `predict`: takes arrays by the ONNX model's inputs, of the data's own precision; returns the original's answers by
-    the ONNX model's outputs. `wide`: whether the original reads FP64 where the ONNX model reads FP32.
-    `scores`: the output with a number for each class, "" without one. `feature_names`: of the elements of the only
-    input. `domains`: what columns can have, by the name of the input, or its name and the column's index: "X.3".
-    `notes`: sentences for the parity report. `samples`: (rows, seed) -> inputs, where only the format can make them.
-    `encode`: the inputs that stand for texts.
-    `files`: those to publish beside the model, by their names there. `settings`: further keys of model-settings.json.
+    the ONNX model's outputs. `wide`: whether the original reads FP64 where the ONNX model reads FP32. `gaps`: whether
+    it takes NaN for a missing value. `scores`: the output with a number for each class, "" without one.
+    `feature_names`: of the elements of the only input. `domains`: what columns can have, by the name of the input, or
+    its name and the column's index: "X.3". `notes`: sentences for the parity report. `samples`: (rows, seed) -> inputs,
+    where only the format can make them. `encode`: the inputs that stand for texts. `files`: those to publish beside the
+    model, by their names there. `settings`: further keys of model-settings.json.
     """
 
     onnx: bytes
@@ -58,6 +58,7 @@ class LibraryModel(NamedTuple):
     converter: str
     kind: str
     wide: bool = False
+    gaps: bool = False
     scores: str = ""
     class_labels: Sequence[str] = ()
     feature_names: Sequence[str] = ()

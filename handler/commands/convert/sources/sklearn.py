@@ -58,6 +58,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         versioned("skl2onnx"),
         _kind(model),
         wide=True,
+        gaps=inputs.takes_gaps(model),
         scores=scores,
         class_labels=[str(each) for each in getattr(model, "classes_", ())] if scores else (),
         feature_names=() if columns else [str(each) for each in getattr(model, "feature_names_in_", ())],

@@ -48,6 +48,12 @@ def domains(model: Any, found: Mapping[str, bool]) -> dict[str, Domain]:
     return {f"{INPUT}.{index}": Domain(list(values)) for index, values in enumerate(getattr(first, "categories_", ()))}
 
 
+def takes_gaps(model: Any) -> bool:
+    """Decides whether the estimator takes NaN, by its own words, which it has since scikit-learn 1.6."""
+    tags = getattr(model, "__sklearn_tags__", None)
+    return tags is not None and bool(tags().input_tags.allow_nan)
+
+
 def steps(model: Any, *, inner: bool = False) -> list[Any]:
     """Returns the steps of a pipeline, and those of a pipeline in it; of another estimator itself.
 

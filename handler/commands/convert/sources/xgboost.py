@@ -52,6 +52,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
         versioned("xgboost-cpu", "xgboost"),
         versioned("onnxmltools"),
         "classifier" if classifies else "regressor",
+        gaps=True,
         scores=outputs[1] if classifies else "",
         class_labels=[str(index) for index in range(int(model.n_classes_))] if classifies else (),
         feature_names=names,
