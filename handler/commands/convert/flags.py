@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
 
 def _add_library(convert: ArgumentParser) -> None:
     """Adds the flags for models that are not SavedModels."""
-    convert.add_argument("--format", choices=FORMATS, help="default: by the file's name and first bytes")
+    convert.add_argument("--format", choices=tuple(FORMATS), help="default: by the file's name and first bytes")
     convert.add_argument(
         "--allow-pickle", action="store_true", help="load a pickle, which runs whatever code its author has put in"
     )

@@ -31,7 +31,7 @@ def convert(source: Path, row: Format, folder: Path, options: Namespace, meter: 
         options.allow_pickle,
         options.trust,
     )
-    report = process.converted(job, process.Limits(options.timeout, options.memory), meter.say)
+    report = process.converted(job, process.ChildLimits(options.timeout, options.memory), meter.say)
     print(escaped(f"{source}: {parity.sentence(report)}; {human(report['bytes'])} of ONNX"))  # noqa: T201 - the result
     for note in report["notes"]:
         meter.say(note)

@@ -25,14 +25,14 @@ TAIL: Final = 2000
 SHOWN: Final = 300
 
 
-class Limits(NamedTuple):
+class ChildLimits(NamedTuple):
     """`seconds`, and `memory` in bytes, None for what the machine has."""
 
     seconds: float
     memory: int | None
 
 
-def converted(job: LibraryJob, limits: Limits, say: Callable[[str], None]) -> dict[str, Any]:
+def converted(job: LibraryJob, limits: ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
     """Returns the report. `say`: takes the words of each step. Raises Refused with the child's reason, or its end."""
     with TemporaryFile() as errors:
         child = subprocess.Popen(
@@ -64,7 +64,7 @@ def _ask(child: subprocess.Popen[bytes], said: Mapping[str, Any]) -> None:
 def _followed(
     child: subprocess.Popen[bytes],
     lines: "queue.SimpleQueue[bytes]",
-    limits: Limits,
+    limits: ChildLimits,
     say: Callable[[str], None],
     errors: IO[bytes],
 ) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _read(stream: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
     lines.put(b"")
 
 
-def _ended(child: subprocess.Popen[bytes], limits: Limits, step: str, errors: IO[bytes]) -> str:
+def _ended(child: subprocess.Popen[bytes], limits: ChildLimits, step: str, errors: IO[bytes]) -> str:
     """Returns why a child ended without an answer: its signal or exit code, and its last words."""
     code = child.wait()
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"

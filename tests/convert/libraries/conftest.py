@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Converts without a child."""
 
-    def converted(job: work.LibraryJob, _: process.Limits, say: Callable[[str], None]) -> dict[str, Any]:
+    def converted(job: work.LibraryJob, _: process.ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
         return work.convert(job, say)
 
     monkeypatch.setattr(process, "converted", converted)

@@ -54,14 +54,14 @@ def test_the_same_seed_makes_the_same_rows(model: Path, tmp_path: Path) -> None:
 def test_a_conversion_that_takes_too_long_is_ended(model: Path, tmp_path: Path) -> None:
     """The refusal names the step."""
     with pytest.raises(Refused, match=r"took more than 0.01 s \(starting\); --timeout permits more"):
-        process.converted(job(model, tmp_path / "v"), process.Limits(0.01, None), lambda _: None)
+        process.converted(job(model, tmp_path / "v"), process.ChildLimits(0.01, None), lambda _: None)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA counts so on Linux alone")
 def test_a_conversion_that_takes_too_much_memory_is_refused(model: Path, tmp_path: Path) -> None:
     """Whether Python raises MemoryError or a library ends the process, the limit is named."""
     with pytest.raises(Refused, match=r"--memory|MB of memory permitted|conversion failed|needs sklearn"):
-        process.converted(job(model, tmp_path / "v"), process.Limits(100, 60_000_000), lambda _: None)
+        process.converted(job(model, tmp_path / "v"), process.ChildLimits(100, 60_000_000), lambda _: None)
 
 
 def test_a_pickle_that_ends_the_process_is_refused(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_pickle_that_ends_the_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "evil.pkl").write_bytes(b"cos\nabort\n(tR.")
     asked = job(tmp_path / "evil.pkl", tmp_path / "v", allow_pickle=True)
     with pytest.raises(Refused, match=r"the conversion ended by SIGABRT \(loading evil.pkl with scikit-learn\)"):
-        process.converted(asked, process.Limits(100, None), lambda _: None)
+        process.converted(asked, process.ChildLimits(100, None), lambda _: None)
 
 
 def test_the_child_has_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,9 @@ def test_the_child_has_no_credentials(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "curious.pkl").write_bytes(b"cbuiltins\nexec\n(V" + code.encode() + b"\ntR.")
     with pytest.raises(Refused, match="has a NoneType; expected an estimator"):
         process.converted(
-            job(tmp_path / "curious.pkl", tmp_path / "v", allow_pickle=True), process.Limits(100, None), lambda _: None
+            job(tmp_path / "curious.pkl", tmp_path / "v", allow_pickle=True),
+            process.ChildLimits(100, None),
+            lambda _: None,
         )
     seen = (tmp_path / "seen").read_text(encoding="utf-8").split()
     assert "PATH" in seen or "PATH" not in os.environ
