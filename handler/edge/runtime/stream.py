@@ -18,19 +18,22 @@ JOINED_FROM: Final = 64 * 1024
 
 
 class ResponseStream:
-    """The answer to one event. `begun`: its head was sent. `left`: nobody reads it any more.
+    """The answer to one event. `begun`: its head was sent. `left`: nobody reads it any more. `pieces`: sent so far.
+    `last`: the last two bytes.
 
     `begin`, `send`, `end` and `fail` run in the event loop, `finish` in the event's own thread afterwards.
     """
 
     def __init__(self, api: RuntimeApi, context: EventContext) -> None:
         self.begun = False
+        self.pieces = 0
+        self.last = b""
         self.left = asyncio.Event()
         self._api = api
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket: Any = None
-        self._torn = False
+        self._ended = self._torn = False
         self._sending = asyncio.Lock()
 
     async def begin(self, head: bytes) -> None:
@@ -51,7 +54,8 @@ class ResponseStream:
 
     async def send(self, piece: Part) -> None:
         """Sends a piece. Returns when the system has taken it, or nobody reads it any more."""
-        if len(piece):  # a chunk without a byte would end the answer
+        if len(piece) and not self._ended:  # a chunk without a byte would end the answer
+            self.pieces, self.last = self.pieces + 1, bytes(piece[-2:])
             head = b"%x\r\n" % len(piece)
             if len(piece) < JOINED_FROM:
                 await self._write(b"".join((head, piece, b"\r\n")))
@@ -60,7 +64,8 @@ class ResponseStream:
 
     async def end(self, last: bytes = b"") -> None:
         """Ends the answer. `last`: its trailers."""
-        if self._loop is not None and not self.left.is_set():
+        if self._loop is not None and not self._ended and not self.left.is_set():
+            self._ended = True
             self._loop.remove_reader(self._socket)
             await self._write(b"0\r\n%b\r\n" % last)
 

@@ -140,6 +140,17 @@ def test_a_refusal_has_its_status(start: Start, event: Any, status: int, text: s
     assert (taken.head["statusCode"], text in taken.body.decode()) == (status, True)
 
 
+def test_a_stream_of_events_that_pauses_has_comments(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep gateways from ending it, and stand between two events."""
+    monkeypatch.setattr("handler.edge.runtime.carrier.BEAT_SECONDS", 0.01)
+    running = start()
+    taken = running.api.send(generate(3))
+    assert taken.until(4)[2:4] == [b":\n\n"] * 2
+    running.go()
+    blocks = taken.body.split(b"\n\n")[:-1]
+    assert [json.loads(each[6:])["y"] for each in blocks if each != b":"] == [0, 1, 2]
+
+
 def test_who_watches_gets_one_answer(start: Start) -> None:
     """A function that watches for ever would be paid for as long."""
     taken = start().api.send(function_url("/grpc.health.v1.Health/Watch", envelope(b""), kind=STREAM))
