@@ -115,7 +115,7 @@ def test_the_streaming_template_streams_and_means_the_same_by_its_parameters(tem
         assert integration["timeoutInMillis"] == parameters["Timeout"]["MaxValue"] * 1000
     assert resources["Url"]["Properties"]["InvokeMode"] == "RESPONSE_STREAM"
     function = resources["InferenceFunction"]["Properties"]
-    assert function["ImageConfig"] == {"EntryPoint": ["python", "-m", "dragoman.runtime"]}
+    assert function["ImageConfig"] == {"EntryPoint": ["python3", "-m", "dragoman.runtime"]}
     assert function["Environment"]["Variables"]["DRAGOMAN_RESPONSE_STREAMING"] == "true"
     usual = template["Resources"]["InferenceFunction"]["Properties"]
     assert function["Policies"] == usual["Policies"]

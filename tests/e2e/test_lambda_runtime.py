@@ -60,14 +60,20 @@ def test_errors_are_those_of_lambdas_own_runtime(both: tuple[RuntimeStandIn, Run
             each["errorMessage"] = each["errorMessage"].partition("input:")[0]
         assert told[0] == told[1]
         assert ours.headers["content-type"] == lambdas.headers["content-type"] == "application/json"
-        assert ours.headers["lambda-runtime-function-error-type"] == told[0]["errorType"]  # as documented; theirs is for X-Ray
+        assert (
+            ours.headers["lambda-runtime-function-error-type"] == told[0]["errorType"]
+        )  # as documented; theirs is for X-Ray
         assert (ours.document["requestId"], lambdas.document["requestId"]) == (ours.id, lambdas.id)
 
 
 def test_both_refuse_before_the_functions_time_ends(artifact: Path, tmp_path: Path) -> None:
     """A model that does not answer: 504 in the protocol's form, from the deadline of the event."""
     steps_model(tmp_path / "models", tmp_path / "gate")
-    variables = {"DRAGOMAN_REPOSITORY": str(tmp_path / "models"), "DRAGOMAN_ALLOW_CODE": "true", "DRAGOMAN_PRELOAD": "*"}
+    variables = {
+        "DRAGOMAN_REPOSITORY": str(tmp_path / "models"),
+        "DRAGOMAN_ALLOW_CODE": "true",
+        "DRAGOMAN_PRELOAD": "*",
+    }
     body = json.dumps({"inputs": [{"name": "n", "shape": [1], "datatype": "INT64", "data": [2]}]})
     for arguments in (OURS, LAMBDAS):
         with running(artifact, arguments, variables) as (api, process):

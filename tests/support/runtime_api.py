@@ -28,7 +28,8 @@ CHUNKED_FROM: Final = 2048
 class Taken:
     """One event and what the runtime has sent for it. `kind`: "response" or "error". `status`: for its answer.
 
-    `cut`: closes the connection after the event. `keep`: keeps the pieces. `gone`: the connection was dropped.
+    `cut`: closes the connection after the event. `keep`: keeps the pieces. `gone`: the connection was dropped. `came`:
+    when each piece came, on time.monotonic_ns().
     """
 
     def __init__(self, event: bytes, seconds: float, headers: dict[str, str]) -> None:
@@ -38,6 +39,7 @@ class Taken:
         self.headers: dict[str, str] = {}
         self.trailers: dict[str, str] = {}
         self.pieces: list[bytes] = []
+        self.came: list[int] = []
         self.size = 0
         self.keep, self.cut, self.gone = True, False, False
         self.status = 202
@@ -48,6 +50,7 @@ class Taken:
     def add(self, piece: bytes) -> None:
         with self._changed:
             self.size += len(piece)
+            self.came.append(time.monotonic_ns())
             if self.keep:
                 self.pieces.append(piece)
             self._changed.notify_all()
@@ -138,6 +141,7 @@ class RuntimeStandIn(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 class _Exchange(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: RuntimeStandIn
 
     def log_message(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from handler.edge.runtime.stream import ResponseStream, head_of
 
 log = logging.getLogger(__name__)
 BEAT_SECONDS = 15.0
-"""A stream of events that pauses for so long gets a comment: gateways end an idle one, an edge-optimised one after 30 s."""
+"""A stream of events that pauses for so long gets a comment: gateways end an idle one, some after 30 s."""
 EVENTS: Final = b"text/event-stream"
 BEAT: Final = b":\n\n"
 """A comment (WHATWG HTML, Server-sent events). It stands between two events, never inside one."""

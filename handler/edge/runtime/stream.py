@@ -18,8 +18,9 @@ JOINED_FROM: Final = 64 * 1024
 
 
 class ResponseStream:
-    """The answer to one event. `begun`: its head was sent. `left`: nobody reads it any more. `pieces`: sent so far.
-    `last`: the last two bytes.
+    """The answer to one event. `begun`: its head was sent. `left`: nobody reads it any more.
+
+    `pieces`: the number of those sent. `last`: the last two bytes.
 
     `begin`, `send`, `end` and `fail` run in the event loop, `finish` in the event's own thread afterwards.
     """

@@ -53,6 +53,8 @@ def predict(inputs, parameters):
 def http(request):
     if "megabytes" in request.query:
         return 200, {{}}, (bytes(2**20) for _ in range(int(request.query["megabytes"])))
+    if "trace" in request.query:
+        return request.headers.get("x-amzn-trace-id", "none")
     if "header" in request.query:
         return 200, {{"x-long": "x" * 20_000}}, "body"
     return 200, {{"content-type": "text/plain"}}, (f"{{n}}\\n" for n in steps(int(request.query["n"]), "http"))

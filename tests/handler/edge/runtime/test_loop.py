@@ -105,15 +105,27 @@ def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog:
     assert caplog.text.count("status 413") == 2
 
 
+TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled="
+
+
 def test_xray_reaches_the_function(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a variable, as with Lambda's own runtime, and without one once an event has none."""
     monkeypatch.delenv("_X_AMZN_TRACE_ID", raising=False)
     running = start()
-    trace = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
-    more = {"Lambda_Runtime_Trace_Id": trace, "Lambda_Runtime_Invocation_Id": "7"}
+    more = {"Lambda_Runtime_Trace_Id": TRACE + "1", "Lambda_Runtime_Invocation_Id": "7"}
     taken = running.api.send(http("GET", "/v2/health/live"), **more).wait()
-    assert (os.environ["_X_AMZN_TRACE_ID"], taken.headers["lambda-runtime-invocation-id"]) == (trace, "7")
+    assert (os.environ["_X_AMZN_TRACE_ID"], taken.headers["lambda-runtime-invocation-id"]) == (TRACE + "1", "7")
     running.api.send(http("GET", "/v2/health/live")).wait()
+    assert "_X_AMZN_TRACE_ID" not in os.environ
+
+
+def test_each_of_several_events_has_its_own_trace(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the request's header, if X-Ray records it: a variable would be the other event's."""
+    monkeypatch.delenv("_X_AMZN_TRACE_ID", raising=False)
+    running = start(AWS_LAMBDA_MAX_CONCURRENCY="2")
+    event = function_url("/own/steps", query="trace=1") | {"headers": {"x-amzn-trace-id": "the gateway's"}}
+    bodies = [running.api.send(event, Lambda_Runtime_Trace_Id=TRACE + flag).body.decode() for flag in "10"]
+    assert bodies == [TRACE + "1", "the gateway's"]
     assert "_X_AMZN_TRACE_ID" not in os.environ
 
 

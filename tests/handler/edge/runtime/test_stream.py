@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from handler.edge.runtime.stream import head_of
 from tests.handler.edge.runtime.conftest import Running, Start, function_url
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import OIP, STREAM, WEB, envelope, judged
@@ -122,6 +123,22 @@ def test_an_answer_of_more_than_six_megabytes_arrives(start: Start) -> None:
     event = function_url("/own/steps", query="megabytes=8")
     event["requestContext"]["domainName"] = "x.execute-api.us-east-1.amazonaws.com"
     assert running.api.send(event).document["statusCode"] == 413
+
+
+def test_a_head_has_each_header_once() -> None:
+    """Equal names are joined, cookies are apart, and what concerns one connection stays out."""
+    headers = [
+        (b"Vary", b"a"),
+        (b"vary", b"b"),
+        (b"set-cookie", b"c=1"),
+        (b"Set-Cookie", b"d=2"),
+        (b"connection", b"x"),
+    ]
+    told, _, rest = head_of(201, headers).partition(bytes(8))
+    assert (json.loads(told), rest) == (
+        {"statusCode": 201, "headers": {"vary": "a, b"}, "cookies": ["c=1", "d=2"]},
+        b"",
+    )
 
 
 @pytest.mark.parametrize(
