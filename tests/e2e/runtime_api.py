@@ -6,12 +6,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.e2e.rie import HANDLER
 from tests.e2e.tools import HOME, RUNTIME, environment
 from tests.support.runtime_api import RuntimeStandIn, runtime_api
 
 OURS = ("-m", "dragoman.runtime")
-LAMBDAS = ("-m", "awslambdaric", HANDLER)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import pytest
 
 from tests.e2e import rie
 from tests.e2e.expected import ANSWERS, EVENTS, gist
-from tests.e2e.runtime_api import LAMBDAS, OURS, running
+from tests.e2e.rie import LAMBDAS
+from tests.e2e.runtime_api import OURS, running
 from tests.e2e.tools import ROOT
 from tests.handler.edge.runtime.conftest import function_url, steps_model
 from tests.support.runtime_api import RuntimeStandIn
@@ -81,6 +82,23 @@ def test_both_refuse_before_the_functions_time_ends(artifact: Path, tmp_path: Pa
             taken = api.send(rie.event("POST", "/v2/models/steps/infer", body), 4)
             assert taken.document["statusCode"] == 504, arguments
             assert process.poll() is None
+
+
+@pytest.mark.parametrize("streams", ["false", "true"])
+def test_aws_own_runtime_api_takes_what_our_runtime_sends(artifact: Path, streams: str) -> None:
+    """The emulator has Lambda's code for it. It joins an answer in pieces, and knows no head."""
+    variables = {**MODELS, "DRAGOMAN_RESPONSE_STREAMING": streams}
+    with rie.running(artifact, variables, OURS) as instance:
+        for path in (path for path in EVENTS if path.stem.startswith(("http", "alb", "direct", "schedule"))):
+            answer = instance.invoke(json.loads(path.read_text(encoding="utf-8")))
+            assert gist(answer) == ANSWERS[path.stem], path.stem
+        whole = instance.invoke(rie.event("GET", "/v2/health/live"))
+        if streams == "true":
+            told, _, body = whole["errorMessage"].partition("\0" * 8)
+            whole = json.loads(told) | {"body": body}
+        assert (whole["statusCode"], rie.read(whole)) == (200, {"live": True, "ready": True})
+        assert instance.invoke(FAILING[0])["errorType"] == "UnsupportedEvent"
+        assert instance.inits() == 1
 
 
 def peak(process: Any) -> int:
