@@ -1,17 +1,13 @@
 """The record of one HTTP event of a function. It ends with the function's document, which may be another answer."""
 
-import threading
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from core.errors import ServingError
 from core.wire import HttpResponse
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.record import ID_KEY, REQUEST_ID, Failure, Record, chosen
-
-ENDING: Final = threading.Lock()
-"""Held while a record ends: events of one process may end at the same time, and an observer's counts are one's own."""
 
 
 class Invocation:
@@ -54,5 +50,4 @@ class Invocation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._observer is not None and self._record is not None:
-            with ENDING:
-                self._observer.end(self._record)
+            self._observer.end(self._record)
