@@ -26,10 +26,9 @@ CHUNKED_FROM: Final = 2048
 
 
 class Taken:
-    """One event and what the runtime has sent for it. `kind`: "response" or "error". `status`: for its answer.
+    """One event and what the runtime has sent for it. `kind`: "response" or "error". `keep`: keeps the pieces.
 
-    `cut`: closes the connection after the event. `keep`: keeps the pieces. `gone`: the connection was dropped. `came`:
-    when each piece came, on time.monotonic_ns().
+    `gone`: the connection was dropped. `came`: when each piece came, on time.monotonic_ns().
     """
 
     def __init__(self, event: bytes, seconds: float, headers: dict[str, str]) -> None:
@@ -130,10 +129,14 @@ class RuntimeStandIn(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with self._changed:
             assert self._changed.wait_for(lambda: self.polling >= count, SECONDS)
 
-    def send(self, event: Any, seconds: float = SECONDS, **headers: str) -> Taken:
-        """Offers an event, as JSON, or as the bytes that it is. `seconds`: until the function's end."""
+    def send(self, event: Any, seconds: float = SECONDS, status: int = 202, *, cut: bool = False, **more: str) -> Taken:
+        """Offers an event, as JSON, or as the bytes that it is. `seconds`: until the function's end. `more`: headers.
+
+        `status`: for the answer. `cut`: closes the connection after the event.
+        """
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
-        one = Taken(body, seconds, {name.replace("_", "-"): value for name, value in headers.items()})
+        one = Taken(body, seconds, {name.replace("_", "-"): value for name, value in more.items()})
+        one.status, one.cut = status, cut
         self.taken[one.id] = one
         self.waiting.put(one)
         return one

@@ -48,22 +48,17 @@ def test_every_sample_event_is_answered(start: Start, streams: str) -> None:
 
 
 def test_several_events_run_side_by_side_each_with_its_own_deadline(start: Start) -> None:
-    """Four inferences are in the model at the same time; one of them is late, and the others go on."""
-    running = start(AWS_LAMBDA_MAX_CONCURRENCY="4", DRAGOMAN_THREADS="8")  # a model has its share of them
-    late = running.api.send(http("POST", INFER, infer("late")), 4)
+    """Five are in the model at the same time. Two are late: one is refused, one's stream ends with trailers."""
+    running = start(AWS_LAMBDA_MAX_CONCURRENCY="5", DRAGOMAN_THREADS="8")  # a model has its share of them
+    late = running.api.send(http("POST", INFER, infer("late")), 5)
+    stream = running.api.send(generate(3, tag="stream"), 5)
     kept = [running.api.send(http("POST", INFER, infer(tag))) for tag in "abc"]
-    until(lambda: all(running.noted(f"waits.{tag}") for tag in ("late", "a", "b", "c")))
+    until(lambda: all(running.noted(f"waits.{tag}") for tag in ("late", "stream", "a", "b", "c")))
     assert (late.document["statusCode"], "function's timeout" in late.document["body"]) == (504, True)
+    assert (stream.error["errorType"], b'"y":0' in stream.body) == ("TimedOut", True)
     assert not any(taken.done.is_set() for taken in kept)
     running.go()
     assert [json.loads(taken.document["body"])["outputs"][0]["data"] for taken in kept] == [[1]] * 3
-
-
-def test_a_stream_that_does_not_end_in_time_says_so_in_its_trailers(start: Start) -> None:
-    """Lambda would end the instance in the middle of it."""
-    taken = start().api.send(generate(3), 4)
-    taken.until(2)
-    assert (taken.error["errorType"], b'"y":0' in taken.body) == ("TimedOut", True)
 
 
 def test_a_load_that_takes_longer_than_the_event_has_goes_on(start: Start, tmp_path: Path) -> None:
@@ -94,13 +89,9 @@ def test_events_without_http_wait_for_their_loads(start: Start) -> None:
 def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """An answer is not lost by that, and one that is not taken does not end the process."""
     running = start()
-    taken = running.api.send(http("GET", "/v2/health/live"))
-    taken.cut = True
-    assert taken.document["statusCode"] == 200
+    assert running.api.send(http("GET", "/v2/health/live"), cut=True).document["statusCode"] == 200
     for send in (http("GET", "/v2/health/live"), function_url("/v2/health/live", method="GET")):
-        refused = running.api.send(send)
-        refused.status = 413
-        refused.wait()
+        running.api.send(send, status=413).wait()
     assert running.api.send(http("GET", "/v2/health/live")).document["statusCode"] == 200
     assert caplog.text.count("status 413") == 2
 
