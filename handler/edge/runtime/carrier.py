@@ -42,7 +42,8 @@ class LoopCarrier:
     def pass_on(self, document: Any, context: EventContext) -> Any:
         """Sends a document that the function has made itself in the form of a stream. Returns STREAMED."""
         stream: ResponseStream = context.stream
-        if stream.begun:  # an error after the head has told the sender already
+        if stream.begun:  # its sender has a head already, and learns from the broken answer
+            stream.drop()
             return STREAMED
         text = document["body"]
         body = base64.b64decode(text) if document["isBase64Encoded"] else text.encode()

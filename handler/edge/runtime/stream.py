@@ -22,7 +22,8 @@ class ResponseStream:
 
     `pieces`: the number of those sent. `last`: the last two bytes.
 
-    `begin`, `send`, `end` and `fail` run in the event loop, `finish` in the event's own thread afterwards.
+    `begin`, `send`, `end` and `fail` run in the event loop, `finish` and `drop` in the event's own thread
+    afterwards.
     """
 
     def __init__(self, api: RuntimeApi, context: EventContext) -> None:
@@ -93,12 +94,16 @@ class ResponseStream:
         if self._loop is not None:
             self._loop.remove_reader(self._socket)
 
+    def drop(self) -> None:
+        """Ends the connection in the middle of the answer."""
+        self._api.close()
+
     def finish(self) -> None:
         """Reads what the Runtime API says of the answer. Raises RuntimeApiError, also for an answer that was cut."""
         if not self.begun:
             return
         if self._torn:
-            self._api.close()
+            self.drop()
             raise RuntimeApiError("the answer was not taken to its end")
         self._socket.settimeout(None)
         self._api.end_stream()

@@ -1,5 +1,6 @@
 """handler.edge.runtime: answers in pieces, through a Runtime API of our own making."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -166,6 +167,23 @@ def test_a_stream_of_events_that_pauses_has_comments(start: Start, monkeypatch: 
     running.go()
     blocks = taken.body.split(b"\n\n")[:-1]
     assert [json.loads(each[6:])["y"] for each in blocks if each != b":"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", [None, asyncio.CancelledError()], ids=["no end", "cancelled"])
+def test_an_application_that_breaks_its_answer_off_does_not_end_it_well(start: Start, error: Any) -> None:
+    """Its sender sees trailers, or a connection that ends; the next event is answered."""
+    running = start()
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if error is not None:
+            raise error
+
+    usual, running.function._asgi = running.function._asgi, app
+    taken = running.url("/v2/health/live", method="GET").wait()
+    assert taken.gone if error is not None else taken.error["errorType"] == "RuntimeError"
+    running.function._asgi = usual
+    assert running.url("/v2/health/live", method="GET").head["statusCode"] == 200
 
 
 def test_who_watches_gets_one_answer(start: Start) -> None:
