@@ -98,9 +98,10 @@ class Loading:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
             parts = self._steps.parts(version, source, progress, spared)
-            try:  # it takes no memory beside that of its parts
+            try:
                 start = partial(self._start, loader, source._replace(parts=parts))
-                return self._made(version, start, folder, progress, said.note)
+                make = partial(self._made, version, start, folder, progress, said.note)
+                return self._pipeline(make, version, source, progress, (*spared, *parts.versions.values()))
             except BaseException:
                 parts.release()  # the error's traceback holds this frame
                 raise
@@ -109,6 +110,21 @@ class Loading:
             return make()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
+
+    def _pipeline(
+        self,
+        make: Callable[[], Loaded],
+        version: ServedVersion,
+        source: Source,
+        progress: Progress,
+        spared: Sequence[ServedVersion],
+    ) -> Loaded:
+        """Returns a pipeline in memory. Beside that of its parts, only a tokenizer takes any."""
+        from handler.backends.pipeline.model import needs_memory  # noqa: PLC0415 - for pipelines only
+
+        if not needs_memory(source) or self._budget is None:
+            return make()
+        return self._budget.spend(Claim(version, footprint(version.version, source.folder), spared), make, progress)
 
     def _heeded(self, said: ModelSettings) -> ModelSettings:
         """Returns the settings that have an effect on this platform."""

@@ -10,6 +10,7 @@ from core.operations import EnsembleStep, ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import PIPELINE, PipelineParts, Source, model_spec
 from handler.backends.pipeline import abreast
+from handler.backends.pipeline.functions import FunctionModel, functions, prepare
 from handler.backends.pipeline.plan import PipelinePlan, bind
 from handler.backends.pipeline.steps import Tensors, Took
 from handler.settings import Settings
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 ENSEMBLE: Final = "ensemble"
 """Triton's name for models whose configuration has their steps."""
 PLATFORM: Final = "pipeline"
-"""Of those with branches, which Triton's steps cannot express."""
+"""Of those with branches and functions, which Triton's steps cannot express."""
 
 
 def said_of(source: Source) -> SaidPipeline:
@@ -34,6 +35,14 @@ def said_of(source: Source) -> SaidPipeline:
         raise ModelNotLoadable(f"{PIPELINE} of model {source.name!r}: {wrong}") from None
 
 
+def needs_memory(source: Source) -> bool:
+    """Imports the libraries of a pipeline's own steps. Returns whether they take memory beside that of its models.
+
+    Raises ModelNotLoadable without one of them.
+    """
+    return prepare(said_of(source), source.name)
+
+
 def load(source: Source, settings: Settings) -> "PipelineModel":
     """Binds the pipeline to its steps' models, which `source` holds in memory.
 
@@ -43,19 +52,20 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
         raise ModelNotLoadable(f"pipeline {source.name!r} can be loaded by a server only, with the models of its steps")
     said = said_of(source)
     try:
-        plan = _bind(said, source.parts, source)
+        own = functions(said, source)
+        plan = _bind(said, source.parts, source, own)
     except Wrong as wrong:
         where = "settings" if said.path else PIPELINE
         raise ModelNotLoadable(f"{where} of model {source.name!r} version {source.version}: {wrong}") from None
     steps = ensemble_steps(said, plan)
     spec = model_spec(source, ENSEMBLE if steps else PLATFORM, plan.inputs, plan.outputs)._replace(steps=steps)
     free = None if settings.platform == "lambda" else abreast.slots(settings.threads)
-    return PipelineModel(spec, plan, said, source, free)
+    return PipelineModel(spec, plan, said, source, free, own)
 
 
 def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep, ...]:
-    """Returns the steps as Triton's configuration has them; none if any of them chooses among models."""
-    if any(len(step.calls) > 1 for step in plan.steps):
+    """Returns the steps as Triton's configuration has them; none if any of them is not the call of one model."""
+    if said.functions or any(len(step.calls) > 1 for step in plan.steps):
         return ()
     versions = {step.name: step.calls[0].version or -1 for step in said.steps}
     return tuple(
@@ -68,8 +78,10 @@ def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep
     )
 
 
-def _bind(said: SaidPipeline, parts: PipelineParts, source: Source) -> PipelinePlan:
-    plan = bind(said, parts, source.settings.inputs, source.settings.outputs)
+def _bind(
+    said: SaidPipeline, parts: PipelineParts, source: Source, own: Mapping[str, FunctionModel]
+) -> PipelinePlan:
+    plan = bind(said, parts, source.settings.inputs, source.settings.outputs, own)
     labels = source.settings.labels
     outputs = (spec._replace(labels=labels.get(spec.name, spec.labels)) for spec in plan.outputs)
     return plan._replace(outputs=tuple(outputs))
@@ -87,13 +99,18 @@ class PipelineModel:
         said: SaidPipeline,
         source: Source,
         free: threading.BoundedSemaphore | None,
+        own: Mapping[str, FunctionModel],
     ) -> None:
-        """`free`: bounds the threads for steps side by side; None: all steps in the request's own thread."""
+        """`free`: bounds the threads for steps side by side; None: all steps in the request's own thread.
+
+        `own`: the functions that it calls.
+        """
         self.spec = spec
         self._plan = plan
         self._said = said
         self._source = source._replace(parts=None)  # the plan has them, and lets them go when it moves on
         self._free = free
+        self._own = own
         self._outputs = [output.name for output in plan.outputs]
         self._latest = threading.local()
 
@@ -126,7 +143,7 @@ class PipelineModel:
         """Moves to the versions that serve now, unless they do not fit. Returns the plan to go on with."""
         name = self.spec.name
         try:
-            newer = _bind(self._said, parts, self._source)
+            newer = _bind(self._said, parts, self._source, self._own)
         except Wrong as wrong:
             log.warning("pipeline %s goes on with the models that it has: %s", name, wrong)
             return plan

@@ -1,0 +1,102 @@
+"""The steps of a pipeline that this server does itself, as models: each is bound, checked and timed as a model is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from core.errors import ModelNotLoadable, shown
+from core.operations import ModelSpec
+from core.tensor import Tensor, TensorSpec
+from handler.backends import Source
+from handler.backends.pipeline.tokenizer import Tokens, opened
+from handler.backends.pipeline.vectors import Normalized, Pooled
+from handler.settings.functions import PoolingSettings, SaidFunction, TokenizerSettings
+from handler.settings.pipeline import SaidPipeline
+
+VERSION: Final = ""
+
+
+class TensorFunction(Protocol):
+    """A function of tensors. `steady`: see core.ports.Model."""
+
+    steady: bool
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]: ...
+
+    def outlined(self, shapes: Mapping[str, tuple[int, ...] | None]) -> Mapping[str, tuple[int, ...]]:
+        """Returns what the shapes of its inputs say of the shapes of its outputs. Shapes that are not known are None.
+
+        A name that is left out has the shape in `outputs`.
+        """
+        ...
+
+    def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Returns its outputs by name. The inputs have the datatypes and ranks of `inputs`. Raises ServingError."""
+        ...
+
+
+class FunctionModel:
+    """Implements core.ports.Model, and handler.backends.PipelinePart. No statistics count its inferences."""
+
+    explain = None
+    steps = None
+    stream = None
+    http = None
+
+    def __init__(self, kind: str, function: TensorFunction) -> None:
+        self.spec = ModelSpec(kind, VERSION, kind, function.inputs, function.outputs)
+        self.function = function
+        self.steady = function.steady
+
+    @property
+    def model(self) -> "FunctionModel":
+        return self
+
+    def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
+        """Counts nothing: the pipeline's own statistics have its time."""
+
+    def predict(
+        self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _parameters: Mapping[str, Any]
+    ) -> list[Tensor]:
+        made = self.function.run(inputs)
+        return [made[name] for name in outputs]
+
+
+def prepare(said: SaidPipeline, name: str) -> bool:
+    """Imports what the functions of a pipeline need. Returns whether any of them takes memory of its own.
+
+    `name`: of the pipeline. Raises ModelNotLoadable without the tokenizers package.
+    """
+    found = next((call for call in said.functions if isinstance(call.function, TokenizerSettings)), None)
+    if found is None:
+        return False
+    try:
+        import tokenizers  # noqa: F401, PLC0415 - 30 ms of cold start for servers without texts
+    except ImportError:
+        step = next(step.name for step in said.steps if found in step.calls)
+        raise ModelNotLoadable(
+            f"step {shown(step)} of model {shown(name)} needs the package tokenizers: pip install 'dragoman[text]'"
+        ) from None
+    return True
+
+
+def functions(said: SaidPipeline, source: Source) -> dict[str, FunctionModel]:
+    """Returns the functions that a pipeline calls, by the paths of their calls.
+
+    Raises Wrong for a file that does not fit, ModelNotLoadable without the tokenizers package.
+    """
+    prepare(said, source.name)
+    return {
+        call.path: FunctionModel(call.model, _function(call.function, source, f"{call.path}.{call.model}"))
+        for call in said.functions
+        if call.function is not None
+    }
+
+
+def _function(said: SaidFunction, source: Source, path: str) -> TensorFunction:
+    if isinstance(said, TokenizerSettings):
+        return Tokens(said, opened(said, source.folder, path), path)
+    return Pooled(said.how) if isinstance(said, PoolingSettings) else Normalized()
