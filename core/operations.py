@@ -205,7 +205,7 @@ class Explainer(NamedTuple):
 
 
 class Batching(NamedTuple):
-    """How requests run together: at most `rows`, after at most `seconds`; `preferred` sizes, ascending, end the wait."""
+    """How requests run together: at most `rows`, after at most `seconds`; `preferred` sizes, ascending, end a wait."""
 
     rows: int
     seconds: float

@@ -64,7 +64,9 @@ def _tokenizer(value: Any, path: str) -> TokenizerSettings:
         _one_of(members.get("padding", PADDINGS[0]), f"{path}.padding", PADDINGS),
         _one_of(members.get("truncation", TRUNCATIONS[0]), f"{path}.truncation", TRUNCATIONS),
         token,
-        None if members.get("padding_side") is None else _one_of(members["padding_side"], f"{path}.padding_side", SIDES),
+        None
+        if members.get("padding_side") is None
+        else _one_of(members["padding_side"], f"{path}.padding_side", SIDES),
         number(members.get("max_tokens", MOST_TOKENS), f"{path}.max_tokens", 1),
     )
 

@@ -26,7 +26,7 @@ MOST_TEXTS: Final = 2048
 """OpenAI's own limit."""
 FORMATS: Final = ("float", "base64")
 TOKENS: Final = "token_count"
-"""The output with the tokens of each text, INT64 [n], unless the settings name another: as a tokenizer step makes it."""
+"""The output with the tokens of each text, INT64 [n], unless the settings name another. A tokenizer step makes it."""
 FP32: Final = DATATYPES["FP32"]
 LEAST_LENGTH: Final = 1e-12
 
@@ -124,7 +124,7 @@ def places_of(spec: ModelSpec) -> Places:
     vectors = [each for each in outputs if (each.name == said.output if said.output else _is_vectors(each))]
     needed = [each for each in inputs if not each.optional]
     if len(texts) != 1 or len(vectors) != 1 or any(each is not texts[0] for each in needed):
-        told = "it needs one input, BYTES, and one output FP32 [n, dimensions], or \"embeddings\" in its settings"
+        told = 'it needs one input, BYTES, and one output FP32 [n, dimensions], or "embeddings" in its settings'
         raise WrongParameter("model", f"model {shown(spec.name)} makes no embeddings: {told}")
     counted = said.tokens or TOKENS
     has_tokens = any(each.name == counted and (said.tokens or _is_counts(each)) for each in outputs)
@@ -159,9 +159,7 @@ def _check_dimensions(wanted: int | None, shape: tuple[int, ...] | None, spec: M
 # -- the answer ---------------------------------------------------------------------------------------------------
 
 
-def _answer(
-    result: InferResult, question: Question, spec: ModelSpec, non_finite: NonFinite | None
-) -> HttpResponse:
+def _answer(result: InferResult, question: Question, spec: ModelSpec, non_finite: NonFinite | None) -> HttpResponse:
     """Raises ModelFailed for outputs of another form, InvalidInput for NaN where JSON may not have it."""
     vectors = result.outputs[0].array
     if vectors.ndim != len(("texts", "dimensions")) or len(vectors) != len(question.texts):

@@ -3,7 +3,7 @@
 Source: OpenAI's API reference, "Error codes", and the answers of its service.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from core.encoding import jsonio
 from core.errors import Fault, InvalidInput, ServingError
@@ -11,9 +11,10 @@ from core.wire import JSON, HttpResponse, MethodNotAllowed, RouteNotFound, heade
 
 INVALID: Final = "invalid_request_error"
 SERVER: Final = "server_error"
+UNKNOWN_MODEL: Final = "model_not_found"
 KINDS: Final[dict[Fault, tuple[str, str | None]]] = {
     Fault.INVALID_ARGUMENT: (INVALID, None),
-    Fault.NOT_FOUND: (INVALID, "model_not_found"),
+    Fault.NOT_FOUND: (INVALID, UNKNOWN_MODEL),
     Fault.FAILED_PRECONDITION: (SERVER, "model_not_loadable"),
     Fault.RESOURCE_EXHAUSTED: (INVALID, "request_too_large"),
     Fault.UNAVAILABLE: (SERVER, "unavailable"),
@@ -41,12 +42,7 @@ class WrongParameter(InvalidInput):
 def refuse(error: ServingError, _method: str, _path: str) -> HttpResponse:
     """Returns the refusal with the error's HTTP status and headers."""
     kind, code = KINDS[error.fault]
-    told: dict[str, Any] = {
-        "message": error.message,
-        "type": kind,
-        "param": getattr(error, "param", "model" if code == "model_not_found" else None),
-        "code": ROUTING.get(type(error), code),
-    }
-    if type(error) in ROUTING:
-        told["param"] = None
+    code = ROUTING.get(type(error), code)
+    param = error.param if isinstance(error, WrongParameter) else "model" if code == UNKNOWN_MODEL else None
+    told = {"message": error.message, "type": kind, "param": param, "code": code}
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": told}),))

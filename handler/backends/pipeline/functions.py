@@ -7,8 +7,6 @@ from core.errors import ModelNotLoadable, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source
-from handler.backends.pipeline.tokenizer import Tokens, opened
-from handler.backends.pipeline.vectors import Normalized, Pooled
 from handler.settings.functions import PoolingSettings, SaidFunction, TokenizerSettings
 from handler.settings.pipeline import SaidPipeline
 
@@ -97,6 +95,10 @@ def functions(said: SaidPipeline, source: Source) -> dict[str, FunctionModel]:
 
 
 def _function(said: SaidFunction, source: Source, path: str) -> TensorFunction:
+    from handler.backends.pipeline.vectors import Normalized, Pooled  # noqa: PLC0415 - for pipelines with such steps
+
     if isinstance(said, TokenizerSettings):
+        from handler.backends.pipeline.tokenizer import Tokens, opened  # noqa: PLC0415 - the same
+
         return Tokens(said, opened(said, source.folder, path), path)
     return Pooled(said.how) if isinstance(said, PoolingSettings) else Normalized()

@@ -52,15 +52,14 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
         raise ModelNotLoadable(f"pipeline {source.name!r} can be loaded by a server only, with the models of its steps")
     said = said_of(source)
     try:
-        own = functions(said, source)
-        plan = _bind(said, source.parts, source, own)
+        plan = _bind(said, source.parts, source, functions(said, source))
     except Wrong as wrong:
         where = "settings" if said.path else PIPELINE
         raise ModelNotLoadable(f"{where} of model {source.name!r} version {source.version}: {wrong}") from None
     steps = ensemble_steps(said, plan)
     spec = model_spec(source, ENSEMBLE if steps else PLATFORM, plan.inputs, plan.outputs)._replace(steps=steps)
     free = None if settings.platform == "lambda" else abreast.slots(settings.threads)
-    return PipelineModel(spec, plan, said, source, free, own)
+    return PipelineModel(spec, plan, said, source, free)
 
 
 def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep, ...]:
@@ -78,9 +77,7 @@ def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep
     )
 
 
-def _bind(
-    said: SaidPipeline, parts: PipelineParts, source: Source, own: Mapping[str, FunctionModel]
-) -> PipelinePlan:
+def _bind(said: SaidPipeline, parts: PipelineParts, source: Source, own: Mapping[str, FunctionModel]) -> PipelinePlan:
     plan = bind(said, parts, source.settings.inputs, source.settings.outputs, own)
     labels = source.settings.labels
     outputs = (spec._replace(labels=labels.get(spec.name, spec.labels)) for spec in plan.outputs)
@@ -99,18 +96,13 @@ class PipelineModel:
         said: SaidPipeline,
         source: Source,
         free: threading.BoundedSemaphore | None,
-        own: Mapping[str, FunctionModel],
     ) -> None:
-        """`free`: bounds the threads for steps side by side; None: all steps in the request's own thread.
-
-        `own`: the functions that it calls.
-        """
+        """`free`: bounds the threads for steps side by side; None: all steps in the request's own thread."""
         self.spec = spec
         self._plan = plan
         self._said = said
         self._source = source._replace(parts=None)  # the plan has them, and lets them go when it moves on
         self._free = free
-        self._own = own
         self._outputs = [output.name for output in plan.outputs]
         self._latest = threading.local()
 
@@ -143,7 +135,7 @@ class PipelineModel:
         """Moves to the versions that serve now, unless they do not fit. Returns the plan to go on with."""
         name = self.spec.name
         try:
-            newer = _bind(self._said, parts, self._source, self._own)
+            newer = _bind(self._said, parts, self._source, plan.functions)
         except Wrong as wrong:
             log.warning("pipeline %s goes on with the models that it has: %s", name, wrong)
             return plan

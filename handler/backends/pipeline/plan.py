@@ -27,6 +27,8 @@ class PipelinePlan(NamedTuple):
     parts: PipelineParts
     is_wide: bool
     """Whether any two steps do not depend on each other."""
+    functions: Mapping[str, FunctionModel]
+    """Those of this server, by the paths of their calls. They stay when a pipeline moves to newer models."""
 
     def needed(self, outputs: Sequence[str]) -> tuple[PipelineStep, ...]:
         """Returns the steps that make these tensors."""
@@ -60,7 +62,7 @@ def bind(
     ends = _outputs(said, bound, makers)
     steps = tuple(bound[index].step for index in order)
     plan = PipelinePlan(
-        steps, tuple(map(specs.described(inputs_of, "input"), names)), (), parts, _is_wide(bound, makers)
+        steps, tuple(map(specs.described(inputs_of, "input"), names)), (), parts, _is_wide(bound, makers), functions
     )
     made |= specs.refined(made, outputs)
     plan = plan._replace(outputs=tuple(map(specs.described(made, "output"), ends)))
@@ -161,7 +163,9 @@ def _made(
     known = dict(inputs)
     for index in order:
         each = bound[index]
-        known |= specs.outlined(each, {port.tensor: specs.made(port.tensor, each) for port in each.calls[0].outputs}, known)
+        known |= specs.outlined(
+            each, {port.tensor: specs.made(port.tensor, each) for port in each.calls[0].outputs}, known
+        )
     return {name: known[name] for name in makers}
 
 
