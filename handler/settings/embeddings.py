@@ -16,14 +16,13 @@ from handler.settings.checked import Wrong, an_object
 def parse(value: Any) -> EmbeddingTensors:
     """Parses the key's value. Raises Wrong."""
     members = an_object(value, "embeddings", "input", "output", "tokens", "dimensions")
-    names = [members.get(key) for key in ("input", "output", "tokens")]
-    for key, name in zip(("input", "output", "tokens"), names, strict=True):
-        if name is not None and not isinstance(name, str):
-            raise Wrong(f"embeddings.{key}", name, "the name of a tensor")
+    for key in ("input", "output", "tokens"):
+        if members.get(key) is not None and not isinstance(members[key], str):
+            raise Wrong(f"embeddings.{key}", members[key], "the name of a tensor")
     shorter = members.get("dimensions", False)
     if not isinstance(shorter, bool):
         raise Wrong("embeddings.dimensions", shorter, "true or false")
-    return EmbeddingTensors(*names, may_shorten=shorter)
+    return EmbeddingTensors(members.get("input"), members.get("output"), members.get("tokens"), shorter)
 
 
 def bound(

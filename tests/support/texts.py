@@ -22,7 +22,12 @@ SENTENCES: Final = (
     "shares fell as the bank raised rates", "the bank cut its rates and shares rose", "rain fell on the old town",
 )  # fmt: skip
 WORDS: Final = sorted({word for sentence in SENTENCES for word in sentence.split()})
-SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'"
+WORD_PIECES: Final = {
+    piece: index
+    for index, piece in enumerate(dict.fromkeys([*SPECIAL, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
+}
 WIDTH: Final = 8
 LONGEST: Final = 16
 STEPS: Final[Sequence[Mapping[str, Any]]] = (
@@ -36,9 +41,7 @@ SENTENCE_PIPELINE: Final = {"steps": STEPS, "inputs": ["text"], "outputs": ["emb
 
 def word_pieces() -> Tokenizer:
     """BERT's kind, with a vocabulary of whole words, letters and pieces of one letter."""
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'"
-    pieces = dict.fromkeys([*SPECIAL, *WORDS, *letters, *(f"##{letter}" for letter in letters)])
-    made = Tokenizer(models.WordPiece({piece: index for index, piece in enumerate(pieces)}, unk_token="[UNK]"))  # noqa: S106
+    made = Tokenizer(models.WordPiece(WORD_PIECES, unk_token="[UNK]"))  # noqa: S106
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.post_processor = processors.TemplateProcessing(

@@ -172,7 +172,7 @@ def _answer(result: InferResult, question: Question, spec: ModelSpec, non_finite
         vectors = _shortened(vectors, question.dimensions)
     # A model that does not count its tokens used none as far as is known: a guess would look like a figure.
     tokens = int(result.outputs[1].array.sum()) if len(result.outputs) > 1 else 0
-    told = {
+    body = {
         "object": "list",
         "data": [
             {"object": "embedding", "index": index, "embedding": vector}
@@ -181,7 +181,7 @@ def _answer(result: InferResult, question: Question, spec: ModelSpec, non_finite
         "model": result.model_name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
-    return HttpResponse(200, (JSON,), (jsonio.dumps(told),))
+    return HttpResponse(200, (JSON,), (jsonio.dumps(body),))
 
 
 def _shortened(vectors: NDArray[Any], dimensions: int) -> NDArray[Any]:

@@ -6,7 +6,7 @@ Source: OpenAI's API reference, "Error codes", and the answers of its service.
 from typing import Final
 
 from core.encoding import jsonio
-from core.errors import Fault, InvalidInput, ServingError
+from core.errors import Fault, InvalidInput, ServingError, UnknownLabel
 from core.wire import JSON, HttpResponse, MethodNotAllowed, RouteNotFound, headers_of, status_of
 
 INVALID: Final = "invalid_request_error"
@@ -43,6 +43,7 @@ def refuse(error: ServingError, _method: str, _path: str) -> HttpResponse:
     """Returns the refusal with the error's HTTP status and headers."""
     kind, code = KINDS[error.fault]
     code = ROUTING.get(type(error), code)
-    param = error.param if isinstance(error, WrongParameter) else "model" if code == UNKNOWN_MODEL else None
+    is_model = code == UNKNOWN_MODEL or isinstance(error, UnknownLabel)
+    param = error.param if isinstance(error, WrongParameter) else "model" if is_model else None
     told = {"message": error.message, "type": kind, "param": param, "code": code}
     return HttpResponse(status_of(error), (JSON, *headers_of(error)), (jsonio.dumps({"error": told}),))

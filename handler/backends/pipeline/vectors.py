@@ -54,7 +54,8 @@ def _mean(hidden: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
     weights = mask.astype(np.float32)
     total = np.matmul(weights[:, None, :], hidden)[:, 0, :]  # the sum without a product as large as the tokens
     count = np.maximum(weights.sum(1, keepdims=True), 1)
-    return np.divide(total, count, dtype=np.float32)
+    found: NDArray[Any] = np.divide(total, count, dtype=np.float32)
+    return found
 
 
 def _max(hidden: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:

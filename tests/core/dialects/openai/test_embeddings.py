@@ -192,6 +192,8 @@ def test_a_body_that_is_no_object_is_refused() -> None:
 @pytest.mark.parametrize("fault", Fault)
 def test_every_failure_has_a_type_and_a_code(fault: Fault) -> None:
     """The four members are always there."""
+    label = OPENAI.refuse(errors.UnknownLabel("no"), "POST", OPENAI.prefix)
+    assert json.loads(b"".join(label.parts))["error"]["param"] == "model"
     kind = type("Odd", (ServingError,), {"fault": fault})
     answer = OPENAI.refuse(kind("no", retry_after=2), "POST", OPENAI.prefix)
     told = json.loads(b"".join(answer.parts))["error"]
