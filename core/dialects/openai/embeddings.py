@@ -31,7 +31,7 @@ FP32: Final = DATATYPES["FP32"]
 LEAST_LENGTH: Final = 1e-12
 
 
-class Question(NamedTuple):
+class EmbeddingQuestion(NamedTuple):
     """A request. `dimensions` None: as many as the model's vectors have."""
 
     ref: ModelRef
@@ -40,7 +40,7 @@ class Question(NamedTuple):
     dimensions: int | None
 
 
-class Places(NamedTuple):
+class EmbeddingPlaces(NamedTuple):
     """A model's tensors for embeddings. `tokens` None: it does not count them."""
 
     input: TensorSpec
@@ -53,7 +53,7 @@ def decode(call: Call) -> tuple[Deferred, AnyReply]:
     members = jsonio.loads(call.request.content())
     if not isinstance(members, dict):
         raise InvalidInput(f"the body is {shown(members)}; expected an object with 'model' and 'input'")
-    question = Question(
+    question = EmbeddingQuestion(
         _reference(members.get("model")), _texts(members.get("input")), _encoding(members), _dimensions(members)
     )
     non_finite = call.request.options.tokens(NonFinite.NULL)
@@ -117,7 +117,7 @@ def _dimensions(members: Mapping[str, Any]) -> int | None:
 # -- the model ----------------------------------------------------------------------------------------------------
 
 
-def places_of(spec: ModelSpec) -> Places:
+def places_of(spec: ModelSpec) -> EmbeddingPlaces:
     """Returns the tensors that the settings name, else the only ones that can be meant. Raises WrongParameter."""
     inputs, outputs, said = spec.inputs or (), spec.outputs or (), spec.embeddings
     texts = [each for each in inputs if (each.name == said.input if said.input else _is_needed_text(each))]
@@ -128,7 +128,7 @@ def places_of(spec: ModelSpec) -> Places:
         raise WrongParameter("model", f"model {shown(spec.name)} makes no embeddings: {told}")
     counted = said.tokens or TOKENS
     has_tokens = any(each.name == counted and (said.tokens or _is_counts(each)) for each in outputs)
-    return Places(texts[0], vectors[0], counted if has_tokens else None)
+    return EmbeddingPlaces(texts[0], vectors[0], counted if has_tokens else None)
 
 
 def _is_needed_text(spec: TensorSpec) -> bool:
@@ -159,7 +159,9 @@ def _check_dimensions(wanted: int | None, shape: tuple[int, ...] | None, spec: M
 # -- the answer ---------------------------------------------------------------------------------------------------
 
 
-def _answer(result: InferResult, question: Question, spec: ModelSpec, non_finite: NonFinite | None) -> HttpResponse:
+def _answer(
+    result: InferResult, question: EmbeddingQuestion, spec: ModelSpec, non_finite: NonFinite | None
+) -> HttpResponse:
     """Raises ModelFailed for outputs of another form, InvalidInput for NaN where JSON may not have it."""
     vectors = result.outputs[0].array
     if vectors.ndim != len(("texts", "dimensions")) or len(vectors) != len(question.texts):
