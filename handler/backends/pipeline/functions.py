@@ -98,7 +98,7 @@ def _function(said: SaidFunction, source: Source, path: str) -> TensorFunction:
     from handler.backends.pipeline.vectors import Normalized, Pooled  # noqa: PLC0415 - for pipelines with such steps
 
     if isinstance(said, TokenizerSettings):
-        from handler.backends.pipeline.tokenizer import Tokens, opened  # noqa: PLC0415 - the same
+        from handler.backends.pipeline.tokenizer import SplitTexts, opened  # noqa: PLC0415 - the same
 
-        return Tokens(said, opened(said, source.folder, path), path)
+        return SplitTexts(said, opened(said, source.folder, path), path)
     return Pooled(said.how) if isinstance(said, PoolingSettings) else Normalized()

@@ -55,7 +55,7 @@ def opened(said: TokenizerSettings, folder: Path, path: str) -> Any:
         raise Wrong(place, said.file, expected) from None
 
 
-class Tokens:
+class SplitTexts:
     """BYTES [n], and perhaps a pair for each, to INT64 [n, tokens]. `count`: the tokens of each text without padding.
 
     Texts are cut at `max_length` tokens, special ones included, or refused if the settings say "none".
