@@ -31,7 +31,9 @@ COPIES: Final = 2
 """Copies of its file that ONNX Runtime holds at the peak of a load: the parsed file, and the tensors made of it."""
 SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
-log = logging.getLogger(__name__)
+TOKENIZERS: Final = (4, 20)
+"""The bytes that a tokenizer takes for each of its file, for good and while it is read: of pairs 4 and 12, of words 14
+and 15, of a unigram model 19 and 20."""
 
 
 class Loading:
@@ -120,11 +122,13 @@ class Loading:
         spared: Sequence[ServedVersion],
     ) -> Loaded:
         """Returns a pipeline in memory. Beside that of its parts, only a tokenizer takes any."""
-        from handler.backends.pipeline.model import needs_memory  # noqa: PLC0415 - for pipelines only
+        from handler.backends.pipeline.model import prepared  # noqa: PLC0415 - for pipelines only
 
-        if not needs_memory(source) or self._budget is None:
+        size = prepared(source)
+        if not size or self._budget is None:
             return make()
-        return self._budget.spend(Claim(version, footprint(version.version, source.folder), spared), make, progress)
+        least, peak = (factor * size for factor in TOKENIZERS)
+        return self._budget.spend(Claim(version, Footprint(peak, least), spared), make, progress)
 
     def _heeded(self, said: ModelSettings) -> ModelSettings:
         """Returns the settings that have an effect on this platform."""

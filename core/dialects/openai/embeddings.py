@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from core.dialects.openai.refusals import WrongParameter
 from core.dtype import DATATYPES
-from core.encoding import jsonio
+from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
@@ -46,6 +46,15 @@ class EmbeddingPlaces(NamedTuple):
     input: TensorSpec
     output: TensorSpec
     tokens: str | None
+
+
+def named(call: Call) -> ModelRef | None:
+    """Returns the model that a body names before its texts, None for one that is read first.
+
+    Raises InvalidInput, TooLarge, UnsupportedEncoding.
+    """
+    found = peek.member(call.request.content(), ("model",))
+    return _reference(found) if found else None
 
 
 def decode(call: Call) -> tuple[Deferred, AnyReply]:

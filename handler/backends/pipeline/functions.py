@@ -63,22 +63,24 @@ class FunctionModel:
         return [made[name] for name in outputs]
 
 
-def prepare(said: SaidPipeline, name: str) -> bool:
-    """Imports what the functions of a pipeline need. Returns whether any of them takes memory of its own.
+def prepare(said: SaidPipeline, source: Source) -> int:
+    """Imports what the functions of a pipeline need. Returns the bytes of the files that they will hold in memory.
 
-    `name`: of the pipeline. Raises ModelNotLoadable without the tokenizers package.
+    Raises ModelNotLoadable without the tokenizers package.
     """
-    found = next((call for call in said.functions if isinstance(call.function, TokenizerSettings)), None)
-    if found is None:
-        return False
+    found = [call.function for call in said.functions if isinstance(call.function, TokenizerSettings)]
+    if not found:
+        return 0
     try:
         import tokenizers  # noqa: F401, PLC0415 - 30 ms of cold start for servers without texts
     except ImportError:
-        step = next(step.name for step in said.steps if found in step.calls)
+        step = next(step.name for step in said.steps if step.calls[0].function is found[0])
         raise ModelNotLoadable(
-            f"step {shown(step)} of model {shown(name)} needs the package tokenizers: pip install 'dragoman[text]'"
+            f"step {shown(step)} of model {shown(source.name)} needs the package tokenizers: "
+            "pip install 'dragoman[text]'"
         ) from None
-    return True
+    files = (source.folder / each.file for each in found)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def functions(said: SaidPipeline, source: Source) -> dict[str, FunctionModel]:
@@ -86,7 +88,7 @@ def functions(said: SaidPipeline, source: Source) -> dict[str, FunctionModel]:
 
     Raises Wrong for a file that does not fit, ModelNotLoadable without the tokenizers package.
     """
-    prepare(said, source.name)
+    prepare(said, source)
     return {
         call.path: FunctionModel(call.model, _function(call.function, source, f"{call.path}.{call.model}"))
         for call in said.functions

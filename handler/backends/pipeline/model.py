@@ -35,12 +35,12 @@ def said_of(source: Source) -> SaidPipeline:
         raise ModelNotLoadable(f"{PIPELINE} of model {source.name!r}: {wrong}") from None
 
 
-def needs_memory(source: Source) -> bool:
-    """Imports the libraries of a pipeline's own steps. Returns whether they take memory beside that of its models.
+def prepared(source: Source) -> int:
+    """Imports the libraries of a pipeline's own steps. Returns the bytes of the tokenizers that they will load.
 
     Raises ModelNotLoadable without one of them.
     """
-    return prepare(said_of(source), source.name)
+    return prepare(said_of(source), source)
 
 
 def load(source: Source, settings: Settings) -> "PipelineModel":

@@ -270,11 +270,15 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
         tokens(tmp_path, max_length=8)
 
 
-def test_pipelines_without_a_tokenizer_do_not_import_one() -> None:
-    """Vectors need numpy alone."""
-    said = parse({"steps": [{"pooling": "cls", "inputs": {"token_embeddings": "h"}}]}, "")
-    assert not functions.prepare(said, "p")
-    assert functions.prepare(parse({"steps": [SPLIT]}, ""), "p")
+def test_pipelines_without_a_tokenizer_do_not_import_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors need numpy alone. With one, its file is what counts for its memory."""
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    source = Source("p", "1", tmp_path, ModelSettings())
+    assert functions.prepare(parse({"steps": [{"pooling": "cls"}]}, ""), source) == 0
+    monkeypatch.undo()
+    assert functions.prepare(parse({"steps": [SPLIT]}, ""), source) == 0
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert functions.prepare(parse({"steps": [SPLIT]}, ""), source) == 2
 
 
 def test_shapes_follow_from_the_models(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from core.dialects.openai.http import OPENAI
 from core.dialects.openai.refusals import KINDS
 from core.dtype import DATATYPES
 from core.errors import Fault, ModelFailed, ServingError
-from core.operations import InferResult, ModelSpec
+from core.operations import InferResult, ModelRef, ModelSpec
 from core.signature import EmbeddingTensors
 from core.tensor import Tensor, TensorSpec
 from core.wire import Call, HttpRequest, MethodNotAllowed, Options, RouteNotFound, Router
@@ -211,6 +211,22 @@ def test_a_wrong_path_or_method_has_openais_code(error: ServingError, status: in
     answer = OPENAI.refuse(error, "GET", "/v1/embeddings/x")
     told = json.loads(b"".join(answer.parts))["error"]
     assert (answer.status, told["code"], told["param"]) == (status, code, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"model": "m:2", "input": "a" * 70_000}, ModelRef("m", "2")),
+        ({"input": ["a" * 70_000], "model": "m"}, None),
+        ({"input": "a" * 70_000}, None),
+        ({"model": "m", "input": "a"}, None),
+    ],
+)
+def test_a_long_request_that_names_its_model_first_is_not_read_before_it(body: Any, expected: ModelRef | None) -> None:
+    """A model that does not exist is 404 whatever follows."""
+    names = OPENAI.routes[0].names
+    assert names is not None
+    assert names(Call(HttpRequest("POST", OPENAI.prefix, body=json.dumps(body).encode()), {})) == expected
 
 
 def test_it_owns_its_path_alone() -> None:
