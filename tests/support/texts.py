@@ -102,7 +102,10 @@ def put(folder: Path, pipeline: Mapping[str, Any], tokenizer: Tokenizer, **setti
 
 
 def build(root: Path) -> Path:
-    """Writes the repository: `encoder`, `sentences` (embeddings), `tokens` (input_ids), `pairs`, `matryoshka`."""
+    """Writes the repository: `encoder`, `sentences` (embeddings), `tokens` (input_ids), `pairs`, and `matryoshka`.
+
+    The last one has shorter embeddings, a warm-up, and batches.
+    """
     words = word_pieces()
     (root / "encoder" / "1").mkdir(parents=True)
     (root / "encoder" / "1" / "model.onnx").write_bytes(encoder(words.get_vocab_size()).SerializeToString())
@@ -111,7 +114,9 @@ def build(root: Path) -> Path:
     texts = {"text": "question", "text_pair": "answer"}
     pair = {"steps": [STEPS[0] | {"inputs": texts}, *STEPS[1:3]], "outputs": ["pooled"]}
     put(root / "pairs", pair, words)
-    put(root / "matryoshka", SENTENCE_PIPELINE, words, embeddings={"dimensions": True})
+    warmup = [{"random": True, "shapes": {"text": [3]}}]
+    more = {"warmup": warmup, "batching": {"max_batch_size": 8}}
+    put(root / "matryoshka", SENTENCE_PIPELINE, words, embeddings={"dimensions": True}, **more)
     return root
 
 

@@ -3,15 +3,19 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openai
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.schema import open_inference as oip
 from tests.support import texts
+from tests.support.asgi import Local, application
 from tests.support.connect_client import PROTO, Caller
 from tests.support.remote import Remote, question, raw, tensors
 from tests.support.server import Server, serve_rpc
@@ -139,6 +143,50 @@ def test_a_wrong_path_is_refused_in_openais_form(
         assert (answer.status, answer.json()["error"]["code"]) == (status, code)
         names = wire.call("GET", "/v1/models", headers=headers).json()
     assert names == {"models": ["encoder", "matryoshka", "pairs", "sentences", "tokens"]}
+
+
+def test_requests_that_run_together_get_their_own_vectors(server: Server, reference: texts.Reference) -> None:
+    """A pipeline of texts has batches as any model, after its warm-up, which has run through its steps."""
+    wanted = [f"{text} {number}" for number in range(8) for text in ASKED[:2]]
+    with client(server) as asking, ThreadPoolExecutor(8) as clients:
+        found = list(clients.map(lambda text: asking.embeddings.create(model="matryoshka", input=text), wanted))
+    assert np.allclose([each.data[0].embedding for each in found], reference.embeddings(wanted), atol=1e-6)
+    assert [each.usage.prompt_tokens for each in found] == [reference.tokens([text]) for text in wanted]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+MEMBERS = st.fixed_dictionaries({}, optional={
+    "model": st.sampled_from(["sentences", "matryoshka:1", "sentences:x", "encoder", "/", "a:b:c", ""]) | JSON,
+    "input": st.text(max_size=9) | st.lists(st.text(max_size=9), max_size=4) | JSON,
+    "encoding_format": st.sampled_from(["float", "base64"]) | JSON,
+    "dimensions": st.integers(-1, 9) | JSON, "user": JSON, "more": JSON,
+})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def local(folder: Path) -> Iterator[Local]:
+    """The application of the same models in this process."""
+    made = Local(application(folder, inline=True))
+    yield made
+    made.close()
+
+
+@settings(max_examples=150)
+@given(body=MEMBERS.map(json.dumps).map(str.encode) | JSON.map(json.dumps).map(str.encode) | st.binary(max_size=60))
+def test_any_body_gets_an_answer_of_openais_form(local: Local, body: bytes) -> None:
+    """Embeddings, or an error with its four members, and never a failure of the server."""
+    answer = local.call("POST", "/v1/embeddings", body)
+    found = answer.json()
+    if answer.status == 200:
+        assert found.keys() == {"object", "data", "model", "usage"}
+        return
+    assert answer.status in (400, 404), found
+    assert found["error"].keys() == {"message", "type", "param", "code"}
+    assert found["error"]["type"] == "invalid_request_error"
 
 
 # -- the same over the other protocols ----------------------------------------------------------------------------
