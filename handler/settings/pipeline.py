@@ -1,6 +1,6 @@
 """A pipeline as its publisher wrote it: pipeline.json, or the key "pipeline" of model-settings.json.
 
-    {"steps": [step, ...], "inputs": [tensor, ...], "outputs": [tensor, ...]}
+    {"steps": [step, ...], "inputs": [tensor, ...], "outputs": [tensor, ...], "rows": number}
     step:   {"name": text} and a call; or "switch", or "split", with calls for branches; or a function of this server
             (handler.settings.functions), with "inputs" and "outputs"
     call:   {"model": name, "version": number, "inputs": {input of the model: tensor}, "outputs": {its output: tensor}}
@@ -57,12 +57,16 @@ class SaidStep(NamedTuple):
 
 
 class SaidPipeline(NamedTuple):
-    """`inputs`, `outputs` None: the tensors that no step makes, and those that no step takes. `path`: of its keys."""
+    """`inputs`, `outputs` None: the tensors that no step makes, and those that no step takes. `path`: of its keys.
+
+    `rows`: the most of a request that its steps have at a time; None: all.
+    """
 
     steps: tuple[SaidStep, ...]
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     path: str = ""
+    rows: int | None = None
 
     @property
     def functions(self) -> tuple[SaidCall, ...]:
@@ -79,7 +83,7 @@ def read(text: bytes) -> SaidPipeline:
 
 def parse(value: Any, path: str) -> SaidPipeline:
     """Parses a pipeline at the path of its key. Raises Wrong."""
-    members = an_object(value, path or "the file", "steps", "inputs", "outputs")
+    members = an_object(value, path or "the file", "steps", "inputs", "outputs", "rows")
     prefix = f"{path}." if path else ""
     steps = members.get("steps")
     if not isinstance(steps, list) or not steps:
@@ -90,7 +94,8 @@ def parse(value: Any, path: str) -> SaidPipeline:
     for index, step in enumerate(said):
         if step.name in (other.name for other in said[:index]):
             raise Wrong(f"{step.path}.name", step.name, "a name of its own: another step has this one")
-    return SaidPipeline(said, _ends(members, "inputs", prefix), _ends(members, "outputs", prefix), prefix)
+    rows = None if members.get("rows") is None else number(members["rows"], f"{prefix}rows", 1)
+    return SaidPipeline(said, _ends(members, "inputs", prefix), _ends(members, "outputs", prefix), prefix, rows)
 
 
 def _ends(members: Mapping[str, Any], key: str, prefix: str) -> tuple[str, ...] | None:

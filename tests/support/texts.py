@@ -36,7 +36,7 @@ STEPS: Final[Sequence[Mapping[str, Any]]] = (
     {"name": "pool", "pooling": "mean"},
     {"name": "normalize", "normalize": "l2"},
 )
-SENTENCE_PIPELINE: Final = {"steps": STEPS, "inputs": ["text"], "outputs": ["embedding", "token_count"]}
+SENTENCE_PIPELINE: Final = {"steps": STEPS, "inputs": ["text"], "outputs": ["embedding", "token_count"], "rows": 32}
 
 
 def word_pieces() -> Tokenizer:

@@ -124,12 +124,18 @@ class PipelineModel:
             plan = self._moved(plan, newer)
         outputs = outputs or self._outputs
         steps = plan.steps if len(outputs) == len(self._outputs) else plan.needed(outputs)
-        tensors: Tensors = dict(inputs)
-        if self._free is not None and plan.is_wide and abreast.is_worthwhile(steps):
-            self._latest.took = abreast.run(steps, tensors, parameters, self._free)
-        else:
-            self._latest.took = [step.run(tensors, parameters) for step in steps]
-        return [tensors[name] for name in outputs]
+
+        def once(inputs: Mapping[str, Tensor]) -> tuple[list[Tensor], Sequence[Took]]:
+            tensors: Tensors = dict(inputs)
+            if self._free is not None and plan.is_wide and abreast.is_worthwhile(steps):
+                took = abreast.run(steps, tensors, parameters, self._free)
+            else:
+                took = [step.run(tensors, parameters) for step in steps]
+            return [tensors[name] for name in outputs], took
+
+        rows = self._said.rows
+        made, self._latest.took = once(inputs) if rows is None else _sliced(once, inputs, rows)
+        return made
 
     def _moved(self, plan: PipelinePlan, parts: PipelineParts) -> PipelinePlan:
         """Moves to the versions that serve now, unless they do not fit. Returns the plan to go on with."""
@@ -146,6 +152,12 @@ class PipelineModel:
             return plan
         self._plan = newer
         return newer
+
+
+def _sliced(once: Any, inputs: Mapping[str, Tensor], rows: int) -> Any:
+    from handler.backends.pipeline import slices  # noqa: PLC0415 - for pipelines that limit their rows
+
+    return slices.run(once, inputs, rows)
 
 
 def _ends(specs: Sequence[TensorSpec]) -> list[tuple[Any, ...]]:

@@ -235,6 +235,7 @@ BAD: list[tuple[Any, str]] = [
     ([SPLIT | {"model": "m"}], "is ['model', 'name', 'tokenizer']; expected one of model, switch, split, token"),
     ([SPLIT | {"inputs": {"texts": "x"}}], "inputs.texts is 'x'; expected no such key; the tokenizer step has text"),
     ([SPLIT | {"outputs": {"ids": "x"}}], "outputs.ids is 'x'; expected no such key; the tokenizer step has input_ids"),
+    ([SPLIT, {"rows": 1}], "steps[1].rows is 1; expected no such key"),
     ([{"pooling": "median"}], "steps[0].pooling is 'median'; expected one of mean, cls, max, last"),
     ([{"normalize": True}], "steps[0].normalize is true; expected one of l2"),
     ([{"pooling": "mean", "inputs": {"token_embeddings": "h"}}], "expected a tensor for 'attention_mask' of the pooli"),
@@ -298,6 +299,83 @@ def test_shapes_follow_from_the_models(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (model.spec.platform, model.spec.steps, model.steady) == ("pipeline", (), False)
     assert split(model, ["a"])["embedding"] == [[0] * 6]
+
+
+# -- some rows at a time ------------------------------------------------------------------------------------------
+
+
+def test_a_long_request_is_run_in_parts_and_answered_as_a_whole(tmp_path: Path) -> None:
+    """Each step has as many rows as the pipeline permits; the time of each is that of all parts."""
+    (tmp_path / "tokenizer.json").write_text(WORDS.to_str(), encoding="utf-8")
+    seen: list[int] = []
+
+    def summed(ids: NDArray[Any], mask: NDArray[Any]) -> list[Any]:
+        seen.append(len(mask))
+        return [(ids * mask).sum(1)]
+
+    both = [tensor("i", "INT64", -1, -1), tensor("m", "INT64", -1, -1)]
+    takes = {"i": "input_ids", "m": "attention_mask"}
+    steps = [SPLIT | {"tokenizer": {"max_length": 8, "max_tokens": 16}}, {"model": "sum", "inputs": takes}]
+    held = parts(Fake("sum", both, [tensor("s")], summed))
+    model = pipeline(tmp_path, steps, held, outputs=["s", "token_count"], rows=2)
+    values = ["the cat", "", LONG, "dogs chase", "1"]
+    directly = [sum(WORDS.encode(value).ids[:7]) + 3 * (value == LONG) for value in values]
+    assert split(model, values) == {"s": directly, "token_count": [4, 2, 8, 4, 3]}
+    assert seen == [2, 2, 1]
+    assert [label for label, _ in model.steps()] == [b"step-t", b"step-sum"]
+    assert split(model, values[:1]) == {"s": directly[:1], "token_count": [4]}
+    with pytest.raises(TooMany, match="step 't': 5 texts"):
+        split(pipeline(tmp_path, steps, held, outputs=["s", "token_count"], rows=5), [LONG] * 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "kind", "message"),
+    [
+        (
+            lambda x: [x[: len(x) - 1]],
+            (5, 6, 7),
+            ModelFailed,
+            r"output 'y' has the shapes \[1\], \[0\] in parts of the req",
+        ),
+        (
+            lambda x: [np.array(1)],
+            (5, 6, 7),
+            ModelFailed,
+            r"output 'y' has the shapes \[\], \[\] in parts of the request",
+        ),
+        (lambda x: [np.zeros((len(x), x[0]))], (5, 6, 7), ModelFailed, r"has the shapes \[2, 5\], \[1, 7\] in parts"),
+        (lambda x: [x.no], (5, 6, 7), InvalidInput, "rows 0 to 1: step 'one': no"),
+    ],
+)
+def test_parts_that_do_not_make_a_whole_are_failures(
+    tmp_path: Path, function: Any, values: tuple[int, ...], kind: type[Exception], message: str
+) -> None:
+    """The rows are named where a part of them is refused."""
+
+    def run(x: NDArray[Any]) -> list[Any]:
+        try:
+            return function(x)  # type: ignore[no-any-return] # of the table
+        except AttributeError:
+            raise InvalidInput("no") from None
+
+    held = parts(Fake("one", [tensor("x", "INT64", None)], [tensor("y", "INT64", None)], run))
+    with pytest.raises(kind, match=message):
+        asked(pipeline(tmp_path, [{"model": "one"}], held, rows=2), numbers("x", values))
+
+
+@pytest.mark.parametrize(("left", "right"), [((1, 2, 3), (1, 2)), ((), ())])
+def test_inputs_of_a_pipeline_in_parts_have_as_many_rows(tmp_path: Path, left: Any, right: Any) -> None:
+    """Scalars have none."""
+    add = Fake("add", [tensor("a", "INT64", None), tensor("b", "INT64", None)], [tensor("y", "INT64", None)],
+               lambda a, b: [a])  # fmt: skip
+    a, b = (numbers(name, each or 5) for name, each in (("a", left), ("b", right)))
+    with pytest.raises(InvalidInput, match="the inputs have the shapes 'a' .*; expected as many rows in each"):
+        asked(pipeline(tmp_path, [{"model": "add"}], parts(add), rows=2), a, b)
+
+
+def numbers(name: str, values: Any) -> Tensor:
+    """Whole numbers."""
+    return Tensor(name, DATATYPES["INT64"], np.array(values, np.int64))
 
 
 # -- vectors ------------------------------------------------------------------------------------------------------

@@ -86,6 +86,15 @@ def test_one_text_is_a_list_of_one(server: Server, reference: texts.Reference, m
     assert np.allclose([each.embedding for each in answer.data], reference.embeddings(ASKED[:1]), atol=1e-6)
 
 
+def test_many_texts_are_answered_in_parts(server: Server, reference: texts.Reference) -> None:
+    """In their order; the pipeline runs 32 at a time."""
+    wanted = [f"{ASKED[number % 4]} {number}" for number in range(70)]
+    with client(server) as asking:
+        answer = asking.embeddings.create(model="sentences", input=wanted)
+    assert np.allclose([each.embedding for each in answer.data], reference.embeddings(wanted), atol=1e-6)
+    assert answer.usage.total_tokens == reference.tokens(wanted)
+
+
 def test_shorter_vectors_are_made_where_the_settings_permit_them(server: Server, reference: texts.Reference) -> None:
     """Of length one again."""
     with client(server) as asking:
