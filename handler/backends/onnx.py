@@ -106,7 +106,7 @@ def _options(runtime: Any, settings: Settings) -> Any:
 def _extend(options: Any, name: str) -> None:
     """Adds the operators of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it."""
     try:
-        from onnxruntime_extensions import get_library_path  # noqa: PLC0415 - 100 ms of cold start for other models
+        from onnxruntime_extensions import get_library_path  # noqa: PLC0415 - 400 ms of cold start for other models
     except ImportError:
         raise ModelNotLoadable(
             f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"

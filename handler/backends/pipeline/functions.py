@@ -72,7 +72,7 @@ def prepare(said: SaidPipeline, source: Source) -> int:
     if not found:
         return 0
     try:
-        import tokenizers  # noqa: F401, PLC0415 - 30 ms of cold start for servers without texts
+        import tokenizers  # noqa: F401, PLC0415 - 50 ms of cold start for servers without texts
     except ImportError:
         step = next(step.name for step in said.steps if step.calls[0].function is found[0])
         raise ModelNotLoadable(
