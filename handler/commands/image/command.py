@@ -32,9 +32,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if shutil.which(options.engine) is None:
         raise Refused(f"there is no program {options.engine} to build an image with; --engine names another one")
-    with tempfile.TemporaryDirectory(prefix="dragoman-image-") as folder:
-        write(Path(folder), models, constraints)
-        done = subprocess.run(command(options, Path(folder)), check=False)  # noqa: S603 - the user's own engine
+    with tempfile.TemporaryDirectory(prefix="dragoman-image-") as made:
+        write(Path(made), models, constraints)
+        done = subprocess.run(command(options, Path(made)), check=False)  # noqa: S603 - the user's own engine
     return done.returncode
 
 
