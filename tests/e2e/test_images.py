@@ -24,10 +24,8 @@ from tests.support.remote import Remote, raw, tensors
 from tests.support.wire import Wire
 
 TRIXIE = "trixie"  # its python3 is 3.13
-PYTHON, SERVER, FUNCTION, STREAMING = (
-    *("dragoman-python", "dragoman-server"),
-    *("dragoman-function", "dragoman-streaming"),
-)
+PYTHON, SERVER = "dragoman-python", "dragoman-server"
+FUNCTION, STREAMING = "dragoman-function", "dragoman-streaming"
 MB = 1_000_000
 CERTIFICATE = Path(debian.CERTIFICATES) / "ca-certificates.crt"  # a network that inspects TLS has its own authority
 GUARDED = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
