@@ -15,6 +15,7 @@ from benchmarks import (
     per_request,
     pipelines,
     rpc,
+    streaming,
     v1,
 )
 from benchmarks.measure import Row, table
@@ -49,6 +50,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "streaming": streaming.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,
