@@ -1,4 +1,4 @@
-"""`dragoman push`, `pull`, `list`, `sign` and `verify`: the flags of the commands on models in repositories."""
+"""`dragoman push`, `pull`, `list`, `index`, `sign`, `verify`: the flags of the commands on models in repositories."""
 
 import logging
 from argparse import ArgumentParser, Namespace
@@ -39,6 +39,8 @@ def add(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON, for programs")
     for each in (push, pull):
         add_quiet(each)
+    index = commands.add_parser("index", help="write index.json into a folder of models, for a web server")
+    index.add_argument("folder", metavar="FOLDER", help="a repository; the index is written into it, last")
     _add_signing(commands)
 
 
@@ -90,6 +92,10 @@ def run(options: Namespace) -> None:
             from handler.commands.publish import listing  # noqa: PLC0415 - 0.4 s, which only the command needs
 
             listing.run(options, settings)
+        elif options.command == "index":
+            from handler.commands import web_index  # noqa: PLC0415 - as above
+
+            web_index.run(options, settings)
         elif options.command in ("push", "pull"):
             _move(options, settings)
         else:

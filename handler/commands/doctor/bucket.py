@@ -14,12 +14,12 @@ from handler.settings import InvalidSettings, Settings
 from handler.stores import File
 from handler.stores.progress import Progress
 from handler.stores.s3 import errors, listing
-from handler.stores.s3.answers import Broken, StoreRefused
 from handler.stores.s3.client import Client
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location, locate
-from handler.stores.s3.retries import Failed, OutOfTime
 from handler.stores.s3.session import NO_CREDENTIALS
+from handler.stores.transfer.answers import Broken, StoreRefused
+from handler.stores.transfer.retries import Failed, OutOfTime
 
 SECONDS: Final = 30.0
 """The most seconds for one answer of the store, all attempts together."""
