@@ -3,6 +3,7 @@
 import hashlib
 from argparse import Namespace
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from handler.commands.refused import Refused
@@ -44,6 +45,8 @@ def _files(root: Path, store: DirectoryStore) -> Iterator[IndexedFile]:
 def _indexed(root: Path, path: str) -> IndexedFile:
     try:
         with (root / path).open("rb") as content:
-            return IndexedFile(path, (root / path).stat().st_size, hashlib.file_digest(content, "sha256").hexdigest())
+            stat = (root / path).stat()
+            modified = datetime.fromtimestamp(int(stat.st_mtime), UTC).isoformat()
+            return IndexedFile(path, stat.st_size, hashlib.file_digest(content, "sha256").hexdigest(), modified)
     except OSError as error:
         raise Refused(f"{root / path} cannot be read: {error.strerror}") from None

@@ -39,13 +39,15 @@ class CloudObject(NamedTuple):
 class CloudClient:
     """See `handler.stores.transfer.fetching.Remote`. The first request imports obstore.
 
-    `attempts`: the client's own at a request; servers' requests are repeated here, within their deadline.
+    `attempts`: the client's own at a request; servers' requests are repeated here, within their deadline. `stall`:
+    seconds without a byte of an answer, which for a write begins after all of its body.
     """
 
-    def __init__(self, settings: Settings, place: CloudPlace, attempts: int = 1) -> None:
+    def __init__(self, settings: Settings, place: CloudPlace, attempts: int = 1, stall: float = STALL) -> None:
         self.place = place
         self._uri = settings.repository
         self._attempts = attempts
+        self._stall = timedelta(seconds=stall)
         self._lock = threading.Lock()
         self._made: CloudReader | None = None
 
@@ -75,7 +77,7 @@ class CloudClient:
                 config=dict(place.config),
                 client_options={
                     "connect_timeout": CONNECT,
-                    "read_timeout": timedelta(seconds=STALL),
+                    "read_timeout": self._stall,
                     "timeout": LONGEST,
                     "allow_http": place.endpoint.startswith("http://"),
                     "user_agent": "dragoman",

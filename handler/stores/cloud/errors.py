@@ -28,15 +28,17 @@ METADATA: Final = ("169.254.169.254", "metadata.google.internal", "/computeMetad
 WORDS: Final = {
     "dns error": "unknown host",
     "failed to lookup": "unknown host",
-    "Connection refused": "connection refused",
+    "ConnectionRefused": "connection refused",
     "UnknownIssuer": "unknown certificate",
     "certificate": "wrong certificate",
     "timed out": "timeout",
     "TimedOut": "timeout",
-    "onnection reset": "connection reset",
-    "onnection closed": "connection closed",
+    "ConnectionReset": "connection reset",
     "IncompleteMessage": "connection closed",
-    "body": "broken answer",
+    "connection closed": "connection closed",
+    "kind: Body": "broken answer",
+    "kind: Decode": "broken answer",
+    "InvalidPath": "an object's name that is no path",
 }
 """Words of the client's error texts, the first one that is there, and what they mean."""
 STATUSES: Final = {

@@ -161,6 +161,7 @@ AZURE: Final = Provider(
         "ContainerNotFound": _NO_CONTAINER,
         "ResourceNotFound": _NO_CONTAINER,
         "ContainerBeingDeleted": "container {bucket!r} is being deleted: check DRAGOMAN_REPOSITORY",
+        "OutOfRangeInput": "{bucket!r} is not a container's name: check DRAGOMAN_REPOSITORY",
         "InvalidResourceName": "{bucket!r} is not a container's name: check DRAGOMAN_REPOSITORY",
         "AccountIsDisabled": "the account is disabled: check AZURE_STORAGE_ACCOUNT",
         "401": _BAD_AZURE,

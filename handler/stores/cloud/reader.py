@@ -8,13 +8,14 @@ import asyncio
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from functools import cache
 from typing import Any, Final, TypeVar
 
 from handler.stores.checksums import Checksum
 from handler.stores.cloud import errors
-from handler.stores.transfer.answers import CHUNK, Answer, Broken, Line, limit
+from handler.stores.transfer import answers
+from handler.stores.transfer.answers import Answer, Broken, Line, limit
 
 T = TypeVar("T")
 PAGE: Final = 1000
@@ -33,6 +34,15 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+def begun(request: Callable[[], Awaitable[T]]) -> Future[T]:
+    """Begins a request. Its future can be cancelled, which ends the request."""
+
+    async def run() -> T:
+        return await request()
+
+    return asyncio.run_coroutine_threadsafe(run(), _loop())
+
+
 def waited(
     request: Callable[[], Awaitable[T]], seconds: float, line: Line | None = None, *, started: bool = False
 ) -> T:
@@ -41,11 +51,7 @@ def waited(
     Raises Broken, also if there is no answer in time, and StoreRefused.
     """
     line = line or Line()
-
-    async def run() -> T:
-        return await request()
-
-    future = asyncio.run_coroutine_threadsafe(run(), _loop())
+    future = begun(request)
     line.hold(future.cancel)
     try:
         return future.result(limit(seconds))
@@ -111,7 +117,7 @@ class CloudReader:
         options = _options(ranged or {}, body=body)
         found = waited(lambda: obstore.get_async(self.store, key, options=options), seconds, line)
         (start, stop), meta = found.range, found.meta
-        stream = found.stream(min_chunk_size=CHUNK) if body else None
+        stream = found.stream(min_chunk_size=answers.CHUNK) if body else None
         etag = (meta["e_tag"] or "").strip('"')
         content = StreamedBody(stream, stop - start, line)
         return Answer(content, start, stop - start, meta["size"], etag, "range" in options, _checksum(found.attributes))

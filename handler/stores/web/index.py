@@ -1,6 +1,6 @@
 """The index of a repository on a web server: index.json in its root, as `dragoman index` writes it.
 
-    {"files": [{"path": "iris/1/model.onnx", "size": 471, "sha256": "..."}, ...]}
+    {"files": [{"path": "iris/1/model.onnx", "size": 471, "sha256": "...", "modified": "2026-11-22T15:00:00+00:00"}]}
 
 HTTP has no listing. The index is one, and it has more: each file's SHA-256 tells its contents apart, and is compared
 with what arrives. A publisher uploads the index last.
@@ -9,6 +9,8 @@ with what arrives. A publisher uploads the index last.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from handler.stores.transfer.fetching import is_plain
@@ -19,6 +21,7 @@ MOST: Final = 100_000
 LONGEST: Final = 1024
 """Characters of a path."""
 LARGEST: Final = 2**53
+EPOCH: Final = "1970-01-01T00:00:00+00:00"
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -27,11 +30,20 @@ class Malformed(Exception):
 
 
 class IndexedFile(NamedTuple):
-    """A file. `path`: in the repository, with slashes. `size`: in bytes. `sha256`: hexadecimal."""
+    """A file. `path`: in the repository, with slashes. `size`: in bytes. `sha256`: hexadecimal.
+
+    `modified`: ISO 8601 with a zone; empty if the index does not say.
+    """
 
     path: str
     size: int
     sha256: str
+    modified: str = ""
+
+    @property
+    def time(self) -> datetime:
+        """The time of the last change, the epoch without one."""
+        return datetime.fromisoformat(self.modified or EPOCH)
 
 
 def parse(document: bytes) -> Mapping[str, IndexedFile]:
@@ -50,7 +62,7 @@ def parse(document: bytes) -> Mapping[str, IndexedFile]:
 
 def _file(number: int, entry: Any) -> IndexedFile:
     said = entry if isinstance(entry, dict) else {}
-    path, size, sha256 = (said.get(name) for name in IndexedFile._fields)
+    path, size, sha256, modified = (said.get(name) for name in IndexedFile._fields)
     where = f"{FILE}: files[{number}]"
     if not isinstance(path, str) or len(path) > LONGEST or not is_plain(path):
         raise Malformed(f"{where}.path is {str(path)[:256]!r}; expected a path such as 'iris/1/model.onnx'")
@@ -58,7 +70,16 @@ def _file(number: int, entry: Any) -> IndexedFile:
         raise Malformed(f"{where}.size is {str(size)[:64]!r}; expected a number of bytes")
     if not isinstance(sha256, str) or not SHA256.fullmatch(sha256):
         raise Malformed(f"{where}.sha256 is {str(sha256)[:64]!r}; expected 64 hexadecimal digits")
-    return IndexedFile(path, size, sha256)
+    return IndexedFile(path, size, sha256, _time(modified, where))
+
+
+def _time(said: Any, where: str) -> str:
+    if said is None:
+        return ""
+    with suppress(ValueError):
+        if isinstance(said, str) and datetime.fromisoformat(said).tzinfo is not None:
+            return said
+    raise Malformed(f"{where}.modified is {str(said)[:64]!r}; expected a time such as {EPOCH}")
 
 
 def write(files: Sequence[IndexedFile]) -> bytes:

@@ -143,7 +143,7 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
     store = store_at(stand_in, proxy.url, tmp_path / "cache", monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
         cache = tmp_path / str(seed)
-        store._cache._root = cache
+        store._fetcher._cache._root = cache
         schedule = Schedule(seed, stand_in, proxy)
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
