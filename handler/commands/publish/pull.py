@@ -22,9 +22,7 @@ def run(options: Namespace, settings: Settings) -> None:
     """Fetches the wanted versions, then the settings. Raises Refused, ServingError."""
     source = targets.model(options.source, settings.repository)
     if not targets.is_remote(source.repository):
-        raise Refused(
-            f"{str(source)!r} is on this machine already; expected a model in a bucket, such as s3://bucket/prefix/NAME"
-        )
+        raise Refused(f"{str(source)!r} is on this machine already; expected s3://bucket/prefix/NAME")
     there = shelf.model(settings, source)
     wanted = _wanted(there, source, versions.number(options.version), every=options.all)
     target = Path(options.folder or source.name)

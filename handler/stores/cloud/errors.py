@@ -18,8 +18,11 @@ LONGEST: Final = 16_384
 TRANSIENT: Final = {408, 429}
 TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServerBusy", "OperationTimedOut"}
 DENIED: Final = {
-    *("403", "AccessDenied", "Forbidden"),
-    *("AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions"),
+    "403",
+    "AccessDenied",
+    "Forbidden",
+    "AuthorizationPermissionMismatch",
+    "InsufficientAccountPermissions",
 }
 ABSENT: Final = {"404", "NoSuchKey", "BlobNotFound"}
 TOKEN: Final = "token request"  # noqa: S105 - obstore's words

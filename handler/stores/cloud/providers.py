@@ -167,6 +167,8 @@ AZURE: Final = Provider(
         "401": _BAD_AZURE,
         "AuthenticationFailed": _BAD_AZURE,
         "InvalidAuthenticationInfo": _BAD_AZURE,
+        "AuthorizationFailure": "the store refuses the request: check AZURE_STORAGE_CONNECTION_STRING, and the "
+        "account's firewall",
         "NoAuthenticationInformation": _BAD_AZURE,
         "PublicAccessNotPermitted": "the container is not public: set AZURE_STORAGE_CONNECTION_STRING, or unset "
         "AZURE_SKIP_SIGNATURE",

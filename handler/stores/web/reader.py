@@ -7,6 +7,7 @@ without signatures.
 import logging
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -50,14 +51,22 @@ class WebReader:
         line: Line | None = None,
     ) -> Answer:
         """See ObjectReader.get. Raises StoreRefused (404) for a file that the index does not name."""
-        entry = self.files.get(key)
+        until = time.monotonic() + seconds
+        entry = (self.files or self._first(seconds)).get(key)
         if entry is None:
             raise StoreRefused(404, "404")
         # The ETag is the index's: the server has another one, or none.
         asked = {name: text for name, text in (ranged or {}).items() if name != "If-Match"}
-        answer = self._reader.get(key, seconds, asked, body=body, line=line)
+        answer = self._reader.get(key, until - time.monotonic(), asked, body=body, line=line)
         answer.etag, answer.checksum = entry.sha256, Checksum("sha256", entry.sha256)
         return answer
+
+    def _first(self, seconds: float) -> Mapping[str, IndexedFile]:
+        """Reads the index for somebody who has the listing from elsewhere. Raises Broken, StoreRefused."""
+        try:
+            return self.refresh(seconds)
+        except Malformed as wrong:
+            raise StoreRefused(200, "Malformed") from wrong
 
     def refresh(self, seconds: float) -> Mapping[str, IndexedFile]:
         """Reads the index. Raises Broken, StoreRefused, Malformed."""
