@@ -49,11 +49,8 @@ MOST_PARTS: Final = 10_000
 
 
 def publish(bucket: Bucket, job: PushJob, meter: Meter, part: int | None = None) -> None:
-    """Publishes a version, then the model's settings. Raises Refused, ServingError.
-
-    `part`: bytes in a part; None for as many as the store takes best.
-    """
-    part = bucket.part_size if part is None else part
+    """Publishes a version, then the model's settings. `part`: bytes in a part, if not the store's. Raises Refused."""
+    part = part or bucket.part_size
     meter.begin(f"reading {job.model}/{job.number}", job.version.size)
     objects = [_object(each.path, each, meter, part) for each in job.version.files]
     model_settings = None
