@@ -13,8 +13,8 @@ from handler.stores.cloud import errors
 from handler.stores.cloud.providers import CloudPlace
 from handler.stores.cloud.reader import CloudReader
 from handler.stores.progress import Progress
-from handler.stores.transfer import retries
-from handler.stores.transfer.answers import STALL, Broken, ObjectReader, StoreRefused
+from handler.stores.transfer import answers, retries
+from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
 from handler.stores.transfer.fetching import is_plain
 from handler.stores.transfer.retries import Failed, OutOfTime
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 TRIES: Final = 3
 """Attempts at a request by itself. Files have more (see `download`)."""
 CONNECT: Final = timedelta(seconds=3)
-LONGEST: Final = timedelta(days=1)
-"""The client's own limit for a request with its body. The deadline and STALL end it sooner."""
+LONGEST: Final = timedelta(hours=1)
+"""The most time for one request with its body. A server's deadline and STALL end it sooner."""
 
 
 class CloudObject(NamedTuple):
@@ -39,15 +39,13 @@ class CloudObject(NamedTuple):
 class CloudClient:
     """See `handler.stores.transfer.fetching.Remote`. The first request imports obstore.
 
-    `attempts`: the client's own at a request; servers' requests are repeated here, within their deadline. `stall`:
-    seconds without a byte of an answer, which for a write begins after all of its body.
+    `attempts`: the client's own at a request; servers' requests are repeated here, within their deadline.
     """
 
-    def __init__(self, settings: Settings, place: CloudPlace, attempts: int = 1, stall: float = STALL) -> None:
+    def __init__(self, settings: Settings, place: CloudPlace, attempts: int = 1) -> None:
         self.place = place
         self._uri = settings.repository
         self._attempts = attempts
-        self._stall = timedelta(seconds=stall)
         self._lock = threading.Lock()
         self._made: CloudReader | None = None
 
@@ -77,7 +75,7 @@ class CloudClient:
                 config=dict(place.config),
                 client_options={
                     "connect_timeout": CONNECT,
-                    "read_timeout": self._stall,
+                    "read_timeout": timedelta(seconds=answers.STALL),
                     "timeout": LONGEST,
                     "allow_http": place.endpoint.startswith("http://"),
                     "user_agent": "dragoman",

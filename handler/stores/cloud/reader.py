@@ -5,6 +5,7 @@ in the event loop of one thread, for all stores of the process, and the caller's
 """
 
 import asyncio
+import math
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,8 @@ from handler.stores.transfer import answers
 from handler.stores.transfer.answers import Answer, Broken, Line, limit
 
 T = TypeVar("T")
+CHUNK: Final = 256 * 1024
+"""Bytes that the client gathers before it hands them over: what a deadline may lose of each stream."""
 PAGE: Final = 1000
 """Objects that one step of a listing brings."""
 SHA256: Final = "sha256"
@@ -48,13 +51,16 @@ def waited(
 ) -> T:
     """Returns what a request returns. `line`: what may cut it. `started`: its answer has begun.
 
-    Raises Broken, also if there is no answer in time, and StoreRefused.
+    `seconds`: until the deadline. A store that is silent for STALL ends the request sooner: before its answer here, in
+    its body by the client, which sees bytes that are not handed over yet. Raises Broken, also if there is no answer in
+    time, and StoreRefused.
     """
     line = line or Line()
+    longest = seconds if started else limit(seconds)
     future = begun(request)
     line.hold(future.cancel)
     try:
-        return future.result(limit(seconds))
+        return future.result(None if math.isinf(longest) else max(0.0, longest))
     except TimeoutError as error:
         future.cancel()
         raise Broken("timeout", started=started) from error
@@ -117,7 +123,7 @@ class CloudReader:
         options = _options(ranged or {}, body=body)
         found = waited(lambda: obstore.get_async(self.store, key, options=options), seconds, line)
         (start, stop), meta = found.range, found.meta
-        stream = found.stream(min_chunk_size=answers.CHUNK) if body else None
+        stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if body else None
         etag = (meta["e_tag"] or "").strip('"')
         content = StreamedBody(stream, stop - start, line)
         return Answer(content, start, stop - start, meta["size"], etag, "range" in options, _checksum(found.attributes))

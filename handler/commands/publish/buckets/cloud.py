@@ -29,8 +29,6 @@ MIB: Final = 1024 * 1024
 LARGEST: Final = {"az": 5000 * MIB, "gs": 5 * MIB * MIB}
 """The most bytes of an object that is put by one request."""
 ATTEMPTS: Final = 5
-SECONDS: Final = 3600.0
-"""The most seconds for one request. The client measures a silence of the store while it sends, too."""
 LOOK: Final = 0.2
 """Seconds between two looks whether the command was stopped."""
 CHANGED: Final = {409, 412}
@@ -46,7 +44,7 @@ class CloudBucket:
         self._place = located(uri)
         self.part_size = LARGEST[self._place.provider.scheme]
         self.listing = self._place.provider.permissions[1]
-        self._client = CloudClient(settings._replace(repository=uri), self._place, ATTEMPTS, SECONDS)
+        self._client = CloudClient(settings._replace(repository=uri), self._place, ATTEMPTS)
 
     @property
     def now(self) -> datetime:

@@ -197,6 +197,11 @@ def test_a_store_that_does_not_answer_is_reported_in_time(
         ModelUnavailable, match=r"the store at 127.0.0.1 does not answer \(timeout\): check the network"
     ):
         store.files("m")
+    store.disconnect()
+    put(stand_in, "p/m/1/model.bin")
+    proxy.only, proxy.always = "model%2Ebin", Fault("stall", 40_000)
+    with pytest.raises(ModelUnavailable, match=r"1/model.bin of model 'm' broke off again and again \(timeout\)"):
+        fetched(store)
     proxy.always = None
     proxy.down()
     with pytest.raises(ModelUnavailable, match=r"does not answer \(connection refused\)"):
