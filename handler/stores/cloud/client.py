@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -121,8 +121,8 @@ class CloudClient:
             ]
 
         found = sorted(self._listed(ask, progress))
-        # A folder's own object, whose slash the client removes: consoles and file systems make them.
-        folders = {each.key.rpartition("/")[0] for each in found}
+        folders = _folders(each.key for each in found)
+        # A folder's own object is skipped, whose slash the client removes: consoles and file systems make them.
         return [each for each in found if each.key.startswith(prefix) and (each.size or each.key not in folders)]
 
     def folders(self, progress: Progress) -> list[str]:
@@ -146,3 +146,14 @@ class CloudClient:
     def failure(self, reason: Broken | StoreRefused, what: str) -> ServingError:
         """Returns the error for a client. `what`: the file that was being read."""
         return errors.of(reason, self.place, self._uri, what)
+
+
+def _folders(keys: Iterable[str]) -> set[str]:
+    """Returns the folders in which something is, without a slash at their ends."""
+    found: set[str] = set()
+    for key in keys:
+        folder = key.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found

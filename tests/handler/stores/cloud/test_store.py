@@ -70,12 +70,12 @@ def fetched(store: CloudStore, progress: Progress | None = None) -> bytes:
 
 def test_a_repository_is_listed(store: CloudStore, stand_in: s3_stand_in.StandIn) -> None:
     """A folder's own object is no file, and a model's files are not those of one whose name begins like it."""
-    for key in ("p/m/1/model.bin", "p/m-2/1/a/b.txt", "p/loose", "q/n/1/model.bin"):
+    for key in ("p/m/1/model.bin", "p/m-2/1/a/c/b.txt", "p/loose", "q/n/1/model.bin"):
         put(stand_in, key, b"content")
-    for key in ("p/m/", "p/m-2/1/a/"):
+    for key in ("p/m/", "p/m-2/1/a/", "p/m-2/1/"):
         put(stand_in, key, b"")
     etag = stand_in.things["p/m/1/model.bin"].etag
-    files = {"m": [File("1/model.bin", 7, etag)], "m-2": [File("1/a/b.txt", 7, etag)]}
+    files = {"m": [File("1/model.bin", 7, etag)], "m-2": [File("1/a/c/b.txt", 7, etag)]}
     assert store.glance() == store.everything() == files
     assert store.models() == ["m", "m-2"]
     assert store.files("m") == files["m"]
@@ -226,6 +226,33 @@ def test_a_machine_without_credentials_says_which_to_set(
     with pytest.raises(ModelNotLoadable, match="gs://bucket/p: the credentials cannot be used") as refusal:
         CloudStore(settings(tmp_path)).files("m")
     assert "secret-path" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "authorization"),
+    [
+        ("AZURE_STORAGE_KEY", "a2V5", "SharedKey account:"),
+        ("AZURE_STORAGE_TOKEN", "token", "Bearer token"),
+        ("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=x", "unsigned"),
+        ("AZURE_SKIP_SIGNATURE", "true", "unsigned"),
+    ],
+)
+def test_azure_is_asked_with_the_credentials_of_the_environment(
+    stand_in: s3_stand_in.StandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    authorization: str,
+) -> None:
+    """A shared access signature is part of the URL."""
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "account")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", stand_in.url)
+    monkeypatch.setenv(variable, value)
+    stand_in.refusal = 404, "ContainerNotFound", {}
+    with pytest.raises(ModelNotLoadable, match="container 'bucket' does not exist"):
+        CloudStore(settings(tmp_path, "az://bucket/p")).files("m")
+    assert stand_in.signed[-1].startswith(authorization)
 
 
 def test_no_secret_is_logged_or_told(
