@@ -2,9 +2,11 @@
 
 import http.server
 import json
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def handle_one_request(self) -> None:
-        with suppress(ConnectionError):  # a client that leaves is what is tested
-            super().handle_one_request()
-
     def log_message(self, *_: Any) -> None:
         """Drops the message."""
 
@@ -60,15 +58,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "www"
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Ignores the error: a client that leaves is what is tested."""
+
+
+@contextmanager
+def serving(folder: Path, context: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Serves a folder, and yields the port."""
+    with Server(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def url(folder: Path) -> Iterator[str]:
     """The folder's web server."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(folder) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
@@ -166,6 +182,25 @@ def test_a_wrong_address_is_refused(uri: str, message: str, tmp_path: Path) -> N
     with pytest.raises(InvalidSettings, match=message) as refusal:
         WebStore(settings(uri, tmp_path))
     assert "s3cret" not in refusal.value.public
+
+
+def test_a_certificate_is_verified(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of an authority of one's own is trusted by SSL_CERT_FILE."""
+    run("index", folder)
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *names)
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(folder, context) as port:
+        url = f"https://127.0.0.1:{port}"
+        with pytest.raises(
+            ModelUnavailable, match=r"does not answer \(SSLCertVerificationError\): check SSL_CERT_FILE"
+        ):
+            WebStore(settings(url, tmp_path)).check()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert WebStore(settings(url, tmp_path)).models() == ["m", "n"]
 
 
 GOOD = {"path": "m/1/model.onnx", "size": 1, "sha256": "0" * 64}
