@@ -43,7 +43,7 @@ LONGEST_NAME: Final = 64
 LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
-    Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
+    Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `https://host/path`; see [stores.md](stores.md)"),
     Setting("DRAGOMAN_PRELOAD", "preload", parsers.names, "", "models to load at start, by name with commas between, or `*`, each with all versions that its `version_policy` serves; the server is ready when they are"),
     Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", parsers.size, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),
     Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", parsers.seconds_or_never, "60", "seconds after which a request for a model checks the repository again for new versions; `0`: only load calls and S3 events check it"),
@@ -93,7 +93,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_SITE", "site", parsers.flag, "true", "`false`: no status page, no /docs"),
     Setting("DRAGOMAN_BASE_PATH", "base_path", parsers.base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
     Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", parsers.one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
-    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", parsers.flag, "false", "`true`: unsigned requests, for public buckets"),
+    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", parsers.flag, "false", "`true`: unsigned requests, for public buckets of S3"),
     Setting("DRAGOMAN_LOG_LEVEL", "log_level", parsers.level, "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`; on Lambda the default is `AWS_LAMBDA_LOG_LEVEL`"),
     Setting("DRAGOMAN_LOG_FORMAT", "log_format", parsers.one_of("text", "json"), "", "`text` or `json`, of every line of the log; default: `text`, on Lambda as `AWS_LAMBDA_LOG_FORMAT` says"),
     Setting("DRAGOMAN_ACCESS_LOG", "access_log", parsers.flag, "false", "`true`: a line of the log for every request (default of `dragoman serve`); `false`: for refused ones only, ten in ten seconds; see [operations.md](operations.md#the-log)"),
