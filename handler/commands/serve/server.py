@@ -71,8 +71,9 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
     `settings`: the function's, whose process gets them as `environ`.
     """
     check_uvicorn()
-    if how.grpc_port or how.reload:
-        raise InvalidSettings(f"--lambda has no {'gRPC' if how.grpc_port else '--reload'}: leave one of the two out")
+    others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1}
+    for other in (name for name, is_on in others.items() if is_on):
+        raise InvalidSettings(f"--lambda has no {other}: leave one of the two out")
     from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function
     from handler.edge import log_lines  # noqa: PLC0415 - as above
 
