@@ -8,7 +8,6 @@ from core.operations import IndexEntry, Readiness, State, StatusResult
 from core.statistics import BatchCount, Count, Series, Span, Statistics
 
 ORDER: Final = (State.UNAVAILABLE, State.LOADING, State.READY)
-ABSENT: Final = "it has not loaded the model"
 PARTLY: Final = "not every worker has loaded it"
 
 

@@ -58,7 +58,7 @@ class SharedModels:
             elif answer.ready:
                 yield answer
             else:
-                yield answer._replace(reason=f"{ELSEWHERE}: {answer.reason or merged.ABSENT}")
+                yield answer._replace(reason=": ".join(filter(None, (ELSEWHERE, answer.reason))))
 
     def index(self, context: Context) -> Sequence[ops.IndexEntry]:
         return merged.index([self._registry.index(context), *self._others("index")])

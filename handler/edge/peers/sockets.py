@@ -29,6 +29,8 @@ ASK_SECONDS: Final = 2.0
 BEAT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 """A worker that works on a question, and is silent for so long, counts as not there."""
+MOMENT: Final = 0.01
+"""What has come by the end of the wait is read: another worker's silence may have taken all of it."""
 BACKLOG: Final = 128
 TURNS: Final = 64
 """Files of locks. Two models whose names have the same one wait for each other."""
@@ -111,11 +113,8 @@ def _read(connection: socket.socket, until: float) -> tuple[str, Any]:
 
 
 def _left(until: float) -> float:
-    """Returns the seconds to wait for the next bytes. Raises TimeoutError."""
-    left = min(SILENCE_SECONDS, until - time.monotonic())
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
+    """Returns the seconds to wait for the next bytes."""
+    return max(MOMENT, min(SILENCE_SECONDS, until - time.monotonic()))
 
 
 class Desk:
