@@ -35,7 +35,7 @@ class Particulars(NamedTuple):
     spans: Sequence[LapseCount]
 
 
-class Standing(NamedTuple):
+class ProcessState(NamedTuple):
     """What clients have made of a process. `loaded`: names and versions. `unloaded`: of preloaded models."""
 
     online: bool

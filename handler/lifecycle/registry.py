@@ -23,7 +23,7 @@ from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
 from handler.lifecycle.models import CanarySplit
-from handler.lifecycle.particulars import Particulars, Standing, particulars
+from handler.lifecycle.particulars import Particulars, ProcessState, particulars
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository, wanted_of
@@ -165,11 +165,14 @@ class Registry:
         residents = [version for version in self._catalog.residents() if version.loaded is not None]
         return len(residents), 0 if self._budget is None else sum(map(self._budget.cost, residents))
 
-    def standing(self) -> Standing:
+    def condition(self) -> ProcessState:
         """Returns what another process of the same server has to do to be like this one."""
-        residents = [each for each in self._catalog.residents() if each.loaded is not None]
-        loaded = tuple((each.name, str(each.version.number)) for each in residents)
-        return Standing(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
+        loaded = tuple((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
+        return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
+
+    def states(self) -> Sequence[ops.IndexEntry]:
+        """Returns the versions that were looked at so far, with their states. Does not ask the repository."""
+        return [entry for model in list(self._catalog.models.values()) for entry in model.overview()]
 
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""

@@ -15,7 +15,7 @@ import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,6 +35,7 @@ SETTLED_SECONDS: Final = 30.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """...and one that has not after a pause, which doubles up to this one."""
+DOUBLINGS: Final = 10
 STOP_SECONDS: Final = 30.0
 """A worker that has not ended so long after it was asked to is killed."""
 
@@ -126,10 +127,14 @@ class Supervisor:
             "number": number, "folder": self._folder, "announces": announces,
             "how": {**self._how._asdict(), "file": self._how.file and str(self._how.file)},
         })  # fmt: skip
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", MODULE, role, stdin=theirs.fileno(), env=self._environ
-            )
+        command = (sys.executable, "-P", "-m", MODULE, role)
+        try:
+            process = await asyncio.create_subprocess_exec(*command, stdin=theirs.fileno(), env=self._environ)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         started = self._running[number] = Started(process, *await asyncio.open_connection(sock=ours))
         if self._ending.is_set():
             _send(started, signal.SIGTERM)
@@ -137,24 +142,29 @@ class Supervisor:
 
     async def _keep(self, number: int, started: Started | None) -> None:
         """Keeps one worker running until the server ends."""
-        started, early = started or await self._start(number), 0
+        early = 0
         while True:
-            code = await started.ended()
-            self._forget(number, started.process.pid)
+            began = time.monotonic() if started is None else started.began
+            try:
+                started = started or await self._start(number)
+                how = await self._ended(number, started)
+            except OSError as error:
+                how = f"cannot be started: {error.strerror}"
             if self._ending.is_set():
                 return
-            lived = time.monotonic() - started.began
+            lived, started = time.monotonic() - began, None
             early = early + 1 if lived < SETTLED_SECONDS else 0
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (early - 1)) if early else 0.0
-            why = (number, started.process.pid, reason(code), lived, pause)
-            log.error("worker %d (process %d) %s after %.0f s; another one starts in %g s", *why)
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(early - 1, DOUBLINGS)) if early else 0.0
+            log.error("worker %d %s after %.0f s; another one starts in %g s", number, how, lived, pause)
             if await self._ends_within(pause):
                 return
-            started = await self._start(number)
 
-    def _forget(self, number: int, process: int) -> None:
-        """Removes the socket of a worker that has ended."""
-        Path(self._folder, f"{number}-{process}.sock").unlink(missing_ok=True)
+    async def _ended(self, number: int, started: Started) -> str:
+        """Waits for a worker's end, and says how it came."""
+        code, process = await started.ended(), started.process.pid
+        with suppress(OSError):  # its socket, if the folder is still there
+            os.unlink(f"{self._folder}/{number}-{process}.sock")  # noqa: PTH108 - pathlib is for synchronous functions
+        return f"(process {process}) {reason(code)}"
 
     async def _ends_within(self, seconds: float) -> bool:
         try:

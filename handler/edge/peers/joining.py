@@ -10,7 +10,7 @@ from core.errors import ServingError, escaped
 from core.operations import ModelRef
 from handler.edge.peers.own import finished, used
 from handler.edge.peers.sockets import SILENCE_SECONDS, Peers
-from handler.lifecycle.particulars import Standing
+from handler.lifecycle.particulars import ProcessState
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 
@@ -22,7 +22,7 @@ LOADERS: Final = 4
 
 def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
     """Returns how many versions it has loaded because others have them. What fails is logged."""
-    found = [each for each in peers.ask("standing", seconds=SILENCE_SECONDS) if isinstance(each, Standing)]
+    found = [each for each in peers.ask("condition", seconds=SILENCE_SECONDS) if isinstance(each, ProcessState)]
     if not all(each.online for each in found):
         registry.set_online(online=False)
     for name in {name for each in found for name in each.unloaded}:

@@ -23,16 +23,20 @@ def readiness(found: Iterable[Readiness]) -> Readiness:
     return answer
 
 
-def index(lists: Sequence[Sequence[IndexEntry]]) -> list[IndexEntry]:
-    """Returns every version of every list, each in its least state."""
-    found: dict[tuple[str, str], IndexEntry] = {}
-    for entry in (each for entries in lists for each in entries):
-        known = found.get((entry.name, entry.version))
-        found[entry.name, entry.version] = entry if known is None else _least(known, entry)
-    return [found[key] for key in sorted(found, key=_in_order)]
+def index(own: Sequence[IndexEntry], others: Sequence[Sequence[IndexEntry]]) -> list[IndexEntry]:
+    """Returns every version of every list, each in its least state. A list without a version has not loaded it."""
+    found: dict[tuple[str, str], IndexEntry | None] = {(each.name, each.version): each for each in own}
+    for entries in others:
+        known = {(each.name, each.version): each for each in entries}
+        found = {key: _least(found.get(key), known.get(key)) for key in (found | known)}
+    return [entry for key in sorted(found, key=_in_order) if (entry := found[key]) is not None]
 
 
-def _least(one: IndexEntry, other: IndexEntry) -> IndexEntry:
+def _least(one: IndexEntry | None, other: IndexEntry | None) -> IndexEntry | None:
+    if one is None or other is None:
+        entry = one or other
+        is_partly = entry is not None and entry.state is not State.UNAVAILABLE
+        return entry._replace(state=State.UNAVAILABLE, reason=PARTLY) if entry is not None and is_partly else entry
     if one.state is other.state:
         return one if one.reason else other
     least = min(one, other, key=lambda entry: ORDER.index(entry.state))
@@ -47,8 +51,9 @@ def _in_order(key: tuple[str, str]) -> tuple[str, int, str]:
 def status(found: Sequence[StatusResult]) -> StatusResult:
     """Returns the first worker's status, ready if all are, with each version in its least state."""
     first = found[0]
-    others = {(each.name, each.version): each for each in index([result.versions for result in found])}
-    versions = tuple(others[each.name, each.version] for each in first.versions)
+    least = index(first.versions, [each.versions for each in found[1:]])
+    own = {(each.name, each.version) for each in first.versions}
+    versions = tuple(each for each in least if (each.name, each.version) in own)
     return first._replace(versions=versions, ready=all(each.ready for each in found))
 
 

@@ -61,7 +61,8 @@ class SharedModels:
                 yield answer._replace(reason=": ".join(filter(None, (ELSEWHERE, answer.reason))))
 
     def index(self, context: Context) -> Sequence[ops.IndexEntry]:
-        return merged.index([self._registry.index(context), *self._others("index")])
+        """Looks at the repository once, and asks the others for what they know."""
+        return merged.index(self._registry.index(context), list(self._others("states")))
 
     def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:
         return merged.status([self._registry.status(ref, context), *self._others("status", ref)])

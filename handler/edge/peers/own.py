@@ -11,7 +11,7 @@ from handler.edge.peers.sockets import ASK_SECONDS, NotServing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, Load, Pending
 
-QUESTIONS: Final = ("ready", "readiness", "index", "status", "statistics")
+QUESTIONS: Final = ("ready", "readiness", "status", "statistics")
 """The methods of the registry that the others ask, with a context that ends in time."""
 
 
@@ -23,7 +23,8 @@ class OwnModels:
         self._serves = threading.Event()
         self.verbs: dict[str, Callable[..., Any]] = {verb: partial(self._ask, verb) for verb in QUESTIONS}
         self.verbs |= {
-            "standing": self._if_serving(registry.standing),
+            "condition": self._if_serving(registry.condition),
+            "states": self._if_serving(registry.states),
             "series": self._if_serving(registry.series),
             "publish": self._if_serving(publish),
             "load": partial(self._do, registry.load),

@@ -25,8 +25,11 @@ def entry(state: State, reason: str = "", version: str = "1", name: str = "m") -
 def test_a_state_is_the_least(one: IndexEntry, other: IndexEntry, least: IndexEntry) -> None:
     """With its reason, whichever worker is asked; versions are in the order of their numbers."""
     ten, two = entry(State.READY, version="10"), entry(State.READY, version="2")
-    assert merged.index([[ten, one], [other, two]]) == [least, two, ten]
-    assert merged.index([[other], [one]])[0].state is least.state
+    partly = {each: each._replace(state=State.UNAVAILABLE, reason=merged.PARTLY) for each in (two, ten)}
+    assert merged.index([ten, one], [[other, two]]) == [least, partly[two], partly[ten]]
+    assert merged.index([other], [[one], [one]])[0].state is least.state
+    assert merged.index([other], [[]])[0].state is State.UNAVAILABLE
+    assert merged.index([], []) == []
     found = merged.status([StatusResult((one,), ready=True), StatusResult((other,), ready=False)])
     assert found == StatusResult((least,), ready=False)
 
