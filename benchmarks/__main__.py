@@ -16,6 +16,7 @@ from benchmarks import (
     pipelines,
     rpc,
     v1,
+    workers,
 )
 from benchmarks.measure import Row, table
 
@@ -49,6 +50,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "workers": workers.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,
