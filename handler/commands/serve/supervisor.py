@@ -196,5 +196,5 @@ def reason(code: int) -> str:
         name: Any = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    hint = ": by hand, or by the kernel because memory was full" if -code == signal.SIGKILL else ""
+    hint = " (by hand, or by the kernel because memory was full)" if -code == signal.SIGKILL else ""
     return f"was ended by {name}{hint}"

@@ -25,7 +25,8 @@ from handler.edge.protocols import INTERNAL
 
 log = logging.getLogger("dragoman.workers")
 ASK_SECONDS: Final = 2.0
-"""The longest wait for an answer that takes no load. A worker without one counts as not there."""
+"""The longest wait for an answer that takes no load. A worker without one counts as not there, and is not asked again
+for SILENCE_SECONDS: health must not wait for it each time."""
 BEAT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 """A worker that works on a question, and is silent for so long, counts as not there."""
@@ -50,6 +51,7 @@ class Peers:
     def __init__(self, folder: Path, own: str) -> None:
         self._folder = folder
         self._own = own + ENDING
+        self._silent: dict[str, float] = {}  # until when they are not asked; all are told
 
     @property
     def socket(self) -> Path:
@@ -78,18 +80,24 @@ class Peers:
     def _answers(self, question: tuple[str, tuple[Any, ...]], until: float) -> Iterator[Any]:
         with ExitStack() as opened:
             asked = []
-            for path in sorted(self._folder.glob(f"*{ENDING}")):
-                if path.name != self._own:
-                    with suppress(OSError):  # it has ended
-                        asked.append((path.stem, _asked(opened, path, question, until)))
+            for name in self._others(until):
+                with suppress(OSError):  # it has ended
+                    asked.append((name, _asked(opened, self._folder / name, question, until)))
             for name, connection in asked:
                 try:
                     kind, value = _read(connection, until)
                 except GONE as error:
-                    log.warning("worker %s does not answer %s, and is left out: %s", name, question[0], error)
+                    self._silent[name] = time.monotonic() + SILENCE_SECONDS
+                    number = name.removesuffix(ENDING)
+                    log.warning("worker %s does not answer %r, and is left out: %s", number, question[0], error)
                     continue
                 if kind != ABSENT:
                     yield value
+
+    def _others(self, until: float) -> list[str]:
+        now, may_wait = time.monotonic(), until == float("inf")
+        names = (path.name for path in self._folder.glob(f"*{ENDING}"))
+        return [name for name in names if name != self._own and (may_wait or self._silent.get(name, 0.0) <= now)]
 
 
 def _asked(opened: ExitStack, path: Path, question: Any, until: float) -> socket.socket:

@@ -126,7 +126,7 @@ def test_a_signal_before_the_first_worker_serves_ends_it(monkeypatch: pytest.Mon
 def test_the_end_of_a_process_in_words() -> None:
     """A signal by its name, if it has one."""
     assert reason(3) == "ended with exit code 3"
-    assert reason(-9) == "was ended by SIGKILL: by hand, or by the kernel because memory was full"
+    assert reason(-9) == "was ended by SIGKILL (by hand, or by the kernel because memory was full)"
     assert (reason(-11), reason(-64 - 5)) == ("was ended by SIGSEGV", "was ended by signal 69")
 
 

@@ -194,8 +194,12 @@ def test_a_worker_that_is_silent_is_left_out(
         gate.set()
         asking.join()
         assert answers == [True]
+        peers._silent.clear()
         assert peers.ask("wait", seconds=0.5) == [True]  # the silent one has taken all of the time
-    assert "worker silent does not answer wait, and is left out: timed out" in caplog.text
+        count = len(caplog.records)
+        assert peers.ask("wait") == [True]  # and is not asked again for a while
+    assert len(caplog.records) == count
+    assert "worker silent does not answer 'wait', and is left out: timed out" in caplog.text
 
 
 class Odd(ServingError):
