@@ -96,7 +96,7 @@ class Peers:
 
     def _others(self, until: float) -> list[str]:
         now, may_wait = time.monotonic(), until == float("inf")
-        names = (path.name for path in self._folder.glob(f"*{ENDING}"))
+        names = sorted(path.name for path in self._folder.glob(f"*{ENDING}"))
         return [name for name in names if name != self._own and (may_wait or self._silent.get(name, 0.0) <= now)]
 
 
