@@ -1,6 +1,7 @@
 """A worker that takes the place of another: it becomes like the others before it takes requests."""
 
 import logging
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
@@ -21,13 +22,15 @@ LOADERS: Final = 4
 
 
 def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
-    """Returns how many versions it has loaded because others have them. What fails is logged."""
-    found = [each for each in peers.ask("condition", seconds=SILENCE_SECONDS) if isinstance(each, ProcessState)]
-    if not all(each.online for each in found):
-        registry.set_online(online=False)
-    for name in {name for each in found for name in each.unloaded}:
-        with suppress(ServingError):  # it has left the repository
-            finished(partial(registry.unload, name, Background()))
+    """Returns how many versions it has loaded because others have them. What fails is logged.
+
+    A change that the others made meanwhile, and did not tell a worker that they did not see yet, is made at the end.
+    """
+    found = _conditions(peers)
+    if not found:
+        return 0
+    _set_online(registry, found)
+    _unload(registry, {name for each in found for name in each.unloaded})
     wanted = dict.fromkeys(pair for each in found for pair in each.loaded)
     pool = ThreadPoolExecutor(LOADERS, "dragoman-join")
     loads = [pool.submit(_load, registry, *pair) for pair in wanted]
@@ -35,7 +38,27 @@ def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
     pool.shutdown(wait=False, cancel_futures=True)
     if late:
         log.warning("%d models are not loaded after %.0f s: requests load them", len(late), seconds)
+    if found := _conditions(peers):
+        _set_online(registry, found)
+        _unload(registry, {name for name, _ in wanted} - {name for each in found for name, _ in each.loaded})
     return sum(load.result() for load in done)
+
+
+def _conditions(peers: Peers) -> list[ProcessState]:
+    found = peers.ask("condition", seconds=SILENCE_SECONDS)
+    return [each for each in found if isinstance(each, ProcessState)]
+
+
+def _set_online(registry: Registry, found: Iterable[ProcessState]) -> None:
+    online = all(each.online for each in found)
+    if online is not registry.condition().online:
+        registry.set_online(online=online)
+
+
+def _unload(registry: Registry, names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(ServingError):  # it has left the repository
+            finished(partial(registry.unload, name, Background()))
 
 
 def _load(registry: Registry, name: str, number: str) -> bool:

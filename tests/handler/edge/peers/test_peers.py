@@ -28,6 +28,7 @@ from handler.edge.peers.joining import join
 from handler.edge.peers.models import SharedModels
 from handler.edge.peers.own import OwnModels, finished, used
 from handler.edge.peers.sockets import Desk, Peers
+from handler.lifecycle.particulars import ProcessState
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, Load
 from tests.handler.edge.client import ROOT, make
@@ -151,6 +152,20 @@ def test_a_new_worker_becomes_like_the_others_first(hire: Hire, caplog: pytest.L
     told.join()
     assert not new.registry.readiness(IRIS, SOON).ready
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_change_that_a_new_worker_was_not_told_is_made(hire: Hire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that others began before they saw it, and have made by the time it has loaded what they had."""
+    new = hire("1", serves=False)
+    answers = [
+        ProcessState(online=False, unloaded=(), loaded=(("iris", "1"),)),
+        ProcessState(online=True, unloaded=(), loaded=()),
+    ]
+    monkeypatch.setattr(new.peers, "ask", lambda *_, **__: [answers.pop(0), InvalidInput("no")])
+    assert join(new.registry, new.peers) == 1
+    assert new.registry.condition() == ProcessState(online=True, unloaded=("iris",), loaded=())
+    monkeypatch.setattr(new.peers, "ask", lambda *_, **__: [])
+    assert join(new.registry, new.peers) == 0
 
 
 def test_what_a_new_worker_cannot_load_keeps_it_from_nothing(
