@@ -15,6 +15,7 @@ from benchmarks import (
     per_request,
     pipelines,
     rpc,
+    streaming,
     v1,
     workers,
 )
@@ -51,6 +52,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "pipelines": pipelines.main,
     "batching": batching.main,
     "workers": workers.main,
+    "streaming": streaming.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,

@@ -170,10 +170,6 @@ class Registry:
         loaded = tuple((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
         return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
 
-    def states(self) -> Sequence[ops.IndexEntry]:
-        """Returns the versions that were looked at so far, with their states. Does not ask the repository."""
-        return [entry for model in list(self._catalog.models.values()) for entry in model.overview()]
-
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""
         return self._catalog.load_seconds(name, version)
@@ -279,9 +275,12 @@ class Registry:
         if self._lookers is not None:
             self._lookers.shutdown(wait=False, cancel_futures=True)
 
-    def preload(self, context: Context) -> None:
-        """Starts to load what the settings ask for; readiness and index show what fails."""
-        self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
+    def preload(self, context: Context) -> Sequence[Load]:
+        """Starts to load what the settings ask for; readiness and index show what fails.
+
+        Returns the loads that other threads do.
+        """
+        return self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.deadline import within
-from core.operations import ModelRef
+from core.operations import IndexEntry, ModelRef
 from handler.edge.peers.sockets import ASK_SECONDS, NotServing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, Load, Pending
@@ -24,7 +24,7 @@ class OwnModels:
         self.verbs: dict[str, Callable[..., Any]] = {verb: partial(self._ask, verb) for verb in QUESTIONS}
         self.verbs |= {
             "condition": self._if_serving(registry.condition),
-            "states": self._if_serving(registry.states),
+            "states": self._if_serving(self._states),
             "series": self._if_serving(registry.series),
             "publish": self._if_serving(publish),
             "load": partial(self._do, registry.load),
@@ -47,6 +47,10 @@ class OwnModels:
     def _ask(self, verb: str, *arguments: Any) -> Any:
         context = Background(within(ASK_SECONDS))
         return self._if_serving(partial(getattr(self._registry, verb), *arguments, context))()
+
+    def _states(self) -> list[IndexEntry]:
+        """Returns the versions that were looked at so far. Does not ask the repository."""
+        return [version.entry for version in self._registry.known()]
 
     def _do(self, change: Callable[[str, Any], None], name: str) -> None:
         """A change that comes while this worker becomes like the others is made afterwards."""
