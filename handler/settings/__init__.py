@@ -65,6 +65,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_RESPONSE_STREAMING", "response_streaming", parsers.flag, "false", "`true`, with `python -m dragoman.runtime` on Lambda: answers go out in pieces, for a REST API or Function URL that takes them so; see [lambda-runtime.md](lambda-runtime.md)"),
     Setting("DRAGOMAN_PROVIDERS", "providers", providers.parse, "", "ONNX Runtime's execution providers, in order of preference with commas between, such as `CUDAExecutionProvider,CPUExecutionProvider`; a model's `providers` come first; default: the CPU's"),
     Setting("DRAGOMAN_THREADS", "threads", parsers.positive, "", "threads that run models on an ASGI server; default: one per CPU"),
+    Setting("DRAGOMAN_WORKERS", "workers", parsers.workers, "1", "processes of `dragoman serve` that share the port and answer as one server; each has its part of the threads, of the memory and of the other limits; see [workers.md](workers.md)"),
     Setting("DRAGOMAN_QUEUE", "queue", parsers.positive, "1024", "requests that may wait for a thread; further ones get 503, and so do those that would wait too long to be of use"),
     Setting("DRAGOMAN_QUEUE_TIME", "queue_time", parsers.seconds, "4", "seconds that a request may wait for a thread, or three inferences of its model if these take longer; one that would wait longer gets 503; set it below the time after which your clients give up"),
     Setting("DRAGOMAN_STREAM_ORDER", "stream_order", parsers.one_of("ready", "request"), "ready", "requests of one stream of requests: `ready` (worked on side by side, as many as there are threads; their answers come when they are ready, in order for requests of the same id, or of none), or `request` (one after the other)"),
@@ -98,7 +99,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_LOG_FORMAT", "log_format", parsers.one_of("text", "json"), "", "`text` or `json`, of every line of the log; default: `text`, on Lambda as `AWS_LAMBDA_LOG_FORMAT` says"),
     Setting("DRAGOMAN_ACCESS_LOG", "access_log", parsers.flag, "false", "`true`: a line of the log for every request (default of `dragoman serve`); `false`: for refused ones only, ten in ten seconds; see [operations.md](operations.md#the-log)"),
     Setting("DRAGOMAN_METRICS", "metrics", parsers.metrics, "", "the names of metrics, with commas between: `triton` (default on a server), `kserve`, `mlserver` and `tfserving` for Prometheus, beside our own; `emf` for CloudWatch; `off` (default on Lambda); see [metrics.md](metrics.md)"),
-    Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than uvicorn starts them"),
+    Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than `dragoman serve` or uvicorn starts them"),
     Setting("DRAGOMAN_TRACES", "traces", parsers.one_of("off", "otlp"), "", "`otlp`: a trace of every request, sent by OpenTelemetry's SDK as its own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others); `off`; default: as `OTEL_TRACES_EXPORTER` says, else `off`; see [traces.md](traces.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG", "payload_log", parsers.text, "", "a folder, `s3://bucket/prefix` or `http(s)://` receiver that gets requests and answers of inferences as CloudEvents; default: none; see [payload-log.md](payload-log.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
@@ -137,6 +138,7 @@ class Settings(NamedTuple):
     response_streaming: bool
     providers: tuple[str, ...]
     threads: int
+    workers: int
     queue: int
     queue_time: float
     stream_order: str
