@@ -6,6 +6,7 @@ from functools import partial
 
 from benchmarks import (
     abuse,
+    batch,
     batching,
     connect,
     grps,
@@ -49,6 +50,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "batch": batch.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,

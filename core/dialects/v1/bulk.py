@@ -103,9 +103,9 @@ def _numbers(lines: Sequence[bytes], text: bytes) -> Any:
     """
     if text[:1] == b"{" or b'"' in text or len(set(map(COMMAS, lines))) != 1:
         return None
-    inner = text.replace(b"],[", b",").removeprefix(b"[").removesuffix(b"]")
+    inner = b",".join([line[1:-1] for line in lines]) if text[:1] == b"[" else text
     try:
-        values = jsonio.loads(b'{"numbers":[' + inner + b"]}", frozenset((NUMBERS,)))[NUMBERS]
+        values = jsonio.loads(b'{"numbers":[%b]}' % inner, frozenset((NUMBERS,)))[NUMBERS]
     except InvalidInput:
         return None
     if not isinstance(values, np.ndarray):

@@ -10,14 +10,14 @@ from core.dialects.v1.bulk import signature_of
 from core.errors import InvalidInput
 from core.operations import ModelRef
 from core.wire import Options
-from handler.commands.batch.journal import Made, OutputFile, digest
+from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
 from handler.commands.models import reported
 from handler.commands.publish import targets
 from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.edge.batch import files
 from handler.edge.batch.runner import BatchRunner, batch_rows
-from handler.edge.batch.terms import BatchTerms
+from handler.edge.batch.terms import BatchTerms, BlockLimits
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
@@ -60,15 +60,15 @@ def _run(options: Namespace, settings: Settings, form: str, file: BinaryIO, answ
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))
         signature_of(spec, options.signature)  # raises InvalidInput for an unknown one
-        made = Made(digest(Path(options.input)), form, spec.name, spec.version, options.signature)
+        made = OutputOrigin(digest(Path(options.input)), form, spec.name, spec.version, options.signature)
         answers.open(made, force=options.force)
         before = answers.standing
         if before.is_whole:
             return before.records
         rows = options.batch_size or batch_rows(spec)
-        _pump(
-            options, file, BatchRunner(use, terms, rows), _blocks(form, file, settings, rows, before.records), answers
-        )
+        limits = BlockLimits(rows, settings.max_body_bytes)
+        blocks = _blocks(form, file, limits, before.records)
+        _pump(options, file, BatchRunner(use, terms, rows, limits), blocks, answers)
     return before.records
 
 
@@ -76,8 +76,7 @@ def _wire(settings: Settings) -> Options:
     return Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
 
 
-def _blocks(form: str, file: BinaryIO, settings: Settings, rows: int, skip: int) -> files.Blocks:
-    limits = files.BlockLimits(rows, settings.max_body_bytes)
+def _blocks(form: str, file: BinaryIO, limits: BlockLimits, skip: int) -> files.Blocks:
     try:
         return files.FORMATS[form](file, limits, skip)
     except InvalidInput as error:
@@ -91,8 +90,8 @@ def _pump(options: Namespace, file: BinaryIO, runner: BatchRunner, blocks: files
     meter.begin(f"{path.name} to {options.model}", before.st_size)
     place = 0
     try:
-        for lines in runner.answers(blocks):
-            answers.append(lines)
+        for answered in runner.answers(blocks):
+            answers.append(answered)
             now = file.tell()
             meter.add(now - place)
             place = now

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from handler.commands.refused import Refused
+from handler.edge.batch.runner import Answered
 
 FORM: Final = 1
 """The form of the lines of the output."""
@@ -21,7 +22,7 @@ FAILED: Final = re.compile(rb'^\{"index":[0-9]+,"error":', re.MULTILINE)
 INDEX: Final = re.compile(rb'\{"index":([0-9]+),')
 
 
-class Made(NamedTuple):
+class OutputOrigin(NamedTuple):
     """What an output is made of. Two with different ones do not belong into one file."""
 
     input_sha256: str
@@ -32,7 +33,7 @@ class Made(NamedTuple):
     form: int = FORM
 
 
-class Standing(NamedTuple):
+class OutputProgress(NamedTuple):
     """How far an output is: so many records, of which so many failed."""
 
     records: int = 0
@@ -49,7 +50,7 @@ class OutputFile:
         self._part = output.with_name(output.name + ".part")
         self._journal = output.with_name(output.name + ".batch")
         self._file = -1
-        self.standing = Standing()
+        self.standing = OutputProgress()
         try:
             self._lock = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         except OSError as error:
@@ -77,7 +78,7 @@ class OutputFile:
         begun = self._begun()
         return "" if begun is None else str(begun.get("version", ""))
 
-    def open(self, made: Made, *, force: bool) -> None:
+    def open(self, made: OutputOrigin, *, force: bool) -> None:
         """Goes on with an output that was made of the same, or begins one. Raises Refused."""
         if force:
             self._clear()
@@ -102,7 +103,7 @@ class OutputFile:
             return None
         return entry if isinstance(entry, dict) and (self._part.exists() or self._output.exists()) else None
 
-    def _begin(self, made: Made) -> None:
+    def _begin(self, made: OutputOrigin) -> None:
         if self._output.exists():
             raise Refused(f"{self._output} exists, and is not the output of a batch; --force replaces it")
         self._part.unlink(missing_ok=True)
@@ -116,7 +117,7 @@ class OutputFile:
         for path in (self._part, self._output):
             path.unlink(missing_ok=True)
 
-    def _counted(self) -> tuple[Standing, int]:
+    def _counted(self) -> tuple[OutputProgress, int]:
         """Returns how many lines there are, and their bytes without a last line that is cut off.
 
         Raises Refused for a file whose lines are not those of a batch.
@@ -133,19 +134,18 @@ class OutputFile:
                 line = text.rpartition(b"\n")[2]
                 found = INDEX.match(line)
                 if found is None or int(found[1]) != records - 1:
-                    raise Refused(f"{self._output}: a line is not that of record {records - 1}; --force begins it again")
+                    raise Refused(f"{self._output}: line {records} is of another record; --force begins again")
             last = rest
-        return Standing(records, errors), whole
+        return OutputProgress(records, errors), whole
 
-    def append(self, answers: list[bytes]) -> None:
+    def append(self, answered: Answered) -> None:
         """Appends the answers of the next records."""
-        start = self.standing.records
-        numbered = enumerate(answers, start)
+        start, texts = self.standing.records, answered.texts
+        numbered = enumerate(texts, start)
         left = memoryview(b"".join([b'{"index":%d,%b}\n' % each for each in numbered]))
         while left:
             left = left[os.write(self._file, left) :]
-        errors = sum(answer.startswith(b'"error":') for answer in answers)
-        self.standing = Standing(start + len(answers), self.standing.errors + errors)
+        self.standing = OutputProgress(start + len(texts), self.standing.errors + answered.errors)
 
     def finish(self) -> None:
         """Gives the output its name."""
@@ -169,7 +169,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _difference(begun: dict[str, Any], made: Made) -> str | None:
+def _difference(begun: dict[str, Any], made: OutputOrigin) -> str | None:
     """Returns what is different in words, None if nothing is."""
     odd = next((name for name, value in made._asdict().items() if begun.get(name) != value), None)
     if odd is None:

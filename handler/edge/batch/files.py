@@ -1,115 +1,122 @@
 """Reads files of records as blocks: JSON lines, CSV, numpy arrays, Parquet. Any prefix of records can be left out."""
 
+import csv
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
-from typing import Any, BinaryIO, Final, NamedTuple
+from itertools import accumulate, chain
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from core.errors import InvalidInput, shown
 from handler.edge.batch.json_lines import JsonBlock, LongRecord
 from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock, header_of
-from handler.edge.batch.terms import RecordBlock
+from handler.edge.batch.terms import BlockLimits, RecordBlock
 
-BLOCK_BYTES: Final = 16 * 1024 * 1024
+PIECE: Final = 1024 * 1024
+"""Bytes that are read at a time."""
+BLOCK_BYTES: Final = 4 * PIECE
 """The most bytes of the records of one block; one record may have more."""
+GROUP: Final = 8192
+"""Rows of a Parquet file that are read at a time."""
 BOM: Final = b"\xef\xbb\xbf"
 
 
-class BlockLimits(NamedTuple):
-    """`records`: the most in one block. `record_bytes`: the most of a record; a longer one is refused, and not kept."""
-
-    records: int
-    record_bytes: int
-
-
 Blocks = Iterator[RecordBlock]
+Records = Iterator[list[bytes] | None]
+"""Records, many at a time, because work on each of them is what takes time; None is one that is too long."""
 
 
 def json_lines(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
     """Yields blocks of the lines that are not blank."""
-    return _blocks(islice(_texts(file, limits.record_bytes), skip, None), limits, JsonBlock)
+    lines = _lines(file, limits.record_bytes)
+    records = (some and [*filter(None, map(bytes.strip, some))] for some in lines)
+    return _blocks(records, limits, skip, JsonBlock)
 
 
-def _texts(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    for line in _lines(file, most):
-        text = line and line.strip()
-        if text != b"":
-            yield text
+def _lines(file: BinaryIO, most: int) -> Records:
+    """Yields lines without their ends. None is a line of more than `most` bytes, which is not kept."""
+    rest, is_long = b"", False
+    for number, piece in enumerate(iter(partial(file.read, PIECE), b"")):
+        *lines, rest = (rest + (piece if number else piece.removeprefix(BOM))).split(b"\n")
+        if lines and is_long:  # the end of a long line
+            lines, is_long = lines[1:], False
+            yield None
+        if max(map(len, lines), default=0) <= most:
+            yield lines
+        else:
+            yield from ([line] if len(line) <= most else None for line in lines)
+        is_long = is_long or len(rest) > most
+        rest = b"" if is_long else rest
+    yield None if is_long else [rest]
 
 
-def _lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yields lines with their ends, None for one of more than `most` bytes, which is not kept."""
-    first = file.readline(most + 1).removeprefix(BOM)
-    for line in chain([first] if first else [], iter(partial(file.readline, most + 1), b"")):
-        if len(line) <= most:
-            yield line
-            continue
-        while line and not line.endswith(b"\n"):
-            line = file.readline(most)  # noqa: PLW2901 - what follows of it
-        yield None
-
-
-def _blocks(records: Iterator[bytes | None], limits: BlockLimits, make: Callable[[Sequence[bytes]], Any]) -> Blocks:
+def _blocks(records: Records, limits: BlockLimits, skip: int, make: Callable[[Sequence[bytes]], Any]) -> Blocks:
+    """Yields blocks of all records but the first ones. `skip`: how many these are."""
     kept: list[bytes] = []
-    size = 0
-    for record in records:
-        if record is not None:
-            kept.append(record)
-            size += len(record)
-        if kept and (record is None or len(kept) >= limits.records or size >= BLOCK_BYTES):
-            yield make(kept)
-            kept, size = [], 0
-        if record is None:
+    for some in records:
+        count = 1 if some is None else len(some)
+        left, skip = skip, max(0, skip - count)
+        if left >= count:
+            continue
+        kept += some[left:] if some is not None else ()
+        while kept and (some is None or len(kept) >= limits.records or sum(map(len, kept)) >= BLOCK_BYTES):
+            count = _fitting(kept, limits.records)
+            yield make(kept[:count])
+            kept = kept[count:]
+        if some is None:
             yield LongRecord(limits.record_bytes)
-    if kept:
-        yield make(kept)
+    while kept:
+        count = _fitting(kept, limits.records)
+        yield make(kept[:count])
+        kept = kept[count:]
+
+
+def _fitting(records: list[bytes], most: int) -> int:
+    """Returns how many of the first records have BLOCK_BYTES together; one if it has more."""
+    sizes = [*accumulate(map(len, records[:most]))]
+    return len(sizes) if sizes[-1] <= BLOCK_BYTES else max(1, bisect_right(sizes, BLOCK_BYTES))
 
 
 def csv_records(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
-    """Yields blocks of a CSV file's records. Raises InvalidInput for a first line that is not CSV."""
-    records = _csv(file, limits.record_bytes)
-    first = next(records, b"")
+    """Yields blocks of a CSV file's records. Raises InvalidInput for a first record that is not CSV."""
+    records = filter(lambda some: some != [], _csv(file, limits.record_bytes))
+    first = next(records, None) or [b""]
     try:
-        header = header_of(first or b"")
-    except (ValueError, RuntimeError) as error:
+        header = header_of(first[0])
+    except (ValueError, csv.Error) as error:
         raise InvalidInput(f"the first line is not CSV in UTF-8: {error}") from None
     if len(set(header)) != len(header):
         raise InvalidInput(f"the first line is {shown(list(header))}; expected a name once")
-    if not header and first:
-        records = _again(first, records)
-    return _blocks(islice(records, skip, None), limits, lambda kept: CsvBlock(kept, header))
+    first = first[1:] if header or first == [b""] else first
+    return _blocks(chain([first], records), limits, skip, lambda kept: CsvBlock(kept, header))
 
 
-def _again(first: bytes, records: Iterator[bytes | None]) -> Iterator[bytes | None]:
-    yield first
-    yield from records
+def _csv(file: BinaryIO, most: int) -> Records:
+    """Yields records. A record goes on behind a line that ends inside of quotes."""
+    opened: list[bytes] = []
+    size = 0
+    for lines in _lines(file, most):
+        if lines is not None and not opened and b'"' not in b"".join(lines):
+            yield [*filter(bytes.strip, lines)]
+            continue
+        for line in [None] if lines is None else lines:
+            size += most + 1 if line is None else len(line) + 1
+            is_end = line is None or (line.count(b'"') % 2 == 0) is not bool(opened)
+            if size <= most or not opened:
+                opened.append(line or b"")
+            if is_end:
+                yield _joined(opened) if size <= most else None
+                opened, size = [], 0
+    if opened:
+        yield _joined(opened) if size <= most else None
 
 
-def _csv(file: BinaryIO, most: int) -> Iterator[bytes | None]:
-    """Yields records, None for one that is too long. A record goes on behind a line that ends inside of quotes."""
-    pieces: list[bytes] = []
-    size = quotes = 0
-    for line in _lines(file, most):
-        size += most + 1 if line is None else len(line)
-        text = line or b""
-        quotes += text.count(b'"')
-        if size <= most:
-            pieces.append(text)
-        if quotes % 2 == 0:
-            yield from _joined(pieces, is_whole=size <= most)
-            pieces, size, quotes = [], 0, 0
-    yield from _joined(pieces, is_whole=size <= most)
-
-
-def _joined(pieces: Sequence[bytes], *, is_whole: bool) -> Iterator[bytes | None]:
-    """Yields the record of some lines, None if it is too long; nothing for a blank one."""
-    record = b"".join(pieces)
-    if not is_whole:
-        yield None
-    elif record.strip():
-        yield record
+def _joined(lines: Sequence[bytes]) -> list[bytes]:
+    """Returns the record of some lines; none for a blank one."""
+    record = b"\n".join(lines)
+    return [record] if record.strip() else []
 
 
 def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
@@ -124,8 +131,10 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
         raise InvalidInput(f"the file is not an array that numpy reads: {str(error)[:256]}") from None
     if not isinstance(array, np.ndarray) or not array.ndim:
         raise InvalidInput("the file is not an array with rows")
-    for start in range(skip, len(array), limits.records):
+    start = skip
+    while start < len(array):
         rows = array[start : start + limits.records]
+        start += len(rows)
         if rows.dtype.names:
             yield ColumnBlock({name: rows[name] for name in rows.dtype.names}, len(rows))
         else:
@@ -141,10 +150,11 @@ def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
     left = skip
     try:
         table = parquet.ParquetFile(file)
-        for batch in table.iter_batches(limits.records):
-            rows = batch.slice(left)
-            left -= batch.num_rows - rows.num_rows
-            if rows.num_rows:
+        for batch in table.iter_batches(GROUP):
+            start, left = left, max(0, left - batch.num_rows)
+            while start < batch.num_rows:
+                rows = batch.slice(start, limits.records)
+                start += rows.num_rows
                 yield ColumnBlock({name: _column(rows.column(name)) for name in rows.schema.names}, rows.num_rows)
     except ArrowException as error:
         raise InvalidInput(f"the file is not Parquet that pyarrow reads: {str(error)[:256]}") from None

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from core.dialects.v1 import bulk
 from core.dialects.v2 import infer
-from core.encoding import jsonio
 from core.encoding.jsonio import NotJson
 from core.errors import InvalidInput
 from core.operations import InferResult
@@ -25,8 +24,8 @@ class JsonBlock:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def alone(self, index: int) -> "JsonBlock":
-        return JsonBlock(self.lines[index : index + 1])
+    def part(self, start: int, end: int) -> "JsonBlock":
+        return JsonBlock(self.lines[start:end])
 
     def call(self, terms: BatchTerms) -> RecordCall:
         try:
@@ -75,13 +74,8 @@ class LongRecord:
     def __len__(self) -> int:
         return 1
 
-    def alone(self, _index: int) -> "LongRecord":
+    def part(self, _start: int, _end: int) -> "LongRecord":
         return self
 
     def call(self, _terms: BatchTerms) -> RecordCall:
         raise InvalidInput(f"the record has more than {self._limit} bytes (DRAGOMAN_MAX_BODY_BYTES)")
-
-
-def member(name: str, value: Any) -> bytes:
-    """Returns a member of an answer as JSON text."""
-    return jsonio.dumps(name) + b":" + jsonio.dumps(value)

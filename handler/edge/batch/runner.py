@@ -1,5 +1,6 @@
-"""Runs blocks of records: as one inference each if that is possible, else the records of one shape together."""
+"""Runs blocks of records: each as a whole if that is possible, else the records of one shape together."""
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
@@ -7,14 +8,19 @@ from typing import Any, Final, NamedTuple
 from core import checks, engine
 from core.batches import Prepared, join, split
 from core.encoding import jsonio
-from core.errors import Fault, ServingError
+from core.errors import Fault, InvalidInput, ServingError
 from core.operations import InferResult, ModelSpec
 from core.tensor import Tensor
-from handler.edge.batch.json_lines import member
-from handler.edge.batch.terms import BatchTerms, RecordBlock, RecordCall
+from handler.edge.batch import slices
+from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall
 
 ROWS: Final = 256
 """The most records of one inference, for a model with a batch axis that does not say how many it takes."""
+MOST_RECORDS: Final = 2048
+QUICK_SECONDS: Final = 0.05
+SLOW_SECONDS: Final = 0.5
+"""Blocks grow up to MOST_RECORDS while the model is quick with them: changing threads for each inference of a small
+model takes longer than the inference. They shrink while it is slow, so that its answers are soon on the disk."""
 OF_THE_RECORD: Final = frozenset(
     (Fault.INVALID_ARGUMENT, Fault.INTERNAL, Fault.RESOURCE_EXHAUSTED, Fault.UNIMPLEMENTED)
 )
@@ -24,11 +30,24 @@ FIRST_ROW: Final = "Failed to process element: 0 of 'instances' list. Error: INV
 """What V1's messages say before what is wrong with the only row."""
 
 
-class Halted(NamedTuple):
-    """A call that is ready for its model."""
+class Answered(NamedTuple):
+    """The answers of a block: each record's members as JSON text, without braces. `errors`: how many are failures."""
 
+    texts: list[bytes]
+    errors: int = 0
+
+
+class Halted(NamedTuple):
+    """A call of some records that is ready for its model."""
+
+    records: int
     call: RecordCall
     prepared: Prepared
+
+
+Submit = Callable[..., Future[Any]]
+Group = list[tuple[int, RecordBlock, Halted]]
+"""Records of one kind, each with its place in its block."""
 
 
 def batch_rows(spec: ModelSpec) -> int:
@@ -42,40 +61,34 @@ class BatchRunner:
     """Runs the records of one model. `use`: of its version, as core.ports.Use. `rows`: the most of one inference.
 
     The model runs in a thread of its own, one inference at a time. Meanwhile the next block is read, and the answers of
-    the last one are written.
+    the last one are written. `limits`: of the blocks that are read.
     """
 
-    def __init__(self, use: Any, terms: BatchTerms, rows: int) -> None:
+    def __init__(self, use: Any, terms: BatchTerms, rows: int, limits: BlockLimits) -> None:
         self._use = use
         self._terms = terms
         self._rows = rows
+        self._limits = limits
         self._is_unfit = False  # its outputs do not have a row for each row of its inputs
 
-    def answers(self, blocks: Iterable[RecordBlock]) -> Iterator[list[bytes]]:
-        """Yields the answers of each block: a record's members as JSON text, without the braces around them.
-
-        A record's own failure is its answer. Raises ServingError for every other one.
-        """
+    def answers(self, blocks: Iterable[RecordBlock]) -> Iterator[Answered]:
+        """Yields the answers of each block. A record's own failure is its answer. Raises ServingError for others."""
         with ThreadPoolExecutor(1, "dragoman-batch") as model:
-            under_way: tuple[RecordBlock, Halted, Future[InferResult]] | None = None
+            under_way: tuple[RecordBlock, Halted | None, Future[Any] | None] | None = None
             try:
                 for block in blocks:
                     halted = self._halted(block)
-                    future = None if halted is None else model.submit(self._run, halted)
+                    future = None if halted is None else model.submit(self._timed, halted)
                     if under_way is not None:
                         yield self._written(*under_way, model.submit)
-                    under_way = None
-                    if halted is None or future is None:
-                        yield self._apart(block, model.submit)
-                    else:
-                        under_way = block, halted, future
+                    under_way = block, halted, future
                 if under_way is not None:
                     yield self._written(*under_way, model.submit)
             finally:
                 model.shutdown(wait=True, cancel_futures=True)
 
     def _halted(self, block: RecordBlock) -> Halted | None:
-        """Reads a block as one inference; None if that is not possible."""
+        """Reads a block as a whole; None if that is not possible."""
         if self._is_unfit and len(block) > 1:
             return None
         try:
@@ -88,49 +101,102 @@ class BatchRunner:
         """Raises ServingError."""
         call = block.call(self._terms)
         inputs, names = checks.checked(call.infer, self._terms.spec)
-        return Halted(call, Prepared(self._use, inputs, names, call.infer.parameters))
+        return Halted(len(block), call, Prepared(self._use, inputs, names, call.infer.parameters))
+
+    def _timed(self, halted: Halted) -> InferResult:
+        """Runs a block, and lets the next ones be longer or shorter."""
+        begun = time.monotonic()
+        result = self._run(halted)
+        seconds, limits = time.monotonic() - begun, self._limits
+        if seconds < QUICK_SECONDS and halted.records == limits.records <= MOST_RECORDS // 2:
+            limits.records *= 2
+        elif seconds > SLOW_SECONDS and limits.records >= 2 * self._rows:
+            limits.records //= 2
+        return result
 
     def _run(self, halted: Halted) -> InferResult:
+        """Runs the model as often as the rows of several records take. Raises ServingError."""
         prepared = halted.prepared
-        return self._result(halted, self._use.model.predict(prepared.inputs, prepared.names, prepared.parameters))
+        if halted.records == 1 or halted.records <= self._rows:
+            return self._result(halted, self._predict(prepared, prepared.inputs))
+        if prepared.rows != halted.records:
+            raise InvalidInput("an input does not have a row for each record")
+        parts = []
+        for start in range(0, prepared.rows, self._rows):
+            end = min(start + self._rows, prepared.rows)
+            outputs = self._predict(prepared, slices.of_inputs(prepared.inputs, start, end))
+            if any(tensor.shape[:1] != (end - start,) for tensor in outputs):
+                self._is_unfit = True
+                raise InvalidInput("an output does not have a row for each record")
+            parts.append(outputs)
+        return self._result(halted, [slices.joined(each) for each in zip(*parts, strict=True)])
+
+    def _predict(self, prepared: Prepared, inputs: Any) -> Sequence[Tensor]:
+        outputs: Sequence[Tensor] = self._use.model.predict(inputs, prepared.names, prepared.parameters)
+        return outputs
 
     def _result(self, halted: Halted, outputs: Sequence[Tensor]) -> InferResult:
         return engine.result_of(halted.call.infer, self._terms.spec, outputs)
 
-    def _written(self, block: RecordBlock, halted: Halted, future: Future[InferResult], submit: Any) -> list[bytes]:
+    def _written(
+        self, block: RecordBlock, halted: Halted | None, future: Future[Any] | None, submit: Submit
+    ) -> Answered:
+        """Returns the answers of a block that may have run as a whole."""
+        if halted is None or future is None:
+            return self._in_parts(block, submit)
         try:
             result = future.result()
             self._is_unfit = self._is_unfit or _lacks_rows(result, halted.prepared.rows)
-            return halted.call.write(result)
+            return Answered(halted.call.write(result))
         except ServingError as error:
             _own(error)
-            return [_told(error, block)] if len(block) == 1 else self._apart(block, submit)
+            return Answered([_told(error, block)], 1) if len(block) == 1 else self._in_parts(block, submit)
 
-    def _apart(self, block: RecordBlock, submit: Callable[..., Future[Any]]) -> list[bytes]:
-        """Returns the answers of records that do not run as one: those of one kind run together."""
-        answers: list[bytes] = [b""] * len(block)
-        groups: dict[Hashable, list[tuple[int, RecordBlock, Halted]]] = {}
+    def _in_parts(self, block: RecordBlock, submit: Submit) -> Answered:
+        """Returns the answers of a block that does not run as a whole, of parts that may."""
+        size = max(self._rows, 1)
+        if len(block) <= size:
+            return self._apart(block, submit)
+        texts: list[bytes] = []
+        errors = 0
+        for start in range(0, len(block), size):
+            part = block.part(start, min(start + size, len(block)))
+            halted = self._halted(part)
+            future = None if halted is None else submit(self._run, halted)
+            found = self._written(part, halted, future, submit)
+            texts += found.texts
+            errors += found.errors
+        return Answered(texts, errors)
+
+    def _apart(self, block: RecordBlock, submit: Submit) -> Answered:
+        """Returns the answers of records that are read one by one. Those of one kind run together."""
+        answers: list[bytes | None] = [None] * len(block)
+        failed: dict[int, bytes] = {}
+        groups: dict[Hashable, Group] = {}
         for index in range(len(block)):
-            record = block.alone(index)
+            record = block.part(index, index + 1)
             try:
                 halted = self._prepared(record)
             except ServingError as error:
                 _own(error)
-                answers[index] = _told(error, record)
+                failed[index] = _told(error, record)
                 continue
             rows = halted.prepared.rows
             kind = index if self._is_unfit or not 0 < rows < self._rows else halted.prepared.kind
             groups.setdefault(kind, []).append((index, record, halted))
         for group in groups.values():
             for run in self._cut(group):
-                told = submit(self._together, run).result()
-                for (index, record, halted), outcome in zip(run, told, strict=True):
-                    answers[index] = _answer(record, halted, outcome)
-        return answers
+                for (index, record, halted), outcome in zip(run, submit(self._together, run).result(), strict=True):
+                    try:
+                        answers[index] = halted.call.write(_raised(outcome))[0]
+                    except ServingError as error:
+                        failed[index] = _told(error, record)
+        texts = [failed.get(index, b"") if answer is None else answer for index, answer in enumerate(answers)]
+        return Answered(texts, len(failed))
 
-    def _cut(self, group: list[Any]) -> Iterator[list[Any]]:
+    def _cut(self, group: Group) -> Iterator[Group]:
         """Yields the parts of a group that have as many rows as one inference takes."""
-        run: list[Any] = []
+        run: Group = []
         rows = 0
         for each in group:
             rows += each[2].prepared.rows
@@ -140,7 +206,7 @@ class BatchRunner:
             run.append(each)
         yield run
 
-    def _together(self, run: list[tuple[int, RecordBlock, Halted]]) -> list[InferResult | ServingError]:
+    def _together(self, run: Group) -> list[InferResult | ServingError]:
         """Returns the result or the failure of each record. What fails together runs again, each alone."""
         several = [halted for _, _, halted in run]
         if len(several) > 1:
@@ -156,8 +222,7 @@ class BatchRunner:
     def _shared(self, several: Sequence[Halted]) -> list[list[Tensor]] | None:
         """Returns the outputs of each, None if the model does not have a row for each row."""
         asked = [halted.prepared for halted in several]
-        outputs = self._use.model.predict(join(asked), asked[0].names, asked[0].parameters)
-        shares = split(outputs, [each.rows for each in asked])
+        shares = split(self._predict(asked[0], join(asked)), [each.rows for each in asked])
         self._is_unfit = self._is_unfit or shares is None
         return shares
 
@@ -173,13 +238,11 @@ def _lacks_rows(result: InferResult, rows: int) -> bool:
     return rows > 1 and any(tensor.shape[:1] != (rows,) for tensor in result.outputs)
 
 
-def _answer(record: RecordBlock, halted: Halted, outcome: InferResult | ServingError) -> bytes:
+def _raised(outcome: InferResult | ServingError) -> InferResult:
+    """Returns a result. Raises a failure."""
     if isinstance(outcome, ServingError):
-        return _told(outcome, record)
-    try:
-        return halted.call.write(outcome)[0]
-    except ServingError as error:
-        return _told(error, record)
+        raise outcome
+    return outcome
 
 
 def _own(error: ServingError) -> None:
@@ -192,4 +255,4 @@ def _told(error: ServingError, record: RecordBlock) -> bytes:
     """Returns the members of a record's answer that is its failure."""
     own = None if record.ids is None else record.ids[0]
     text = ERROR + jsonio.dumps(error.message.removeprefix(FIRST_ROW))
-    return text if own is None else text + b"," + member("id", own)
+    return text if own is None else text + b',"id":' + jsonio.dumps(own)

@@ -26,8 +26,8 @@ class ArrayBlock:
     def __len__(self) -> int:
         return len(self._array)
 
-    def alone(self, index: int) -> "ArrayBlock":
-        return ArrayBlock(self._array[index : index + 1])
+    def part(self, start: int, end: int) -> "ArrayBlock":
+        return ArrayBlock(self._array[start:end])
 
     def call(self, terms: BatchTerms) -> RecordCall:
         return predictions(bulk.bind(bulk.as_values(self._array), terms.spec, terms.signature), None, terms)
@@ -44,8 +44,8 @@ class ColumnBlock:
     def __len__(self) -> int:
         return self._count
 
-    def alone(self, index: int) -> "ColumnBlock":
-        return ColumnBlock({name: column[index : index + 1] for name, column in self._columns.items()}, 1)
+    def part(self, start: int, end: int) -> "ColumnBlock":
+        return ColumnBlock({name: column[start:end] for name, column in self._columns.items()}, end - start)
 
     def call(self, terms: BatchTerms) -> RecordCall:
         columns = dict(self._columns)
@@ -71,8 +71,8 @@ class CsvBlock:
     def __len__(self) -> int:
         return len(self._records)
 
-    def alone(self, index: int) -> "CsvBlock":
-        return CsvBlock(self._records[index : index + 1], self._header)
+    def part(self, start: int, end: int) -> "CsvBlock":
+        return CsvBlock(self._records[start:end], self._header)
 
     def call(self, terms: BatchTerms) -> RecordCall:
         cells = self._cells()

@@ -41,6 +41,14 @@ class BatchTerms(NamedTuple):
         return ID not in (self.bindings or ())
 
 
+class BlockLimits:
+    """`records`: the most in the next block. `record_bytes`: the most of a record; a longer one is refused."""
+
+    def __init__(self, records: int, record_bytes: int) -> None:
+        self.records = records
+        self.record_bytes = record_bytes
+
+
 class RecordCall(NamedTuple):
     """The inference of one or more records. `write`: returns the members of each record's answer, as JSON text."""
 
@@ -55,8 +63,8 @@ class RecordBlock(Protocol):
 
     def __len__(self) -> int: ...
 
-    def alone(self, index: int, /) -> "RecordBlock":
-        """Returns the block of one of the records."""
+    def part(self, start: int, end: int, /) -> "RecordBlock":
+        """Returns the block of some of the records."""
         ...
 
     def call(self, terms: BatchTerms, /) -> RecordCall:

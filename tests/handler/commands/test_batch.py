@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -21,8 +22,9 @@ from pyarrow import parquet
 
 from handler.cli import main
 from handler.commands.batch import journal
-from handler.commands.batch.journal import Made, OutputFile
+from handler.commands.batch.journal import OutputFile, OutputOrigin
 from handler.commands.refused import Refused
+from handler.edge.batch.runner import Answered
 from tests.support.server import ROOT
 
 X = np.random.default_rng(1).uniform(0, 7, (1000, 4)).round(1).astype(np.float32)
@@ -125,12 +127,12 @@ GOOD = "[5.1, 3.5, 1.4, 0.2]"
 TENSOR = '{"inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "data": [1, 2, 3, 4, 5, 6, 7, 8]}]%s}'
 BINARY = ', "parameters": {"binary_data_output": true}'
 RECORDS = (
-    (GOOD, ""), ('{"x": %s, "id": "a"}' % GOOD, ""), ("[1, 2]", "input 'x' has shape [1, 2]"),
+    (GOOD, ""), (f'{{"x": {GOOD}, "id": "a"}}', ""), ("[1, 2]", "input 'x' has shape [1, 2]"),
     ("[1", "the record is not JSON"), ("2]", "the record is not JSON"), ("3,4", "the record is not JSON"),
     ('{"x": [1, 2, 3, "b"], "id": 7}', 'JSON Value: "b" Type: String is not of expected type: float'),
     (TENSOR % ', "id": "q"', ""), (TENSOR % BINARY, "cannot have binary outputs"), (TENSOR % ', "id": 5', "'id' is 5"),
     ('{"y": [1]}', "does not have named input: y"), ("[1, 2, 3, NaN]", ""), ("null", "Null"), (GOOD, ""),
-    ('{"x": %s, "x": %s}' % (GOOD, GOOD), "twice"), ("[[1, 2, 3, 4], [5, 6, 7, 8]]", "expects [-1, 4]"),
+    (f'{{"x": {GOOD}, "x": {GOOD}}}', "twice"), ("[[1, 2, 3, 4], [5, 6, 7, 8]]", "expects [-1, 4]"),
     ("[" + "1.5, " * 999 + "1]", "the record has more than 2000 bytes"), (GOOD, ""),
 )  # fmt: skip
 
@@ -229,59 +231,61 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def test_an_output_survives_an_end_before_and_within_each_of_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each call of the system is the last one once, a write after half of its bytes, until one attempt has them all."""
-    made, answers = Made("digest", "jsonl", "m", "1", ""), [b'"prediction":%d' % n for n in range(7)]
-    calls = {name: getattr(os, name) for name in ("write", "ftruncate", "fsync", "open")}
-    left = 0
+class Fuse:
+    """Lets so many calls of the system happen, and ends the next one: a write after half of its bytes."""
 
-    def counted(name: str, *arguments: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            if name == "write":
-                calls["write"](arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
-            raise Killed
-        return calls[name](*arguments)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        self._write, self._rename = os.write, Path.rename
+        for name in ("ftruncate", "fsync", "open", "write"):
+            call = getattr(os, name)
+            monkeypatch.setattr(journal.os, name, lambda *arguments, call=call: self._burnt(call, *arguments))
+        monkeypatch.setattr(Path, "rename", lambda *paths: self._burnt(self._rename, *paths))
 
-    def attempt(path: Path) -> None:
-        with OutputFile(path) as output:
-            output.open(made, force=False)
-            while not output.standing.is_whole and output.standing.records < len(answers):
-                output.append(answers[output.standing.records :][:3])
-            if not output.standing.is_whole:
-                output.finish()
+    def _burnt(self, call: Any, *arguments: Any) -> Any:
+        self.left -= 1
+        if self.left:
+            return call(*arguments)
+        if call is self._write:
+            call(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+        raise Killed
 
-    for name in calls:
-        monkeypatch.setattr(journal.os, name, lambda *arguments, name=name: counted(name, *arguments))
-    rename = Path.rename
-    monkeypatch.setattr(Path, "rename", lambda *arguments: (counted("fsync", 0) if left == 1 else None, rename(*arguments)))
+
+def attempt(path: Path, answers: list[bytes]) -> None:
+    """Writes what is missing of the answers, three at a time."""
+    with OutputFile(path) as output:
+        output.open(OutputOrigin("digest", "jsonl", "m", "1", ""), force=False)
+        while not output.standing.is_whole and output.standing.records < len(answers):
+            output.append(Answered(answers[output.standing.records :][:3]))
+        if not output.standing.is_whole:
+            output.finish()
+
+
+def test_an_output_survives_an_end_within_each_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of the system is the last one of an attempt once, in several orders."""
+    answers, fuse = [b'"prediction":%d' % n for n in range(7)], Fuse(monkeypatch)
     for first in range(1, 40):
         path = tmp_path / str(first)
-        for last in (first, first // 2 + 1, 3, 2, 1000):
-            left = last
-            try:
-                attempt(path)
-            except Killed:
-                continue
-        left = 1000
-        attempt(path)
+        for last in (first, first // 2 + 1, 3, 2):
+            fuse.left = last
+            with contextlib.suppress(Killed):
+                attempt(path, answers)
+        fuse.left = -1
+        attempt(path, answers)
         assert path.read_bytes() == b"".join(b'{"index":%d,%b}\n' % each for each in enumerate(answers))
         assert not path.with_name(f"{first}.part").exists()
 
 
 def test_one_process_at_a_time_has_an_output(tmp_path: Path) -> None:
     """The second one is refused; a part that is not of a batch, too."""
-    path, made = tmp_path / "out", Made("d", "jsonl", "m", "1", "")
+    path, made = tmp_path / "out", OutputOrigin("d", "jsonl", "m", "1", "")
     with OutputFile(path) as output:
         with pytest.raises(Refused, match="another process is writing"):
             OutputFile(path)
         output.open(made, force=False)
-        output.append([b'"prediction":1'])
+        output.append(Answered([b'"prediction":1']))
     (tmp_path / "out.part").write_bytes(b'{"index":5,"prediction":1}\n')
-    with OutputFile(path) as output, pytest.raises(Refused, match="a line is not that of record 0"):
+    with OutputFile(path) as output, pytest.raises(Refused, match="line 1 is of another record"):
         output.open(made, force=False)
 
 
@@ -333,7 +337,7 @@ def test_an_input_that_changes_meanwhile_is_refused(
     source = write("in.jsonl", [[1.0, 2, 3, 4]])
     append = OutputFile.append
 
-    def changed(output: OutputFile, answers: list[bytes]) -> None:
+    def changed(output: OutputFile, answers: Answered) -> None:
         append(output, answers)
         write("in.jsonl", [[1.0, 2, 3, 4], [5.0, 6, 7, 8]])
 
@@ -346,3 +350,19 @@ def test_a_summary_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     """It has the numbers of records and errors."""
     assert main(["batch", "iris", str(write("in.jsonl", [[1, 2, 3, 4], 5])), "out"]) == 3
     assert capsys.readouterr().out.startswith("out: 2 records, 1 of them errors; ")
+
+
+def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints what stands there."""
+    page = (ROOT / "docs" / "batch.md").read_text("utf-8")
+    records = page.partition("```jsonl\n")[2].partition("```")[0]
+    run, _, shown = page.partition("```console\n$ ")[2].partition("```")[0].partition("$ cat answers.jsonl\n")
+    Path("records.jsonl").write_text(records, "utf-8")
+    assert main(run.split()[1:]) == 3
+    assert capsys.readouterr().out == ""
+    found, expected = (
+        [json.loads(line) for line in text.splitlines()] for text in (Path("answers.jsonl").read_text(), shown)
+    )
+    for each, wanted in zip(found, expected, strict=True):
+        assert each.pop("prediction", []) == pytest.approx(wanted.pop("prediction", []), rel=1e-4)
+        assert each == wanted

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.dialects.v1 import bulk
@@ -37,6 +37,7 @@ def alone(line: bytes) -> Any:
         return InvalidInput
 
 
+@example(['["a]', '[b"]'])
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
 def test_lines_are_read_as_each_by_itself(lines: list[str]) -> None:
     """Even if they make sense together: `[1` and `2]` are not one value, and `3,4` is not two."""
@@ -57,8 +58,14 @@ def test_long_files_are_read_alike(value: Any, count: int) -> None:
     assert plain(found) == [value] * count
     is_flat = isinstance(value, float) or (isinstance(value, list) and not isinstance(value[0], list | str))
     assert isinstance(found, np.ndarray) == (is_flat and count > 1)
+
+
+def test_long_lines_that_are_not_plain_numbers() -> None:
+    """One long line of numbers is an array; Infinity and true are read as in a short file."""
     long = bulk.instances([json.dumps([0.5] * 9000).encode()] * 2)
     assert isinstance(long[0], np.ndarray)
+    for odd in (b"[1, Inf]", b"[1, true]"):
+        assert plain(bulk.instances([odd] * 2000)) == [json.loads(odd.replace(b"Inf", b"Infinity"))] * 2000
 
 
 @given(st.data())
@@ -106,7 +113,11 @@ def test_a_model_that_declares_nothing_takes_any_columns() -> None:
 
 def test_a_table_is_rows_by_column() -> None:
     """A missing column gets its default for each row, and one that is not an input is refused."""
-    bindings = {"x": binding("x", shape=(-1, 1)), "n": binding("n", "INT64"), "d": binding("d", shape=(-1,), default=2.0)}
+    bindings = {
+        "x": binding("x", shape=(-1, 1)),
+        "n": binding("n", "INT64"),
+        "d": binding("d", shape=(-1,), default=2.0),
+    }
     rows = [{"x": 1.5, "n": 3}, {"x": 2.5, "n": 4}]
     columns = {name: bulk.as_values(np.array([row[name] for row in rows])) for name in ("n", "x")}
     assert listed(from_table(columns, 2, bindings)) == listed(from_rows(rows, bindings))

@@ -13,7 +13,7 @@ from core.signature import plain
 from core.tensor import Tensor, TensorSpec
 from handler.edge.batch.json_lines import JsonBlock
 from handler.edge.batch.runner import ROWS, BatchRunner, batch_rows
-from handler.edge.batch.terms import BatchTerms
+from handler.edge.batch.terms import BatchTerms, BlockLimits
 
 FP32 = DATATYPES["FP32"]
 INPUTS = (TensorSpec("x", FP32, (-1, -1)),)
@@ -43,8 +43,8 @@ class Double:
 
 def answers(model: Double, *blocks: list[Any], rows: int = 4) -> list[Any]:
     lines = [JsonBlock([json.dumps(each).encode() for each in block]) for block in blocks]
-    runner = BatchRunner(model, BatchTerms(SPEC), rows)
-    return [json.loads(b"{%b}" % text) for found in runner.answers(lines) for text in found]
+    runner = BatchRunner(model, BatchTerms(SPEC), rows, BlockLimits(rows, 1000))
+    return [json.loads(b"{%b}" % text) for found in runner.answers(lines) for text in found.texts]
 
 
 def test_records_of_one_shape_run_together() -> None:
