@@ -123,6 +123,7 @@ class Function:
         keep_large_blocks()
         log_lines.guard()
         self.app: App | None = None
+        self._records: Any = None  # what answers events of records, once there was one
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         try:
@@ -179,6 +180,8 @@ class Function:
         if self.app is None:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
         waiting = Background(deadline)
+        if kind in (Kind.QUEUE, Kind.BATCH):
+            return self._batch(self.app, kind, event, Background(deadline_of(event, context, None)))
         return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
     def _http(self, event: Any, context: Any, deadline: Deadline, *, invoked: bool = False) -> Any:
@@ -244,6 +247,21 @@ class Function:
                 log.warning("%s after an ObjectCreated event: %s", escaped(model), error.message)
                 checked.append({"model": model, "ready": False, "error": error.message})
         return {"checked": checked}
+
+    def _batch(self, app: App, kind: Kind, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
+        """Runs the records of messages. Raises UnsupportedEvent unless the settings name a place for results."""
+        if not app.settings.batch_output:
+            raise UnsupportedEvent(
+                "records of a queue or a batch need DRAGOMAN_BATCH_OUTPUT, the place of results: see docs/batch.md"
+            )
+        from handler.edge.batch.events import RecordEvents  # noqa: PLC0415 - few functions get such events
+
+        if self._records is None:
+            self._records = RecordEvents(app.settings, app.registry)
+        answer: dict[str, Any] = (self._records.messages if kind is Kind.QUEUE else self._records.invocation)(
+            event, waiting
+        )
+        return answer
 
     def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
         ready = app.registry.ready(waiting)
