@@ -181,8 +181,11 @@ class Function:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
         waiting = Background(deadline)
         if kind in (Kind.QUEUE, Kind.BATCH):
-            return self._batch(self.app, kind, event, Background(deadline_of(event, context, None)))
-        return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
+            records = self._records_of(self.app)
+            waiting = Background(deadline_of(event, context, None))
+            answer: dict[str, Any] = (records.messages if kind is Kind.QUEUE else records.invocation)(event, waiting)
+            return answer
+        return self._created(self.app, event, context, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
     def _http(self, event: Any, context: Any, deadline: Deadline, *, invoked: bool = False) -> Any:
         if self._loop.is_closed():
@@ -248,20 +251,28 @@ class Function:
                 checked.append({"model": model, "ready": False, "error": error.message})
         return {"checked": checked}
 
-    def _batch(self, app: App, kind: Kind, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
-        """Runs the records of messages. Raises UnsupportedEvent unless the settings name a place for results."""
+    def _created(self, app: App, event: dict[str, Any], context: Any, waiting: Background) -> dict[str, Any]:
+        """Runs the records of objects that were created below DRAGOMAN_BATCH_INPUT. Others may be models'."""
+        if not app.settings.batch_input:
+            return self._checked(app, event, waiting)
+        records = self._records_of(app)
+        keys = [key for bucket, key in s3_objects(event) if records.takes(bucket, key)]
+        if not keys:
+            return self._checked(app, event, waiting)
+        answer: dict[str, Any] = records.objects(keys, Background(deadline_of(event, context, None)))
+        return answer
+
+    def _records_of(self, app: App) -> Any:
+        """Returns what runs records. Raises UnsupportedEvent unless the settings name a place for results."""
         if not app.settings.batch_output:
             raise UnsupportedEvent(
-                "records of a queue or a batch need DRAGOMAN_BATCH_OUTPUT, the place of results: see docs/batch.md"
+                "events with records need DRAGOMAN_BATCH_OUTPUT, the place of results: docs/batch.md"
             )
         from handler.edge.batch.events import RecordEvents  # noqa: PLC0415 - few functions get such events
 
         if self._records is None:
             self._records = RecordEvents(app.settings, app.registry)
-        answer: dict[str, Any] = (self._records.messages if kind is Kind.QUEUE else self._records.invocation)(
-            event, waiting
-        )
-        return answer
+        return self._records
 
     def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
         ready = app.registry.ready(waiting)

@@ -1,4 +1,4 @@
-"""Lambda's events of records: messages of an SQS queue, and asynchronous invocations. Off without a place for results.
+"""Lambda's events of records: messages of SQS, objects, asynchronous invocations. Off without a place for results.
 
 A queue's messages, and events that a caller puts into the function itself, need the permission of IAM, and no key of
 this server. A setting turns them on, because they let everybody infer who may send to the queue.
@@ -6,7 +6,7 @@ this server. A setting turns them on, because they let everybody infer who may s
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -15,6 +15,7 @@ from core.errors import InvalidInput, ModelUnavailable, ServingError, escaped, s
 from core.ports import Models
 from core.wire import Options
 from handler.edge.batch.messages import MessageRunner
+from handler.edge.batch.objects import ObjectRunner
 from handler.edge.batch.places import place_of
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
@@ -29,7 +30,27 @@ class RecordEvents:
 
     def __init__(self, settings: Settings, models: Models) -> None:
         options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
-        self._runner = MessageRunner(models, place_of(settings), options)
+        place = place_of(settings)
+        self._runner = MessageRunner(models, place, options)
+        self._objects = ObjectRunner(settings, models, place) if settings.batch_input else None
+
+    def takes(self, bucket: str, key: str) -> bool:
+        """Decides whether an object that was created has records."""
+        return self._objects is not None and self._objects.takes(bucket, key)
+
+    def objects(self, keys: Iterable[str], context: Background) -> dict[str, Any]:
+        """Runs the objects. Raises ServingError if one of them is not complete, after all have had their turn."""
+        told: list[dict[str, Any]] = []
+        failure: ServingError | None = None
+        for key in keys:
+            try:
+                told += [self._objects.run(key, context)] if self._objects is not None else []
+            except ServingError as error:
+                log.warning("%s: %s", escaped(key), error.message)
+                failure = error
+        if failure is not None:
+            raise failure
+        return {"batches": told}
 
     def messages(self, event: Mapping[str, Any], context: Background) -> dict[str, Any]:
         """Runs the messages of a queue. Returns those that the queue has to send again (`batchItemFailures`).

@@ -1,6 +1,8 @@
 """Where a function's results go: a folder, or a bucket's prefix. A result appears whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,6 +15,10 @@ NAME: Final = "DRAGOMAN_BATCH_OUTPUT"
 class ResultPlace(Protocol):
     def put(self, key: str, content: bytes) -> None:
         """Writes a result, in place of one that is there. Raises ModelUnavailable."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Returns the names of the results in a folder, which ends in a slash. Raises ModelUnavailable."""
         ...
 
 
@@ -43,6 +49,10 @@ class ResultFolder:
         except OSError as error:
             raise ModelUnavailable(f"{NAME} cannot be written: {error.strerror}") from error
 
+    def names(self, folder: str) -> list[str]:
+        path = self._folder / folder
+        return [each.name for each in path.iterdir()] if path.is_dir() else []
+
 
 class ResultBucket:
     """Objects below a prefix. The first one makes the client."""
@@ -64,14 +74,27 @@ class ResultBucket:
         return self._made
 
     def put(self, key: str, content: bytes) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - imported with the client
-
         place = {"Bucket": self._place.bucket, "Key": self._place.prefix + key}
-        try:
+        with answered(NAME, "s3:PutObject"):
             self._client.put_object(**place, Body=content, ContentType="application/x-ndjson")
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            cure = ": grant s3:PutObject" if code in ("AccessDenied", "403") else ""
-            raise ModelUnavailable(f"{NAME}: the bucket has refused a result ({code}){cure}") from error
-        except BotoCoreError as error:
-            raise ModelUnavailable(f"{NAME}: the bucket does not answer ({type(error).__name__})") from error
+
+    def names(self, folder: str) -> list[str]:
+        prefix = self._place.prefix + folder
+        with answered(NAME, "s3:ListBucket"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._place.bucket, Prefix=prefix)
+            return [found["Key"].removeprefix(prefix) for page in pages for found in page.get("Contents", ())]
+
+
+@contextmanager
+def answered(setting: str, permission: str) -> Iterator[None]:
+    """Makes ModelUnavailable of a bucket's refusals. `setting`: names the bucket."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - imported with the client
+
+    try:
+        yield
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        cure = f": grant {permission}" if code in ("AccessDenied", "403") else ""
+        raise ModelUnavailable(f"{setting}: the bucket has refused a request ({code}){cure}") from error
+    except BotoCoreError as error:
+        raise ModelUnavailable(f"{setting}: the bucket does not answer ({type(error).__name__})") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
@@ -11,12 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from core.deadline import Deadline
 from core.errors import InvalidInput, ModelUnavailable
 from handler.aws import Function
 from handler.edge.batch.messages import MessageRunner
+from handler.edge.batch.objects import chain_of
 from handler.edge.batch.runner import BatchRunner
 from handler.edge.lambda_events import UnsupportedEvent
 from handler.settings import InvalidSettings
@@ -203,6 +206,98 @@ def test_results_are_objects_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _refuse(*_: Any) -> str:
     raise s3_stand_in.Refusal(403, "AccessDenied")
+
+
+def created(*keys: str, bucket: str = "bucket") -> dict[str, Any]:
+    own = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+    return {"Records": [own | {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}} for key in keys]}
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
+    """A bucket, with credentials for it."""
+    with s3_stand_in.running() as running:
+        for name, value in running.variables().items():
+            monkeypatch.setenv(name, value)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "x")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+        yield running
+
+
+def test_a_new_object_has_its_answers_in_parts(
+    store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An invocation without time leaves parts, and the next ones go on behind them: each record is in one part."""
+    monkeypatch.setattr("handler.edge.batch.objects.PART_RECORDS", 700)
+    texts = ["[1]" if n % 500 == 3 else json.dumps([n % 7, 1, 2, 3.5]) for n in range(9000)]
+    store.put("in/iris/day/a.jsonl", "\n".join(texts).encode())
+    late = SimpleNamespace(get_remaining_time_in_millis=lambda: -60_000, aws_request_id="r")
+    event = created("in/iris/day/a.jsonl")
+    with function(monkeypatch, f"file://{tmp_path}", BATCH_INPUT="s3://bucket/in") as aws:
+        aws(queue(IRIS), None)  # loads the model
+        monkeypatch.setattr("handler.edge.lambda_events.LEAST_SECONDS", -1.0)
+        for number in (1, 2):
+            with pytest.raises(ModelUnavailable, match="no time was left for the others"):
+                aws(event, late)
+            (folder,) = (tmp_path / "iris" / "day" / "a.jsonl").iterdir()
+            some = sorted(path.name for path in folder.iterdir())
+            assert len(some) == number
+        (answer,) = aws(event, None)["batches"]
+        assert (answer["records"], answer["errors"], answer["version"]) == (9000, 18, "1")
+        assert aws(event, None)["batches"][0]["complete"]
+    whole = json.loads((tmp_path / answer["result"] / "complete.json").read_bytes())
+    assert whole["parts"][:2] == some
+    assert len(whole["parts"]) > 3
+    found = [line for name in whole["parts"] for line in lines((folder / name).read_bytes())]
+    assert [line["index"] for line in found] == list(range(9000))
+    assert [line["index"] for line in found if "error" in line] == list(range(3, 9000, 500))
+
+
+def test_objects_of_other_forms_and_those_that_are_wrong(
+    store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What trying again would not change is said in the result; a store that fails is not."""
+    file = io.BytesIO()
+    np.save(file, np.array(ROWS, np.float32))
+    store.put("in/iris/a.npy", file.getvalue())
+    store.put("in/iris/b.csv", b"a,b,c,d\n5.1,3.5,1.4,0.2\n")
+    store.put("in/iris/c.csv", b"\xff,1\n")
+    store.put("in/nobody/d.jsonl", b"1\n")
+    store.put("in/iris/big.npy", bytes(3000))
+    keys = ["in/iris/a.npy", "in/iris/b.csv", "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
+    odd = ["in/iris/e.txt", "in/f.jsonl"]
+    sizes = {"MAX_BODY_BYTES": "2000"}
+    with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in", **sizes) as aws:
+        told = aws(created(*keys, *odd), None)["batches"]
+        assert [each.get("records") for each in told] == [2, 1, None, None, None, None, None]
+        parts = ("not CSV", "nobody", "at most 2000", "expected MODEL/NAME", "expected")
+        for each, part in zip(told[2:], parts, strict=True):
+            assert part in each["error"]
+        assert sum(key.endswith("complete.json") for key in store.things) == 5
+        assert [each["complete"] for each in aws(created(*keys), None)["batches"]] == [True] * 5
+        with pytest.raises(ModelUnavailable, match="NoSuchKey"):
+            aws(created("in/iris/gone.jsonl", "in/iris/a.npy"), None)
+        assert aws(created("models/iris/1/model.onnx", "x"), None) == {"checked": []}
+        assert aws(created("in/iris/a.npy", bucket="other"), None) == {"checked": []}
+
+
+@pytest.mark.parametrize(("place", "records"), [
+    ("s3://bucket/in/out", "s3://bucket/in"), ("s3://bucket", "s3://bucket/in"), ("s3://bucket/out", "s3://bucket"),
+])  # fmt: skip
+def test_results_below_the_records_would_be_records(place: str, records: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is refused, before anything is written."""
+    with function(monkeypatch, place, BATCH_INPUT=records) as aws, pytest.raises(InvalidSettings, match="overlap"):
+        aws(created("in/iris/a.jsonl"), None)
+
+
+def test_parts_that_overlap_count_once() -> None:
+    """Two invocations at a time may leave such ones, and parts of another version do not belong here."""
+    names = [f"v{version}-{start:012}-{end:012}-{1:012}.jsonl" for version, start, end in (
+        (1, 0, 5), (1, 0, 8), (1, 5, 9), (1, 8, 12), (2, 12, 15), (1, 13, 15), (1, 12, 12),
+    )]  # fmt: skip
+    assert [(part.start, part.end) for part in chain_of([*names, "complete.json"], "1")] == [(0, 8), (8, 12)]
+    assert chain_of(names, "3") == []
 
 
 @pytest.mark.parametrize("event", [queue(IRIS), {"batch": IRIS | {"id": "a"}}])
