@@ -29,6 +29,8 @@ BAR: Final = 1 / 0.9
 SIZE: Final = 256
 RECORDS: Final = {"trees": 100_000, "encoder": 512, "linear": 100_000}
 TOKENS: Final = 4
+PAIRS: Final = (("jsonl", "alone"), ("npy", "alone"), ("jsonl", "plain"))
+NAMES: Final = {"alone": "model alone", "plain": "plain loop"}
 
 
 def make(folder: Path) -> dict[str, Any]:
@@ -53,9 +55,11 @@ def session_of(folder: Path, name: str) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+def timed(work: Callable[[], object], spent: list[float]) -> float:
+    """Returns the seconds of the work. `spent`: gets those of all processors."""
+    begun, cpu = time.perf_counter(), time.process_time()
     work()
+    spent.append(time.process_time() - cpu)
     return time.perf_counter() - begun
 
 
@@ -93,23 +97,23 @@ def main(*, quick: bool = False) -> list[Row]:
             (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
             records = records if name == "encoder" else records.astype(np.float32)  # noqa: PLW2901 - as the model takes them
             np.save(folder / f"{name}.npy", records)
-            subjects = {
-                "jsonl": partial(timed, partial(ours, folder, name, "jsonl")),
-                "npy": partial(timed, partial(ours, folder, name, "npy")),
-                "alone": partial(timed, partial(bare, folder, name, records)),
-                "plain": partial(timed, partial(plain, folder, name, records)),
+            works: dict[str, Callable[[], object]] = {
+                "jsonl": partial(ours, folder, name, "jsonl"),
+                "npy": partial(ours, folder, name, "npy"),
+                "alone": partial(bare, folder, name, records),
+                "plain": partial(plain, folder, name, records),
             }
-            for subject in subjects.values():
-                subject()  # imports
-            times = interleaved(subjects, 3 if quick else 9)
-            count = len(records) / 1e6
-            taken = {side: [seconds / count for seconds in values] for side, values in times.items()}
-            for form in ("jsonl", "npy"):
-                bar = BAR if name == "encoder" else None
-                what = f"{name}, .{form}: a record, against the model alone"
-                rows.append(fastest(what, taken[form], taken["alone"], "us", bar))
-            what = f"{name}, .jsonl: a record, against a plain loop"
-            rows.append(fastest(what, taken["jsonl"], taken["plain"], "us", BAR))
+            for work in works.values():
+                work()  # imports
+            cpu: dict[str, list[float]] = {side: [] for side in works}
+            subjects = {side: partial(timed, work, cpu[side]) for side, work in works.items()}
+            wall = interleaved(subjects, 3 if quick else 9)
+            for what, times in (("time", wall), ("CPU", cpu)):
+                taken = {side: [value / len(records) * 1e6 for value in values] for side, values in times.items()}
+                for side, control in PAIRS:
+                    bar = BAR if name == "encoder" or control == "plain" else None
+                    title = f"{name}: {what} of a record, .{side} / {NAMES[control]}"
+                    rows.append(fastest(title, taken[side], taken[control], "us", bar))
     print(table(f"dragoman batch, {SIZE} records at a time", rows))
     return rows
 

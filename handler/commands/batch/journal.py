@@ -57,9 +57,10 @@ class OutputFile:
             raise Refused(f"{self._journal} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.fstat(self._lock).st_ino == self._journal.stat().st_ino
         except OSError:
-            self._refuse()
-        if os.fstat(self._lock).st_ino != self._journal.stat().st_ino:  # its last user has just removed it
+            is_ours = False
+        if not is_ours:  # another one has it, or has just removed it
             self._refuse()
 
     def _refuse(self) -> NoReturn:

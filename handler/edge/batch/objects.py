@@ -83,7 +83,7 @@ class ObjectRunner:
         path = key.removeprefix(self._place.prefix)
         model, slash, name = path.partition("/")
         form = FORMATS.get(os.path.splitext(name)[1].lower())  # noqa: PTH122 - a key is not a path of this machine
-        if not slash or form is None:
+        if not slash or form is None or not {"", ".", ".."}.isdisjoint(path.split("/")):  # results may go to a folder
             log.warning("%s is not an object of records", escaped(key))
             return {"object": key, "error": f"expected MODEL/NAME, with one of {', '.join(FORMATS)} at its end"}
         file, etag = self._opened(key)

@@ -266,12 +266,12 @@ def test_objects_of_other_forms_and_those_that_are_wrong(
     store.put("in/nobody/d.jsonl", b"1\n")
     store.put("in/iris/big.npy", bytes(3000))
     keys = ["in/iris/a.npy", "in/iris/b.csv", "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
-    odd = ["in/iris/e.txt", "in/f.jsonl"]
+    odd = ["in/iris/e.txt", "in/f.jsonl", "in/iris/../../g.jsonl", "in/"]
     sizes = {"MAX_BODY_BYTES": "2000"}
     with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in", **sizes) as aws:
         told = aws(created(*keys, *odd), None)["batches"]
-        assert [each.get("records") for each in told] == [2, 1, None, None, None, None, None]
-        parts = ("not CSV", "nobody", "at most 2000", "expected MODEL/NAME", "expected")
+        assert [each.get("records") for each in told] == [2, 1] + [None] * 7
+        parts = ("not CSV", "nobody", "at most 2000", *["expected MODEL/NAME"] * 4)
         for each, part in zip(told[2:], parts, strict=True):
             assert part in each["error"]
         assert sum(key.endswith("complete.json") for key in store.things) == 5
