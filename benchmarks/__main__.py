@@ -16,6 +16,7 @@ from benchmarks import (
     per_request,
     pipelines,
     rpc,
+    streaming,
     v1,
 )
 from benchmarks.measure import Row, table
@@ -51,6 +52,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "pipelines": pipelines.main,
     "batching": batching.main,
     "batch": batch.main,
+    "streaming": streaming.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,

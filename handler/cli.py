@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "init": "handler.commands.init.flags",
     "replay": "handler.commands.replay.flags",
     "batch": "handler.commands.batch.flags",
+    "build-image": "handler.commands.image.flags",
     "completion": "handler.commands.completion",
 }
 """Each command's module: `add(commands)` adds its parsers, by add_parser; `run(options)` returns an exit code or None.

@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import re
+from functools import partial
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
@@ -23,7 +24,7 @@ from handler.edge.batch.messages import OF_THE_MESSAGE
 from handler.edge.batch.places import ResultPlace, answered
 from handler.edge.batch.runner import BatchRunner, batch_rows
 from handler.edge.batch.terms import BatchTerms, BlockLimits
-from handler.lifecycle.single_flight import Background
+from handler.lifecycle.single_flight import Background, settled
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class ObjectRunner:
 
     def _run(self, given: RecordObject, context: Background) -> dict[str, Any]:
         settings = self._settings
-        with (use := self._models.use(ModelRef(given.model), context)) as loaded:
+        with (use := settled(partial(self._models.use, ModelRef(given.model), context), context.deadline)) as loaded:
             spec = loaded.spec
             parts = chain_of(given.names, spec.version)
             limits = BlockLimits(batch_rows(spec), settings.max_body_bytes)

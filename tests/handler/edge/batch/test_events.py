@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,11 +18,14 @@ import pytest
 from core.deadline import Deadline
 from core.errors import InvalidInput, ModelUnavailable
 from handler.aws import Function
+from handler.edge.batch.events import RecordEvents
 from handler.edge.batch.messages import MessageRunner
 from handler.edge.batch.objects import chain_of
 from handler.edge.batch.runner import BatchRunner
 from handler.edge.lambda_events import UnsupportedEvent
+from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings
+from tests.handler.edge.client import make
 from tests.support import s3_stand_in
 from tests.support.server import ROOT
 
@@ -148,7 +151,7 @@ def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.
         return run(self, halted)
 
     monkeypatch.setattr(BatchRunner, "_run", last)
-    monkeypatch.setattr("handler.aws.deadline_of", lambda *_: cast("Deadline", _Left(time_left)))
+    monkeypatch.setattr("handler.aws.end_of", lambda *_: cast("Deadline", _Left(time_left)))
     with function(monkeypatch, str(tmp_path)) as aws:
         answer = aws(queue(IRIS | {"instances": ROWS * 128}, IRIS | {"instances": ROWS * 1000}), None)
     assert failed(answer) == ["m1"]
@@ -206,6 +209,13 @@ def test_results_are_objects_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _refuse(*_: Any) -> str:
     raise s3_stand_in.Refusal(403, "AccessDenied")
+
+
+def test_a_server_with_threads_for_loads_waits_for_them(tmp_path: Path) -> None:
+    """As that of several events at once."""
+    with closing(make(BATCH_OUTPUT=str(tmp_path))) as app:
+        assert failed(RecordEvents(app.settings, app.registry).messages(queue(IRIS), Background())) == []
+    assert len(results(tmp_path)["m0"]) == 2
 
 
 def created(*keys: str, bucket: str = "bucket") -> dict[str, Any]:
