@@ -41,6 +41,11 @@ COPY --from=tools /models /models
 ENV DRAGOMAN_REPOSITORY=/models
 CMD ["dragoman.aws.lambda_handler"]
 
+# The same with our own runtime: docs/lambda-runtime.md.
+FROM lambda AS streaming
+ENTRYPOINT ["python3", "-m", "dragoman.runtime"]
+CMD []
+
 # -- the server ---------------------------------------------------------------------------------------------------------
 FROM tools AS installed
 ARG EXTRAS=server,onnx,grpc

@@ -18,6 +18,7 @@ from benchmarks import (
     rpc,
     streaming,
     v1,
+    workers,
 )
 from benchmarks.measure import Row, table
 
@@ -52,6 +53,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "pipelines": pipelines.main,
     "batching": batching.main,
     "batch": batch.main,
+    "workers": workers.main,
     "streaming": streaming.main,
     "fetch": fetch,
     "cold-start": cold_start,

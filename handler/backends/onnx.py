@@ -5,6 +5,8 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -104,14 +106,19 @@ def _options(runtime: Any, settings: Settings) -> Any:
 
 
 def _extend(options: Any, name: str) -> None:
-    """Adds the operators of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it."""
-    try:
-        from onnxruntime_extensions import get_library_path  # noqa: PLC0415 - 400 ms of cold start for other models
-    except ImportError:
+    """Adds the operators of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it.
+
+    Only its library is used. Importing the package takes 400 ms, and sets PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, with
+    which protobuf has other message classes if it is imported after that.
+    """
+    package = find_spec("onnxruntime_extensions")
+    places = None if package is None else package.submodule_search_locations
+    library = None if places is None else PathFinder.find_spec("_extensions_pydll", places)
+    if library is None or library.origin is None:
         raise ModelNotLoadable(
             f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"
-        ) from None
-    options.register_custom_ops_library(get_library_path())
+        )
+    options.register_custom_ops_library(library.origin)
 
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:

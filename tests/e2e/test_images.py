@@ -12,7 +12,6 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,8 @@ from tests.support.remote import Remote, raw, tensors
 from tests.support.wire import Wire
 
 TRIXIE = "trixie"  # its python3 is 3.13
-PYTHON, SERVER, FUNCTION = "dragoman-python", "dragoman-server", "dragoman-function"
+PYTHON, SERVER = "dragoman-python", "dragoman-server"
+FUNCTION, STREAMING = "dragoman-function", "dragoman-streaming"
 MB = 1_000_000
 CERTIFICATE = Path(debian.CERTIFICATES) / "ca-certificates.crt"  # a network that inspects TLS has its own authority
 GUARDED = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
@@ -53,7 +53,7 @@ def built(containers: Engine, tmp_path_factory: pytest.TempPathFactory) -> Engin
     words = ("build-image", "models", "--tag", SERVER, "--context", context)
     run(sys.executable, "-m", "dragoman", *words)
     bases = (f"--build-arg=PYTHON={PYTHON}", f"--build-arg=LAMBDA={engine.IMAGE}")
-    for target, tag in (("lambda", FUNCTION), ("server", SERVER)):
+    for target, tag in (("lambda", FUNCTION), ("streaming", STREAMING), ("server", SERVER)):
         command = ("docker", "build", "--network=host", "--target", target, "--tag", tag, *bases)
         run(*command, context, env=containers.env)
     return containers
@@ -97,20 +97,21 @@ def test_the_servers_image_answers_every_protocol_without_rights(built: Engine) 
         assert {"numpy", "onnxruntime", "grpcio"} <= {each["name"] for each in json.loads(bill)["components"]}
 
 
-def test_the_functions_image_answers_with_its_models(built: Engine) -> None:
-    """Lambda's runtime client and emulator run the command that the image names."""
-    handler = json.loads(run("docker", "inspect", "--format", "{{json .Config.Cmd}}", FUNCTION, env=built.env))
-    words = ("--entrypoint", "/var/rapid/aws-lambda-rie", FUNCTION, "/var/runtime/bootstrap", *handler)
-    with started(built, *words) as ask:
+@pytest.mark.parametrize("image", [FUNCTION, STREAMING])
+def test_the_functions_image_answers_with_its_models(built: Engine, image: str) -> None:
+    """Lambda's emulator runs the command that the image names, with Lambda's runtime client or our own."""
+    entry, words = json.loads(
+        run(
+            "docker", "inspect", "--format", "[{{json .Config.Entrypoint}}, {{json .Config.Cmd}}]", image, env=built.env
+        )
+    )
+    command = [*(entry or ["/var/runtime/bootstrap"]), *(words or [])]
+    with started(built, "--entrypoint", "/var/rapid/aws-lambda-rie", image, *command) as ask:
         host = ask(ADDRESS)
         body = json.dumps(rie.event("POST", "/v1/models/half_plus_three:predict", '{"instances": [1]}')).encode()
-
-        def answer() -> dict[str, Any]:
-            with urllib.request.urlopen(f"http://{host}:8080{rie.PATH}", data=body, timeout=60) as found:
-                return dict(json.load(found))
-
         until(lambda: listens(8080, host))
-        assert rie.read(answer()) == {"predictions": [3.5]}
+        with urllib.request.urlopen(f"http://{host}:8080{rie.PATH}", data=body, timeout=60) as found:
+            assert rie.read(json.load(found)) == {"predictions": [3.5]}
 
 
 def test_the_images_are_small(built: Engine) -> None:

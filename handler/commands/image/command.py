@@ -76,11 +76,11 @@ def _link(source: str, target: str) -> str:
 
 def command(options: argparse.Namespace, context: Path) -> list[str]:
     """Returns the engine's command line."""
-    words = [options.engine, "build", "--target", "lambda" if options.function else "server", "--tag", options.tag]
+    words = [options.engine, "build", "--target", options.target, "--tag", options.tag]
     words += ["--platform", options.platform] if options.platform else []
     arguments = {
         "PYTHON": options.base,
-        "LAMBDA_EXTRAS" if options.function else "EXTRAS": options.extras,
+        "EXTRAS" if options.target == "server" else "LAMBDA_EXTRAS": options.extras,
     }
     for name, text in arguments.items():
         words += ["--build-arg", f"{name}={text}"] if text else []

@@ -50,7 +50,8 @@ def test_the_dockerfile_prunes_what_the_functions_artifact_does_without() -> Non
 
 @pytest.mark.parametrize(("words", "expected"), [
     ((), ["--target", "server"]),
-    (("--lambda", "--extras", "onnx,signing"), ["--target", "lambda", "--build-arg", "LAMBDA_EXTRAS=onnx,signing"]),
+    (("--target", "streaming", "--extras", "onnx,signing"),
+     ["--target", "streaming", "--build-arg", "LAMBDA_EXTRAS=onnx,signing"]),
     (("--base", "python:3.14", "--platform", "linux/arm64", "--extras", "server,onnx"),
      ["--target", "server", "--platform", "linux/arm64", "--build-arg", "PYTHON=python:3.14",
       "--build-arg", "EXTRAS=server,onnx"]),
