@@ -5,6 +5,7 @@ labels or is called "probabilities" or "scores", else the first of floats, else 
 or [rows, classes]. With several classes, the explainer's target is explained, else each example's highest score.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -142,7 +143,7 @@ def _explanation(
     scores = attribution.scores[:, 0]
     if not np.isfinite(scores).all() or not np.isfinite(attribution.prediction).all():
         raise _unexplained(spec, inputs)
-    ends = np.cumsum([tensor.array[0].size for tensor in inputs.values()])
+    ends = np.cumsum([math.prod(tensor.shape[1:]) for tensor in inputs.values()])
     parts = {
         name: part.reshape(tensor.array.shape[1:])
         for (name, tensor), part in zip(inputs.items(), np.split(scores, ends[:-1]), strict=True)
@@ -196,7 +197,7 @@ class _Scores:
         spec = model.spec
         self._output = None if spec.outputs is None else self._chosen(spec.outputs)
         self._fixed = next((i.shape[0] for i in spec.inputs or () if i.shape and i.shape[0] > 0), 0)
-        features = sum(tensor.array[0].size for tensor in inputs.values())
+        features = sum(math.prod(tensor.shape[1:]) for tensor in inputs.values())
         self.rows = self._fixed or min(
             BATCH_ROWS, max(1, BATCH_ELEMENTS // max(1, features)), spec.max_batch_size or BATCH_ROWS
         )

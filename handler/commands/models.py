@@ -39,6 +39,7 @@ def add(commands: Any) -> None:
     pull.add_argument("--force", action="store_true", help="replace what is there")
     listing = commands.add_parser("list", help="list a repository's models, versions, sizes and states")
     listing.add_argument("target", nargs="?", metavar="REPOSITORY[/NAME]", help="default: DRAGOMAN_REPOSITORY")
+    listing.add_argument("--verbose", action="store_true", help="add what convert has measured, for each version")
     listing.add_argument("--json", action="store_true", help="print JSON, for programs")
     for each in (push, pull):
         add_quiet(each)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from handler.commands.convert.conversion import Converted, convert
-from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model.conversion import Converted, convert
+from handler.commands.convert.saved_model.runtime import tf
 
 Arrays = dict[str, Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model.runtime import tf
 
 v1 = tf.compat.v1
 info = v1.saved_model.build_tensor_info

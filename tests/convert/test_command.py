@@ -220,7 +220,7 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [
-    (["{tmp}"], "two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME"),
+    (["{tmp}"], "two places are needed: SOURCE REPOSITORY/NAME"),
     (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
     (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
     (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor in a store"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.refused import Refused
 from tests.convert import saved_models
 from tests.convert.oracle import Served, examples, same, served, tensorflow

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from handler.commands.convert.conversion import convert
-from handler.commands.convert.runtime import tf
+from handler.commands.convert.saved_model.conversion import convert
+from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.refused import Refused
 from tests.convert import saved_models
 from tests.convert.oracle import same, served, tensorflow

@@ -231,6 +231,14 @@ def test_a_request_orders_a_bounded_number_of_predictions(
         explain(model, tensor(np.ones((4, features))), {})
 
 
+def test_a_text_for_each_example_is_one_feature() -> None:
+    """Its input has the shape [rows], without an axis of features."""
+    texts = np.array([b"bad", b"good"], object)
+    model = Fake(column(lambda x: (x == b"good") * 2.0), explainer=Explainer({"x": texts}))
+    (found,) = explain(model, tensor([b"good"], datatype=BYTES), {})
+    assert (found["importance_scores"], found["base_value"]) == (1.0, 1.0)
+
+
 def test_texts_are_explained_as_numbers_are() -> None:
     """A feature has the example's text or the background's; a text that equals the background's scores nothing."""
     points = {b"f": 2.0, b"m": 0.0, b"C": 1.0, b"S": 0.0}

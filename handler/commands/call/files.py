@@ -1,10 +1,11 @@
-"""Files of inputs: .npy arrays, .json values, .csv tables, and any other file as its bytes."""
+"""Files of inputs: .npy arrays, .npz files of them by name, .json values, .csv tables, any other file as its bytes."""
 
 import csv
 import io
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class Table(NamedTuple):
 
 
 def read(path: Path) -> Any:
-    """Returns a file's content: an array, a value, a Table, or bytes. Raises Refused."""
+    """Returns a file's content: an array, arrays by name, a value, a Table, or bytes. Raises Refused."""
     try:
         content = path.expanduser().read_bytes()
     except OSError as error:
@@ -36,10 +37,13 @@ def read(path: Path) -> Any:
     try:
         if kind == ".npy":
             return np.load(io.BytesIO(content), allow_pickle=False)
+        if kind == ".npz":
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
         if kind == ".json":
             return json.loads(content)
         return _table(content.decode("utf-8-sig")) if kind == ".csv" else content
-    except (ValueError, EOFError, RecursionError, csv.Error) as error:
+    except (ValueError, EOFError, RecursionError, BadZipFile, csv.Error) as error:
         raise Refused(f"{path} is not a {kind} file that can be read: {str(error)[:256]}") from None
 
 

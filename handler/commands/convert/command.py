@@ -8,8 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from core.errors import escaped
-from handler.commands.convert import models_config
+from handler.commands.convert import library_model, models_config, sources
 from handler.commands.publish import push, shelf, targets, versions
+from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
@@ -35,6 +36,11 @@ class ModelJobs(NamedTuple):
 
 def run(options: Namespace, settings: Settings) -> None:
     """Converts everything before it publishes anything. Raises Refused, ServingError."""
+    if options.models_config is None and options.source is not None:
+        row = sources.recognised(Path(options.source), options.format)
+        if row is not None:
+            _run_library(options, row, settings)
+            return
     named = _configured(options) if options.models_config is not None else [_model(options, settings)]
     models = [_checked(model, settings, force=options.force) for model in named]
     with TemporaryDirectory(prefix="convert-") as made:
@@ -44,15 +50,29 @@ def run(options: Namespace, settings: Settings) -> None:
             _push(model, Path(made) / model.target.name, options, settings)
 
 
+def _run_library(options: Namespace, row: sources.Format, settings: Settings) -> None:
+    """Converts the model of another library in a child process, and publishes it. Raises Refused, ServingError."""
+    target, source = targets.model(options.target, settings.repository), Path(options.source)
+    if options.signature:
+        raise Refused("--signature is for a SavedModel: a model of another library has no signatures to choose from")
+    wanted = versions.number(options.version)
+    (job,) = _checked(ModelJobs(target, [ConvertJob(source, wanted or 1)], {}), settings, force=options.force).jobs
+    meter = Meter(quiet=options.quiet)
+    with TemporaryDirectory(prefix="convert-") as made:
+        model = Path(made) / target.name
+        library_model.convert(job.folder, row, model / str(job.number), options, meter)
+        _push(ModelJobs(target, [job], {}), model, options, settings)
+
+
 def _model(options: Namespace, settings: Settings) -> ModelJobs:
     target = targets.model(options.target, settings.repository)
-    if options.saved_model is None:
-        raise Refused("two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME")
-    return ModelJobs(target, _jobs(Path(options.saved_model), versions.number(options.version)), {})
+    if options.source is None:
+        raise Refused("two places are needed: SOURCE REPOSITORY/NAME")
+    return ModelJobs(target, _jobs(Path(options.source), versions.number(options.version)), {})
 
 
 def _configured(options: Namespace) -> list[ModelJobs]:
-    if options.saved_model is not None or options.version is not None:
+    if options.source is not None or options.version is not None:
         raise Refused("--models-config names everything to convert: give it REPOSITORY alone")
     repository = targets.repository(options.target) or "."
     models = []
@@ -115,7 +135,7 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
 
 def _convert(model: ModelJobs, made: Path, signatures: Sequence[str]) -> None:
     """Writes the model into a folder as `dragoman push` takes it. Raises Refused."""
-    from handler.commands.convert.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
+    from handler.commands.convert.saved_model.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
 
     for job in model.jobs:
         converted = convert(job.folder, signatures)

@@ -1,16 +1,22 @@
 """The flags of `dragoman convert`."""
 
-from argparse import Namespace
-from typing import Any
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from handler.commands.convert.sources import FORMATS
 from handler.commands.models import add_quiet, reported
+from handler.settings.parsers import positive, seconds, share, size
 from handler.settings.sources import Layered
 
 
 def add(commands: Any) -> None:
-    convert = commands.add_parser("convert", help="convert a TensorFlow SavedModel to ONNX and publish it")
+    convert = commands.add_parser("convert", help="convert a model of another library to ONNX and publish it")
     convert.add_argument(
-        "saved_model", nargs="?", metavar="SAVED_MODEL_DIR", help="a SavedModel, or a folder of numbered ones"
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="a model's file, a folder of Hugging Face, a SavedModel, or a folder of numbered ones",
     )
     convert.add_argument(
         "target",
@@ -24,8 +30,51 @@ def add(commands: Any) -> None:
     convert.add_argument(
         "--models-config", metavar="FILE", help="convert every model that TensorFlow Serving's models.config names"
     )
+    _add_library(convert)
     convert.add_argument("--force", action="store_true", help="replace versions that are there")
     add_quiet(convert)
+
+
+def _add_library(convert: ArgumentParser) -> None:
+    """Adds the flags for models that are not SavedModels."""
+    convert.add_argument("--format", choices=tuple(FORMATS), help="default: by the file's name and first bytes")
+    convert.add_argument(
+        "--allow-pickle", action="store_true", help="load a pickle, which runs whatever code its author has put in"
+    )
+    convert.add_argument(
+        "--trust", action="append", default=[], metavar="TYPE", help="a type that a skops file may have; repeatable"
+    )
+    convert.add_argument(
+        "--data", metavar="FILE", help="rows (.csv, .npy, .npz) that original and ONNX model are asked; default: made"
+    )
+    above = _typed(seconds, "a number above 0")
+    part = _typed(share, "a number from 0 to 1")
+    whole = _typed(positive, "a whole number above 0")
+    memory = _typed(size, "a size such as 4GiB")
+    convert.add_argument(
+        "--tolerance", type=above, help="how much a number may differ; default: by datatype, 1e-4 for FP32"
+    )
+    convert.add_argument(
+        "--flips", type=part, default=0.0, metavar="SHARE", help="of the labels may differ, from 0 to 1; default: 0"
+    )
+    convert.add_argument("--seed", type=whole, default=1, help="of the rows that are made; default: 1")
+    convert.add_argument("--timeout", type=above, default=600.0, metavar="SECONDS", help="default: 600")
+    convert.add_argument("--memory", type=memory, metavar="SIZE", help="the most memory to use, such as 4GiB")
+
+
+T = TypeVar("T")
+
+
+def _typed(parser: Callable[[str], T], expected: str) -> Callable[[str], T]:
+    """Returns a parser whose refusal says what was expected."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parser(text)
+        except ValueError:
+            raise ArgumentTypeError(f"is {text!r}; expected {expected}") from None
+
+    return parsed
 
 
 def run(options: Namespace) -> None:

@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from core.errors import ModelNotLoadable
+from core.errors import ModelNotLoadable, escaped
 from handler.backends import EXPECTED
+from handler.commands import parity
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.publish.meter import human
@@ -42,10 +43,22 @@ def run(options: Namespace, settings: Settings) -> None:
     repository, models = _models(settings, text)
     store = shelf.Listed(open_store(settings._replace(repository=repository)), models)
     rows = [row for name in store.models() for row in _rows(store, name, models[name])]
+    reports = [_parity(store, row) if options.verbose else None for row in rows]
     if options.json:
-        print(json.dumps([_json(row) for row in rows], indent=2, ensure_ascii=False))  # noqa: T201 - the result
+        more = [{} if report is None else {"parity": report} for report in reports]
+        found = [_json(row) | each for row, each in zip(rows, more, strict=True)]
+        print(json.dumps(found, indent=2, ensure_ascii=False))  # noqa: T201 - the result
     else:
-        print(_table(rows) if rows else f"there is no model at {text}")  # noqa: T201 - the result
+        print(_table(rows, reports) if rows else f"there is no model at {text}")  # noqa: T201 - the result
+
+
+def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
+    """Returns what `dragoman convert` has measured of a version, None if it has not, or has written no such file."""
+    path = f"{row.version}/{parity.FILE}"
+    size = next((file.size for file in store.files(row.model) if file.path == path), None)
+    if size is None or size > parity.LARGEST:
+        return None
+    return parity.from_json(store.read(row.model, path))
 
 
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
@@ -123,10 +136,15 @@ def _json(row: Row) -> dict[str, Any]:
     return row._asdict() | {"modified": f"{row.modified:%Y-%m-%dT%H:%M:%SZ}"}
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row], reports: Sequence[dict[str, Any] | None]) -> str:
     cells = [COLUMNS, *map(_cells, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(COLUMNS))]
-    return "\n".join(_line(row, widths) for row in cells)
+    lines = [_line(COLUMNS, widths)]
+    for row, report in zip(cells[1:], reports, strict=True):
+        lines.append(_line(row, widths))
+        if report is not None:
+            lines += [escaped(f"  {line}") for line in parity.lines(report)]
+    return "\n".join(lines)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -217,6 +217,7 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.array([1.5, 2.5]))
     np.save(tmp_path / "i.npy", np.array([1, 2], np.int8))
     np.save(tmp_path / "s.npy", np.array(["a", "ü"]))
+    np.savez(tmp_path / "x.npz", x=np.array([0.5]))
     (tmp_path / "t.csv").write_text("1,2\n3,4\n")
     (tmp_path / "b.jpg").write_bytes(b"\xff\xd8")
     path = str(tmp_path)
@@ -228,6 +229,7 @@ def test_files_become_the_datatype_of_their_input(tmp_path: Path) -> None:
         return tensor.array.tolist()
 
     assert one("FP32", (-1, 2), "d.npy") == [[1.5, 2.5]]
+    assert one("FP32", (-1,), "x.npz") == [0.5]
     assert one("FP16", (-1,), "d.npy") == [1.5, 2.5]
     assert one("BF16", (-1,), "d.npy") == [0x3FC0, 0x4020]
     assert one("INT64", (-1,), "i.npy") == [1, 2]

@@ -174,3 +174,27 @@ def test_unknown_keys_of_the_settings_are_listed(run: Any, folder: Path) -> None
         "model-settings.json has the unknown keys 'canry' (did you mean 'canary'?), 'timout' (did you mean 'timeout'?)"
     )
     assert (rows["2"]["state"], rows["2"]["reason"]) == ("served", told)
+
+
+def test_what_convert_has_measured_is_listed(run: Any, folder: Path) -> None:
+    """A file that is no report is left out, as is one that is too large."""
+    report = {
+        "source": {"file": "wine.skops"},
+        "library": "scikit-learn 1.9.1",
+        "converter": "skl2onnx 1.20.0",
+        "data": {"rows": 178, "kind": "given"},
+        "outputs": [{"name": "label", "flips": 2, "ties": 1}, {"name": "scores", "largest_absolute": 1.24e-7}],
+        "notes": ["a note"],
+        "load_seconds": 0.0042,
+    }
+    versions = sorted(path.parent for path in folder.glob("*/*/model.onnx"))
+    (versions[0] / "parity.json").write_text(json.dumps(report), encoding="utf-8")
+    for version, text in zip(versions[1:], ["[]", "{}", " " * 70_000, json.dumps(report | {"notes": 5})], strict=False):
+        (version / "parity.json").write_text(text, encoding="utf-8")
+    _, out, _ = run("list", folder, "--verbose")
+    lines = [line.strip() for line in out.splitlines() if line.startswith("  ")]
+    found = "178 rows given, numbers differ by at most 1.2e-07, 2 labels differ (1 of them ties), loads in 4 ms"
+    assert lines == [f"wine.skops (scikit-learn 1.9.1) by skl2onnx 1.20.0: {found}", "a note"]
+    listed = json.loads(run("list", folder, "--verbose", "--json")[1])
+    assert [row["parity"] for row in listed if "parity" in row] == [report]
+    assert "wine.skops" not in run("list", folder)[1]

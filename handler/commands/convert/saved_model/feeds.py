@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from handler.commands.convert.features import Feature
-from handler.commands.convert.graph import Nodes, node_of, tensor
-from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import Port, SavedSignature
+from handler.commands.convert.saved_model.features import Feature
+from handler.commands.convert.saved_model.graph import Nodes, node_of, tensor
+from handler.commands.convert.saved_model.opened import Port, SavedSignature
+from handler.commands.convert.saved_model.runtime import tf
 
 PRESCRIBED: Final = ("inputs", "outputs")
 OWN: Final = re.compile(r"(?!\w*PartitionedCall|serving_default_|Identity|Placeholder)[A-Za-z]\w*:0")

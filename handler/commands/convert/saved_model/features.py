@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from handler.commands.convert.graph import Nodes, node_of, tensor
-from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import SavedSignature
+from handler.commands.convert.saved_model.graph import Nodes, node_of, tensor
+from handler.commands.convert.saved_model.opened import SavedSignature
+from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.refused import Refused
 
 PARSERS: Final = ("ParseExample", "ParseExampleV2")

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from core.dtype import BY_ONNX, BYTES, DataType
-from handler.commands.convert import exactness
-from handler.commands.convert.feeds import Feed
-from handler.commands.convert.runtime import datatype, onnx, onnxruntime, optimizer, tf, tf2onnx_log, tfonnx
-from handler.commands.convert.saved_model import SavedModel
+from handler.commands.convert.saved_model import exactness
+from handler.commands.convert.saved_model.feeds import Feed
+from handler.commands.convert.saved_model.opened import SavedModel
+from handler.commands.convert.saved_model.runtime import datatype, onnx, onnxruntime, optimizer, tf, tf2onnx_log, tfonnx
 from handler.commands.refused import Refused
 
 OPSET: Final = 17

@@ -7,7 +7,7 @@ down, compares texts as numbers, and prints numbers as ONNX's Cast does.
 from typing import Any, Final
 
 from core.dtype import BY_ONNX
-from handler.commands.convert.runtime import math, tf
+from handler.commands.convert.saved_model.runtime import math, tf
 from handler.commands.refused import Refused
 
 TEXT: Final = frozenset({tf.string.as_datatype_enum})

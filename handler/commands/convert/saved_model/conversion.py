@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from handler.commands.convert import features, onnx_model
-from handler.commands.convert.features import Feature, Parser
-from handler.commands.convert.feeds import Feed, Feeds, Names
-from handler.commands.convert.graph import Nodes, rewire, tensor
-from handler.commands.convert.labels import CLASSES, class_labels
-from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import SavedModel, SavedSignature, opened
+from handler.commands.convert.saved_model import features, onnx_model
+from handler.commands.convert.saved_model.features import Feature, Parser
+from handler.commands.convert.saved_model.feeds import Feed, Feeds, Names
+from handler.commands.convert.saved_model.graph import Nodes, rewire, tensor
+from handler.commands.convert.saved_model.labels import CLASSES, class_labels
+from handler.commands.convert.saved_model.opened import SavedModel, SavedSignature, opened
+from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.refused import Refused
 
 Settings = dict[str, Any]

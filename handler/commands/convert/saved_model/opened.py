@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from handler.commands.convert.runtime import convert_to_constants, datatype, tf, tf_optimizer
+from handler.commands.convert.saved_model.runtime import convert_to_constants, datatype, tf, tf_optimizer
 from handler.commands.refused import Refused
 
 SERVE: Final = "serve"

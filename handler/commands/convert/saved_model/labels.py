@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from handler.commands.convert.features import Feature
-from handler.commands.convert.graph import SIZES_ONLY, Nodes, node_of, tensor
-from handler.commands.convert.runtime import tf
-from handler.commands.convert.saved_model import SavedModel, SavedSignature
+from handler.commands.convert.saved_model.features import Feature
+from handler.commands.convert.saved_model.graph import SIZES_ONLY, Nodes, node_of, tensor
+from handler.commands.convert.saved_model.opened import SavedModel, SavedSignature
+from handler.commands.convert.saved_model.runtime import tf
 
 CLASSES: Final = "classes"
 MATRIX: Final = 2

@@ -1,0 +1,37 @@
+"""From the command line to the child that converts a model of another library, and from its report to the terminal."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from core.errors import escaped
+from handler.commands import parity
+from handler.commands.convert import process
+from handler.commands.convert.sources import FORMATS, Format
+from handler.commands.convert.work import LibraryJob
+from handler.commands.publish.meter import Meter, human
+from handler.commands.refused import Refused
+
+
+def convert(source: Path, row: Format, folder: Path, options: Namespace, meter: Meter) -> None:
+    """Writes a version's files into a folder, and prints its parity. Raises Refused."""
+    if not source.exists():
+        raise Refused(f"there is no file or folder {source}")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be written: {error.strerror}; TMPDIR names another place") from None
+    job = LibraryJob(
+        str(source),
+        next(name for name, each in FORMATS.items() if each is row),
+        str(folder),
+        options.data,
+        options.tolerance,
+        options.flips,
+        options.seed,
+        options.allow_pickle,
+        options.trust,
+    )
+    report = process.converted(job, process.ChildLimits(options.timeout, options.memory), meter.say)
+    print(escaped(f"{source}: {parity.sentence(report)}; {human(report['bytes'])} of ONNX"))  # noqa: T201 - the result
+    for note in report["notes"]:
+        meter.say(note)

@@ -1,0 +1,131 @@
+"""Reads `--data`: rows that the publisher has, as arrays for the model's inputs. FP64 stays FP64."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core.dtype import BY_ONNX, BYTES
+from core.errors import shown
+from handler.backends.onnx_file import Value
+from handler.commands.call import files
+from handler.commands.refused import Refused
+
+SUFFIXES: Final = (".csv", ".npy", ".npz")
+MOST_ROWS: Final = 10_000
+
+
+class GivenData(NamedTuple):
+    """`columns`: by name, of a CSV file with a first line of names, and of .npz. `matrix`: of the other files."""
+
+    path: Path
+    columns: Mapping[str, NDArray[Any]]
+    matrix: NDArray[Any] | None
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """The columns, and the matrix under the name ""."""
+        return self.columns if self.matrix is None else {"": self.matrix}
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """The names of the columns that are text."""
+        return frozenset(name for name, column in self.columns.items() if column.dtype.kind in "OSU")
+
+
+def read(path: Path) -> GivenData:
+    """Reads at most MOST_ROWS rows. Raises Refused."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise Refused(f"--data is {path}; expected a file of {', '.join(SUFFIXES)}")
+    content = files.read(path)
+    if isinstance(content, files.Table):
+        columns = [_column([row[index] for row in content.cells[:MOST_ROWS]]) for index in range(len(content.cells[0]))]
+        if content.header:
+            return GivenData(path, dict(zip(content.header, columns, strict=True)), None)
+        return GivenData(path, {}, np.stack(columns, axis=1))
+    arrays = content if isinstance(content, dict) else {"": content}
+    for name, array in arrays.items():
+        if not array.ndim or array.dtype.kind not in "biufUS":
+            what = f"array {shown(name)}" if name else "it"
+            kind = f"{array.dtype} {list(array.shape)}"
+            raise Refused(f"--data {path}: {what} is {kind}; expected rows of numbers or text")
+    arrays = {name: array[:MOST_ROWS] for name, array in arrays.items()}
+    return GivenData(path, {}, arrays[""]) if "" in arrays else GivenData(path, arrays, None)
+
+
+def _column(cells: Sequence[str]) -> NDArray[Any]:
+    """Returns a column's numbers, NaN for an empty cell; its texts if one is not a number."""
+    try:
+        return np.array([float(cell) if cell.strip() else np.nan for cell in cells])
+    except ValueError:
+        return np.array(cells, object)
+
+
+def sentences(given: GivenData) -> list[str]:
+    """Returns the first column of texts. Raises Refused if there is none."""
+    for array in given.arrays.values():
+        if array.dtype.kind in "OSU":
+            return [str(each) for each in texts(array).reshape(len(array), -1)[:, 0].tolist()]
+    raise Refused(f"--data {given.path} has no texts, which this model takes")
+
+
+def feed(given: GivenData, inputs: Sequence[Value], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns arrays for the inputs. `names`: of the only input's columns. Raises Refused if they do not fit."""
+    if len(inputs) == 1 and inputs[0].name not in given.columns:
+        found = {inputs[0].name: _only(given, inputs[0], names)}
+    else:
+        missing = [value.name for value in inputs if value.name not in given.columns]
+        if missing:
+            raise Refused(f"--data {given.path} has no column {shown(missing[0])}; it has {shown(list(given.columns))}")
+        found = {value.name: given.columns[value.name] for value in inputs}
+    fitted = {value.name: _fitted(given, value, found[value.name]) for value in inputs}
+    counts = {len(array) for array in fitted.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise Refused(f"--data {given.path} has arrays of {sorted(counts)} rows; expected equal numbers")
+    return fitted
+
+
+def _only(given: GivenData, value: Value, names: Sequence[str]) -> NDArray[Any]:
+    """Returns the array of a model with one input: the columns of its features, else all."""
+    if given.matrix is not None:
+        return given.matrix
+    columns = dict(given.columns)
+    if names and set(names) <= set(columns):
+        columns = {name: columns[name] for name in names}
+    if value.element == BYTES.onnx and len(value.shape or ()) == 1:
+        columns = dict(list(columns.items())[:1])
+    width = (value.shape or (-1, -1))[-1]
+    if len(value.shape or ()) == 2 and width not in (-1, len(columns)):  # noqa: PLR2004 - a matrix
+        wanted = f": {', '.join(names)}"[:300] if names else ""
+        raise Refused(f"--data {given.path} has {len(columns)} columns; expected the {width} features{wanted}")
+    return np.stack(list(columns.values()), axis=1)
+
+
+def _fitted(given: GivenData, value: Value, array: NDArray[Any]) -> NDArray[Any]:
+    """Returns an array of the input's rank and kind of elements. Raises Refused."""
+    shape = value.shape
+    if shape is not None and array.ndim != len(shape) and array.size == len(array) and len(shape) in (1, 2):
+        array = array.reshape(len(array), *[1] * (len(shape) - 1))
+    if shape is not None and (
+        array.ndim != len(shape)
+        or any(want not in (-1, size) for want, size in zip(shape[1:], array.shape[1:], strict=True))
+    ):
+        wanted = f"input {value.name!r} is {list(shape)}"
+        raise Refused(f"--data {given.path}: {wanted}, and the rows are {list(array.shape)}")
+    is_text = value.element == BYTES.onnx
+    if is_text:
+        return texts(array)
+    if array.dtype.kind in "OSU":
+        datatype = BY_ONNX[value.element].name
+        raise Refused(f"--data {given.path}: input {value.name!r} is {datatype}, and the rows have text")
+    return array
+
+
+def texts(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the elements as objects of str, as ONNX Runtime reads them."""
+    flat = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape)

@@ -1,0 +1,118 @@
+"""Runs a conversion in a child process, within its time and memory: libraries of models run native code on files."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, NamedTuple
+
+from handler.commands.convert.work import LibraryJob
+from handler.commands.publish.meter import human
+from handler.commands.refused import Refused
+
+ROOT: Final = Path(__file__).parents[3]
+WITHHELD: Final = ("AWS_", "DRAGOMAN_")
+"""The child publishes nothing: it gets no credentials, and no settings."""
+TAIL: Final = 2000
+SHOWN: Final = 300
+
+
+class ChildLimits(NamedTuple):
+    """`seconds`, and `memory` in bytes, None for what the machine has."""
+
+    seconds: float
+    memory: int | None
+
+
+def converted(job: LibraryJob, limits: ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
+    """Returns the report. `say`: takes the words of each step. Raises Refused with the child's reason, or its end."""
+    with TemporaryFile() as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "handler.commands.convert.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=_environment(),
+            start_new_session=True,
+        )
+        lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        reader = threading.Thread(target=_read, args=(child.stdout, lines), daemon=True)
+        reader.start()
+        try:
+            _ask(child, {**job._asdict(), "memory": limits.memory})
+            return _followed(child, lines, limits, say, errors)
+        finally:
+            _end(child)
+            reader.join()
+            child.stdout.close()  # type: ignore[union-attr] # it is a pipe
+
+
+def _ask(child: subprocess.Popen[bytes], said: Mapping[str, Any]) -> None:
+    assert child.stdin is not None  # noqa: S101 - it is a pipe
+    with suppress(BrokenPipeError), child.stdin:
+        child.stdin.write(json.dumps(said).encode())
+
+
+def _followed(
+    child: subprocess.Popen[bytes],
+    lines: "queue.SimpleQueue[bytes]",
+    limits: ChildLimits,
+    say: Callable[[str], None],
+    errors: IO[bytes],
+) -> dict[str, Any]:
+    deadline = time.monotonic() + limits.seconds
+    step = "starting"
+    while True:
+        try:
+            line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            what = f"the conversion took more than {limits.seconds:g} s ({step})"
+            raise Refused(f"{what}; --timeout permits more") from None
+        if not line:
+            raise Refused(_ended(child, limits, step, errors))
+        said: Mapping[str, Any] = json.loads(line)
+        if "refused" in said:
+            raise Refused(said["refused"])
+        if "done" in said:
+            return dict(said["done"])
+        step = said["step"]
+        say(step)
+
+
+def _read(stream: IO[bytes], lines: "queue.SimpleQueue[bytes]") -> None:
+    for line in stream:
+        lines.put(line)
+    lines.put(b"")
+
+
+def _ended(child: subprocess.Popen[bytes], limits: ChildLimits, step: str, errors: IO[bytes]) -> str:
+    """Returns why a child ended without an answer: its signal or exit code, and its last words."""
+    code = child.wait()
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, errors.tell() - TAIL))
+    words = errors.read().decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(words) if line.strip()), "")
+    limit = "" if limits.memory is None else f", with {human(limits.memory)} of memory permitted"
+    return f"the conversion ended {how} ({step}){limit}{': ' + last[:SHOWN] if last else ''}"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(WITHHELD)}
+    paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child and what it has started."""
+    with suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

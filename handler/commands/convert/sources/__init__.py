@@ -1,0 +1,87 @@
+"""THE table of model formats beside SavedModels: how each is recognised, what converts it, and the extra for that."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from handler.commands.refused import Refused
+
+HEAD: Final = 4096
+"""The bytes of a file that are read to recognise it."""
+
+
+class Format(NamedTuple):
+    """One format. `module`: has `convert(file, options, progress)`. `suffixes`: of its files, () for folders.
+
+    `head`: decides by the first bytes of a file whose suffix other formats have, too.
+    """
+
+    title: str
+    module: str
+    extra: str
+    suffixes: tuple[str, ...]
+    head: Callable[[bytes], bool] | None = None
+
+
+def _is_xgboost(head: bytes) -> bool:
+    return b"learner" in head
+
+
+def _is_lightgbm(head: bytes) -> bool:
+    return head.startswith((b"tree\n", b"tree\r\n"))
+
+
+SOURCES: Final = "handler.commands.convert.sources"
+PICKLED: Final = (".pkl", ".pickle", ".joblib")
+FORMATS: Final = {
+    "sklearn": Format("scikit-learn", f"{SOURCES}.sklearn", "convert-sklearn", (".skops", *PICKLED)),
+    "xgboost": Format("XGBoost", f"{SOURCES}.xgboost", "convert-xgboost", (".json", ".ubj"), _is_xgboost),
+    "lightgbm": Format("LightGBM", f"{SOURCES}.lightgbm", "convert-lightgbm", (".txt",), _is_lightgbm),
+    "catboost": Format("CatBoost", f"{SOURCES}.catboost", "convert-catboost", (".cbm",)),
+    "torch": Format("PyTorch", f"{SOURCES}.torch", "convert-torch", (".pt2", ".pt", ".ts")),
+    "keras": Format("Keras", f"{SOURCES}.keras", "convert", (".keras",)),
+    "huggingface": Format("Hugging Face", f"{SOURCES}.huggingface", "convert-huggingface", ()),
+}
+"""Each format's name, as `--format` has it. The order is that in which they are tried."""
+KNOWN: Final = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
+
+
+def recognised(path: Path, name: str | None) -> Format | None:
+    """Returns the format of a file or folder; None for a folder that only SavedModels can be in.
+
+    `name`: what `--format` says; it is believed. Raises Refused for a file of no known format.
+    """
+    if name is not None:
+        return FORMATS[name]
+    if path.is_dir():
+        return FORMATS["huggingface"] if _is_transformers(path) else None
+    if not path.exists() and not path.suffix:
+        return None
+    rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
+    if not rows:
+        raise Refused(f"{path} is of no known format; expected a SavedModel's folder, or one of {KNOWN}")
+    head = _head(path)
+    found = next((row for row in rows if row.head is None or row.head(head)), None)
+    if found is None:
+        known = " or ".join(row.title for row in rows)
+        raise Refused(f"{path} does not begin as a model of {known} does; --format names another format")
+    return found
+
+
+def _is_transformers(folder: Path) -> bool:
+    """Decides whether a folder is one of Hugging Face: its config.json names the model's type."""
+    try:
+        with (folder / "config.json").open("rb") as file:
+            said = json.loads(file.read(1 << 20))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and "model_type" in said
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from None

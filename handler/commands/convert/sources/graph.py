@@ -1,0 +1,53 @@
+"""Small repairs of ONNX graphs that converters of tree models make: maps become tensors, unused outputs go."""
+
+from typing import Any, Final
+
+from handler.commands.convert.sources.original import library
+
+SCORES: Final = "probabilities"
+
+
+def without_maps(made: Any) -> Any:
+    """Replaces the operator ZipMap by what it reads: a tensor [rows, classes], called "probabilities"."""
+    helper = library("onnx.helper", "onnx", "convert")
+    proto = library("onnx", "onnx", "convert").TensorProto
+    graph = made.graph
+    for node in [each for each in graph.node if each.op_type == "ZipMap"]:
+        graph.node.remove(node)
+        graph.node.append(helper.make_node("Identity", [node.input[0]], [SCORES], name="dragoman_scores"))
+        place = [output.name for output in graph.output].index(node.output[0])
+        kept = list(graph.output)
+        kept[place] = helper.make_tensor_value_info(SCORES, proto.FLOAT, [None, None])
+        del graph.output[:]
+        graph.output.extend(kept)
+    return made
+
+
+def renamed_input(made: Any, name: str) -> Any:
+    """Gives the only input another name."""
+    (value,) = made.graph.input
+    old, value.name = value.name, name
+    for node in made.graph.node:
+        node.input[:] = [name if each == old else each for each in node.input]
+    return made
+
+
+def outputs(made: Any) -> list[str]:
+    return [output.name for output in made.graph.output]
+
+
+def without_notes(made: Any) -> Any:
+    """Removes what exporters note for their own debugging: names of modules, and paths of the machine."""
+    del made.metadata_props[:]
+    for each in (made.graph, *made.graph.node, *made.graph.input, *made.graph.output, *made.graph.value_info):
+        each.doc_string = ""
+        del each.metadata_props[:]
+    return made
+
+
+def rename_outputs(made: Any, names: list[str]) -> None:
+    """Gives the outputs other names, by a node each: another node may read the tensor under its old one."""
+    helper = library("onnx.helper", "onnx", "convert")
+    for value, name in zip(made.graph.output, names, strict=True):
+        made.graph.node.append(helper.make_node("Identity", [value.name], [name], name=f"dragoman_{name}"))
+        value.name = name

@@ -1,0 +1,140 @@
+"""LightGBM: boosters in its text format, by onnxmltools."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from handler.commands.convert.sources import graph
+from handler.commands.convert.sources.original import (
+    Arrays,
+    Domain,
+    LibraryModel,
+    Progress,
+    SourceOptions,
+    library,
+    lowered,
+    refusing,
+    versioned,
+)
+
+TITLE: Final = "LightGBM"
+EXTRA: Final = "convert-lightgbm"
+INPUT: Final = "X"
+OPSET: Final = 15
+"""The newest that onnxmltools writes for trees."""
+CATEGORICAL: Final = 1
+"""The bit of a split's decision_type: its threshold is the number of a set of categories."""
+CLASSES: Final = ("binary", "multiclass", "multiclassova")
+
+
+def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
+    """Converts a booster. Raises Refused."""
+    lightgbm = library("lightgbm", TITLE, EXTRA)
+    onnxmltools = library("onnxmltools", TITLE, EXTRA)
+    types = library("onnxmltools.convert.common.data_types", TITLE, EXTRA)
+    with refusing(f"{file} is not a model of LightGBM that can be read"):
+        text = file.read_text(encoding="utf-8")
+        booster = lightgbm.Booster(model_str=text)
+        dumped = booster.dump_model()
+    objective = str(dumped.get("objective", "")).partition(" ")[0]
+    progress(f"converting {objective or 'a booster'} with {versioned('onnxmltools')}")
+    with refusing("onnxmltools does not convert this model"):
+        made = onnxmltools.convert_lightgbm(
+            lightgbm.Booster(model_str=_lowered(text)),
+            initial_types=[(INPUT, types.FloatTensorType([None, booster.num_feature()]))],
+            target_opset=OPSET,
+            zipmap=False,
+        )
+    made = graph.without_maps(made)
+    outputs = graph.outputs(made)
+    classifies = objective in CLASSES and len(outputs) > 1
+    return LibraryModel(
+        made.SerializeToString(),
+        _Original(booster, outputs, objective),
+        versioned("lightgbm"),
+        versioned("onnxmltools"),
+        "classifier" if classifies else "regressor",
+        wide=True,
+        gaps=True,
+        scores=outputs[1] if classifies else "",
+        class_labels=[str(index) for index in range(_classes(booster))] if classifies else (),
+        feature_names=_names(booster),
+        domains=_domains(dumped),
+        notes=_notes(dumped),
+    )
+
+
+def _lowered(text: str) -> str:
+    """Returns the model with each threshold rounded down to FP32: onnxmltools rounds to the nearest."""
+    lines = [line for line in text.split("\n") if not line.startswith("tree_sizes=")]  # bytes, which change
+    last = 0
+    for index, line in enumerate(lines):
+        name, _, values = line.partition("=")
+        if name == "threshold":
+            last = index
+        elif name == "decision_type":  # it follows the thresholds
+            kinds = [int(each) & CATEGORICAL for each in values.split()]
+            written = lines[last].partition("=")[2].split()
+            floors = [each if kind else repr(lowered(float(each))) for kind, each in zip(kinds, written, strict=True)]
+            lines[last] = f"threshold={' '.join(floors)}"
+    return "\n".join(lines)
+
+
+def _classes(booster: Any) -> int:
+    return max(2, int(booster.num_model_per_iteration()))
+
+
+def _names(booster: Any) -> list[str]:
+    names = list(booster.feature_name())
+    return [] if names == [f"Column_{index}" for index in range(len(names))] else names
+
+
+def _notes(dumped: Mapping[str, Any]) -> list[str]:
+    splits = list(_splits(dumped))
+    names = dumped["feature_names"]
+    categorical = [split for split in splits if split["decision_type"] == "=="]
+    if not categorical:
+        return []
+    columns = ", ".join(sorted({names[split["split_feature"]] for split in categorical}))[:200]
+    how = "in ONNX they compare with whole numbers, and a category that training did not have may go another way"
+    return [f"{len(categorical)} of {len(splits)} splits are categorical ({columns}): {how}"]
+
+
+def _domains(dumped: Mapping[str, Any]) -> dict[str, Domain]:
+    """Returns the categories that splits name, by column, with one that none names."""
+    found: dict[str, set[int]] = {}
+    for split in _splits(dumped):
+        if split["decision_type"] == "==":
+            categories = {int(each) for each in str(split["threshold"]).split("||")}
+            found.setdefault(f"{INPUT}.{split['split_feature']}", set()).update(categories)
+    return {name: Domain([*sorted(categories), max(categories) + 1]) for name, categories in found.items()}
+
+
+def _splits(dumped: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    waiting = [tree["tree_structure"] for tree in dumped["tree_info"]]
+    while waiting:
+        node = waiting.pop()
+        if "split_feature" in node:
+            yield node
+            waiting += [node["left_child"], node["right_child"]]
+
+
+class _Original:
+    """LightGBM reads and compares FP64."""
+
+    def __init__(self, booster: Any, outputs: list[str], objective: str) -> None:
+        self._booster = booster
+        self._outputs = outputs
+        self._objective = objective
+
+    def __call__(self, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
+        rows = inputs[INPUT]
+        answer = np.asarray(self._booster.predict(rows.astype(np.float64)))
+        if len(self._outputs) == 1:
+            return {self._outputs[0]: answer.reshape(len(rows), -1)}
+        if answer.ndim == 1:
+            answer = np.stack([1 - answer, answer], axis=1)
+        return {self._outputs[0]: answer.argmax(axis=1), self._outputs[1]: answer}

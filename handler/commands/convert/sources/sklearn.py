@@ -1,0 +1,191 @@
+"""scikit-learn: estimators and pipelines from skops files, and from pickles where that is permitted; by skl2onnx."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from handler.commands.convert.sources import PICKLED
+from handler.commands.convert.sources import sklearn_histograms as histograms
+from handler.commands.convert.sources import sklearn_inputs as inputs
+from handler.commands.convert.sources.original import (
+    OPSET,
+    Arrays,
+    LibraryModel,
+    Progress,
+    SourceOptions,
+    library,
+    one_line,
+    refusing,
+    versioned,
+)
+from handler.commands.convert.sources.sklearn_inputs import EXTRA, INPUT, TITLE
+from handler.commands.refused import Refused
+
+LOCALE: Final = "C.UTF-8"
+"""skl2onnx writes en_US, which small images do not have."""
+NO_CONVERTER: Final = ("MissingShapeCalculator", "MissingConverter")
+
+
+def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryModel:
+    """Converts an estimator. Raises Refused."""
+    library("sklearn", TITLE, EXTRA)
+    skl2onnx = library("skl2onnx", TITLE, EXTRA)
+    model = _opened(file, options)
+    columns = inputs.columns(model, options)
+    progress(f"converting {type(model).__name__} with {versioned('skl2onnx')}")
+    classifies = _is("classifier", model)
+    subject = histograms.plain(model)
+    types = inputs.types(subject, columns)
+    try:
+        made = skl2onnx.to_onnx(
+            subject,
+            initial_types=types,
+            options=_options(subject, classifies=classifies),
+            target_opset={"": OPSET, "ai.onnx.ml": 3},
+        )
+    except Exception as error:
+        raise Refused(_why(error)) from error
+    outputs = [output.name for output in made.graph.output]
+    scores = outputs[1] if classifies and len(outputs) > 1 else ""
+    return LibraryModel(
+        made.SerializeToString(),
+        _Original(model, columns, outputs),
+        versioned("scikit-learn"),
+        versioned("skl2onnx"),
+        _kind(model),
+        wide=True,
+        gaps=inputs.takes_gaps(model),
+        scores=scores,
+        class_labels=[str(each) for each in getattr(model, "classes_", ())] if scores else (),
+        feature_names=() if columns else [str(each) for each in getattr(model, "feature_names_in_", ())],
+        domains=inputs.domains(model, columns),
+    )
+
+
+def _options(model: Any, *, classifies: bool) -> dict[int, dict[str, Any]]:
+    """Returns skl2onnx's options by the object: scores are a tensor, and lower case needs no language's locale."""
+    found: dict[int, dict[str, Any]] = {id(model): {"zipmap": False}} if classifies else {}
+    for step in inputs.steps(model, inner=True):
+        if hasattr(step, "vocabulary_"):
+            found.setdefault(id(step), {})["locale"] = LOCALE
+    return found
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def _opened(file: Path, options: SourceOptions) -> Any:
+    if file.suffix.lower() in PICKLED:
+        return _unpickled(file, allowed=options.allow_pickle)
+    skops = library("skops.io", TITLE, EXTRA)
+    with refusing(f"{file} is not a skops file that can be read"):
+        unknown = skops.get_untrusted_types(file=file)
+    foreign = sorted(each for each in set(unknown) - set(options.trusted) if not _is_own(each))
+    if foreign:
+        raise Refused(
+            f"{file} has types that skops does not trust: {', '.join(foreign)[:300]}. Loading one runs its code. "
+            "If you know where the file comes from, name each with --trust"
+        )
+    with refusing(f"{file} is not a skops file that can be read"):
+        model = skops.load(file, trusted=unknown)
+    return _checked(file, model)
+
+
+def _is_own(name: str) -> bool:
+    """Decides whether a type is a class of scikit-learn, of which skops knows few. Making one runs its code alone."""
+    module, _, name = name.rpartition(".")
+    if (module, name) == ("numpy", "dtype"):
+        return True
+    if not module.startswith("sklearn."):
+        return False
+    try:
+        return isinstance(getattr(import_module(module), name, None), type)
+    except ImportError:
+        return False
+
+
+def _unpickled(file: Path, *, allowed: bool) -> Any:
+    if not allowed:
+        raise Refused(
+            f"{file} is a pickle: loading it runs whatever code its author has put in. Save the model with "
+            "skops.io.dump, or pass --allow-pickle for a file of your own"
+        )
+    joblib = library("joblib", TITLE, EXTRA)
+    with refusing(f"{file} is not a pickle that can be read"):
+        model = joblib.load(file)
+    return _checked(file, model)
+
+
+def _checked(file: Path, model: Any) -> Any:
+    """Returns a fitted estimator. Raises Refused."""
+    if not hasattr(model, "fit"):
+        raise Refused(f"{file} has a {type(model).__name__}; expected an estimator or a pipeline of scikit-learn")
+    validation = library("sklearn.utils.validation", TITLE, EXTRA)
+    exceptions = library("sklearn.exceptions", TITLE, EXTRA)
+    try:
+        validation.check_is_fitted(model)
+    except exceptions.NotFittedError:
+        raise Refused(f"{file} has a {type(model).__name__} that is not fitted") from None
+    return model
+
+
+def _why(error: Exception) -> str:
+    text = one_line(error)
+    if type(error).__name__ in NO_CONVERTER:
+        return f"skl2onnx has no converter for a part of this model, which may be your own class or function: {text}"
+    return f"skl2onnx does not convert this model: {text}"
+
+
+# -- answers ------------------------------------------------------------------------------------------------------
+
+
+def _is(kind: str, model: Any) -> bool:
+    return bool(getattr(library("sklearn.base", TITLE, EXTRA), f"is_{kind}")(model))
+
+
+def _kind(model: Any) -> str:
+    return next((kind for kind in ("classifier", "regressor") if _is(kind, model)), "transformer")
+
+
+METHODS: Final = {
+    "classifier": ("predict", ("predict_proba", "decision_function")),
+    "regressor": ("predict", ()),
+    "outlier_detector": ("predict", ("decision_function",)),
+    "clusterer": ("predict", ("transform",)),
+}
+"""The method behind the first output, and those of which the first that the model has is behind the second."""
+
+
+class _Original:
+    """Answers with scikit-learn what the ONNX model's outputs are."""
+
+    def __init__(self, model: Any, columns: Mapping[str, bool], outputs: Sequence[str]) -> None:
+        self._model = model
+        self._columns = columns
+        kind = next((each for each in METHODS if _is(each, model)), None)
+        first, others = METHODS[kind] if kind else ("predict" if len(outputs) > 1 else "transform", ("predict_proba",))
+        methods = [first, next((each for each in others if hasattr(model, each)), "")]
+        self._methods = dict(zip(outputs, methods, strict=False))
+
+    def __call__(self, given: Mapping[str, NDArray[Any]]) -> Arrays:
+        rows = self._frame(given) if self._columns else self._matrix(given)
+        return {name: _dense(getattr(self._model, method)(rows)) for name, method in self._methods.items() if method}
+
+    def _frame(self, given: Mapping[str, NDArray[Any]]) -> Any:
+        pandas = library("pandas", TITLE, EXTRA)
+        return pandas.DataFrame({name: given[name].reshape(-1) for name in self._columns})
+
+    def _matrix(self, given: Mapping[str, NDArray[Any]]) -> Any:
+        rows = given[INPUT]
+        names = getattr(self._model, "feature_names_in_", None)
+        return rows if names is None else library("pandas", TITLE, EXTRA).DataFrame(rows, columns=names)
+
+
+def _dense(answer: Any) -> NDArray[Any]:
+    if isinstance(answer, list):  # a classifier of several outputs
+        answer = np.stack(answer, axis=1)
+    return np.asarray(answer.toarray() if hasattr(answer, "toarray") else answer)
