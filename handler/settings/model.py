@@ -38,6 +38,13 @@ class CustomPath(NamedTuple):
     methods: tuple[str, ...] = ("POST",)
 
 
+class OptimizedFrom(NamedTuple):
+    """`sources`: the SHA-256 of each file that a graph was optimised from. `runtime`: what did it."""
+
+    sources: Mapping[str, str]
+    runtime: str
+
+
 class ModelSettings(NamedTuple):
     """The settings of one model. `inputs`, `outputs` None: the model's own declaration applies."""
 
@@ -68,6 +75,8 @@ class ModelSettings(NamedTuple):
     """How concurrent requests are run together; None: each runs alone."""
     pipeline: "SaidPipeline | None" = None
     """The steps of a pipeline whose version has no pipeline.json."""
+    optimized: "OptimizedFrom | None" = None
+    """What `dragoman push --optimize` made model.onnx of."""
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -148,6 +157,7 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         note=_note(members),
         batching=_batching(members, batch),
         pipeline=_pipeline(members.get("pipeline")),
+        optimized=_optimized(members.get("optimized")),
     )
 
 
@@ -221,6 +231,15 @@ def _pipeline(value: Any) -> "SaidPipeline | None":
     from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are no pipeline
 
     return pipeline.parse(value, "pipeline")
+
+
+def _optimized(value: Any) -> OptimizedFrom | None:
+    if value is None:
+        return None
+    members = an_object(value, "optimized", "from", "by", "tolerance")
+    sources = an_object(members.get("from"), "optimized.from")
+    texts([*sources.values(), members.get("by"), members.get("tolerance")], "optimized")
+    return OptimizedFrom(sources, members["by"])
 
 
 def _timeout(value: Any) -> float | None:

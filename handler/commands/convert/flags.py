@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import Any
 
-from handler.commands.models import add_quiet, reported
+from handler.commands.models import add_optimize, add_quiet, reported
 from handler.settings.sources import Layered
 
 
@@ -25,6 +25,7 @@ def add(commands: Any) -> None:
         "--models-config", metavar="FILE", help="convert every model that TensorFlow Serving's models.config names"
     )
     convert.add_argument("--force", action="store_true", help="replace versions that are there")
+    add_optimize(convert)
     add_quiet(convert)
 
 
