@@ -44,7 +44,7 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
         inputs, outputs = signature(path)
         spec = _spec(source, inputs, outputs)
         opening = Opening(runtime, path, settings, wanted)
-        is_quick = source.settings.optimized is not None and source.later is not None and wanted is CPU
+        is_quick = source.settings.optimized and source.later is not None and wanted is CPU
         session = opening.quick() if is_quick else opening.usual()
     except MalformedFile as error:
         raise ModelNotLoadable(

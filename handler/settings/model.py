@@ -38,13 +38,6 @@ class CustomPath(NamedTuple):
     methods: tuple[str, ...] = ("POST",)
 
 
-class OptimizedFrom(NamedTuple):
-    """`sources`: the SHA-256 of each file that a graph was optimised from. `runtime`: what did it."""
-
-    sources: Mapping[str, str]
-    runtime: str
-
-
 class ModelSettings(NamedTuple):
     """The settings of one model. `inputs`, `outputs` None: the model's own declaration applies."""
 
@@ -75,8 +68,8 @@ class ModelSettings(NamedTuple):
     """How concurrent requests are run together; None: each runs alone."""
     pipeline: "SaidPipeline | None" = None
     """The steps of a pipeline whose version has no pipeline.json."""
-    optimized: "OptimizedFrom | None" = None
-    """What `dragoman push --optimize` made model.onnx of."""
+    optimized: bool = False
+    """Whether `dragoman push --optimize` wrote model.onnx. What it was made of stands there for its readers."""
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -233,13 +226,10 @@ def _pipeline(value: Any) -> "SaidPipeline | None":
     return pipeline.parse(value, "pipeline")
 
 
-def _optimized(value: Any) -> OptimizedFrom | None:
-    if value is None:
-        return None
-    members = an_object(value, "optimized", "from", "by", "tolerance")
-    sources = an_object(members.get("from"), "optimized.from")
-    texts([*sources.values(), members.get("by"), members.get("tolerance")], "optimized")
-    return OptimizedFrom(sources, members["by"])
+def _optimized(value: Any) -> bool:
+    if value is not None:
+        an_object(an_object(value, "optimized", "from", "by", "tolerance").get("from"), "optimized.from")
+    return value is not None
 
 
 def _timeout(value: Any) -> float | None:

@@ -18,7 +18,7 @@ RELATIVE: Final = 1e-3
 ABSOLUTE: Final = 1e-4
 HALF: Final = 10
 """Floats of 16 bits may differ by so many times as much."""
-TOLERANCE: Final = f"{RELATIVE:g} of each number, and {ABSOLUTE:g} of an output's largest, or of 1 if that is larger"
+TOLERANCE: Final = f"{RELATIVE:g} of each number, plus {ABSOLUTE:g} of its output's largest or of 1, the smaller"
 MOST: Final = 1 << 26
 """The most elements of one input, 256 MB of FP32."""
 
@@ -38,19 +38,19 @@ class Unanswered(Exception):
     pass
 
 
-class Asked(NamedTuple):
+class AnsweredCase(NamedTuple):
     """Inputs of a model, and its answer."""
 
     inputs: Mapping[str, Tensor]
     outputs: Sequence[Tensor]
 
 
-def asked(model: Model) -> list[Asked]:
+def asked(model: Model) -> list[AnsweredCase]:
     """Returns inputs that the model answers, with its answers. Raises Unanswered."""
     problem = "it does not declare its inputs"
     for trial in TRIALS:
         try:
-            return [Asked(inputs, answer(model, inputs)) for inputs in _cases(model.spec.inputs or (), trial)]
+            return [AnsweredCase(inputs, answer(model, inputs)) for inputs in _cases(model.spec.inputs or (), trial)]
         except ServingError as error:
             problem = error.message
     raise Unanswered(f"it answers no inputs that can be made from its description: {problem}")

@@ -18,7 +18,7 @@ from handler.backends.onnx_file import MalformedFile
 from handler.backends.reasons import one_line
 from handler.commands.publish.optimize import answers, rewriting
 from handler.settings import Settings
-from handler.settings.model import ModelSettings, OptimizedFrom
+from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ def _compare(folder: Path, new: Path) -> None:
     cases, spec = answers.asked(old), old.spec
     del old
     rest: list[Callable[[], None]] = []
-    said = ModelSettings(optimized=OptimizedFrom({}, ""))
+    said = ModelSettings(optimized=True)
     made = onnx.load(Source("model", "1", new, said, later=lambda work, _: rest.append(work)), settings)
     if made.spec != spec:
         raise Unfit("its inputs and outputs would be described in another way")
@@ -101,7 +101,7 @@ def _compare(folder: Path, new: Path) -> None:
     _check(made, cases)
 
 
-def _check(model: Model, cases: list[answers.Asked]) -> None:
+def _check(model: Model, cases: list[answers.AnsweredCase]) -> None:
     for case in cases:
         for expected, found in zip(case.outputs, answers.answer(model, case.inputs), strict=True):
             if problem := answers.difference(expected, found):

@@ -7,7 +7,7 @@ inferred. Neither is a change that its publisher asked for.
 from collections.abc import Iterator
 from typing import Final
 
-from handler.backends.onnx_file import GRAPH, INPUT, NODE, NODE_ATTRIBUTE, OUTPUT, fields
+from handler.backends.onnx_file import GRAPH, INPUT, NODE, NODE_ATTRIBUTE, NODE_OPERATOR, OUTPUT, fields
 
 VERSION, OPERATOR_SETS, TRAINING, FUNCTIONS = 1, 8, 20, 25
 NODE_DOMAIN: Final = 7
@@ -31,28 +31,38 @@ def joined(source: memoryview, optimised: memoryview) -> bytes:
     if not isinstance(version, int) or version < LEAST_VERSION:
         raise Unjoinable(f"its file has the ONNX IR version {version}, and {LEAST_VERSION} is the least")
     graph, functions = _graph(optimised), [each for each in fields(optimised) if each[0] == FUNCTIONS]
-    known = {_text(value, 1) for number, value in head if number == OPERATOR_SETS and isinstance(value, memoryview)}
-    if foreign := set(_domains(graph)) - {_plain(each) for each in known}:
+    known = {_text(each, 1) for each in _members(source, OPERATOR_SETS)}
+    if foreign := {_plain(_text(node, NODE_DOMAIN)) for node in _nodes(graph)} - {_plain(each) for each in known}:
         raise Unjoinable(f"ONNX Runtime puts operations of its own into it: those of {', '.join(sorted(foreign))}")
+    if _casts(graph) > _casts(_graph(source)):
+        raise Unjoinable(
+            "ONNX Runtime computes some of it in another type here, for want of a kernel for this processor"
+        )
     described = [each for each in fields(_graph(source)) if each[0] in (INPUT, OUTPUT)]
     rest = [each for each in fields(graph) if each[0] not in (INPUT, OUTPUT)]
     return _message([*head, (GRAPH, memoryview(_message([*rest, *described]))), *functions])
 
 
 def _graph(model: memoryview) -> memoryview:
-    return next(value for number, value in fields(model) if number == GRAPH and isinstance(value, memoryview))
+    return next(_members(model, GRAPH))
 
 
-def _domains(graph: memoryview) -> Iterator[str]:
-    """Yields the operator set of each node, in subgraphs, too."""
-    for number, node in fields(graph):
-        if number == NODE and isinstance(node, memoryview):
-            yield _plain(_text(node, NODE_DOMAIN))
-            for key, attribute in fields(node):
-                if key == NODE_ATTRIBUTE and isinstance(attribute, memoryview):
-                    for kind, subgraph in fields(attribute):
-                        if kind in SUBGRAPHS and isinstance(subgraph, memoryview):
-                            yield from _domains(subgraph)
+def _casts(graph: memoryview) -> int:
+    return sum(_text(node, NODE_OPERATOR) == "Cast" for node in _nodes(graph))
+
+
+def _nodes(graph: memoryview) -> Iterator[memoryview]:
+    """Yields each node, those of subgraphs, too."""
+    for node in _members(graph, NODE):
+        yield node
+        for attribute in _members(node, NODE_ATTRIBUTE):
+            for kind in SUBGRAPHS:
+                for subgraph in _members(attribute, kind):
+                    yield from _nodes(subgraph)
+
+
+def _members(message: memoryview, field: int) -> Iterator[memoryview]:
+    return (value for number, value in fields(message) if number == field and isinstance(value, memoryview))
 
 
 def _plain(domain: str) -> str:
@@ -60,8 +70,7 @@ def _plain(domain: str) -> str:
 
 
 def _text(message: memoryview, field: int) -> str:
-    found = (value for number, value in fields(message) if number == field and isinstance(value, memoryview))
-    return next((bytes(value).decode() for value in found), "")
+    return next((bytes(value).decode() for value in _members(message, field)), "")
 
 
 def _message(members: list[tuple[int, int | memoryview]]) -> bytes:
