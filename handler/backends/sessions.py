@@ -1,8 +1,9 @@
 """Opens ONNX Runtime's sessions: one for most models, two in turn for a model that was optimised before it was pushed.
 
 The first one takes the graph as it is, and multiplies by the weights where the mapped file has them. It answers after
-0.2 to 0.3 of the time of a usual load, and takes a fifth longer for each answer (benchmarks/loading.py). The second one
-is a usual session, made when the first answer is on its way.
+0.2 to 0.3 of the time of a usual load, and takes a fifth to a quarter longer for each answer (benchmarks/loading.py).
+The second one is a usual session, made when the model has answered for the first time. The packed session alone would
+take 0.5 to 0.7.
 """
 
 import logging
