@@ -16,6 +16,7 @@ from benchmarks import (
     per_request,
     pipelines,
     rpc,
+    streaming,
     v1,
 )
 from benchmarks.measure import Row, table
@@ -50,6 +51,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "streaming": streaming.main,
     "fetch": fetch,
     "loading": loading.main,
     "cold-start": cold_start,

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "doctor": "handler.commands.doctor.flags",
     "init": "handler.commands.init.flags",
     "replay": "handler.commands.replay.flags",
+    "build-image": "handler.commands.image.flags",
     "completion": "handler.commands.completion",
 }
 """Each command's module: `add(commands)` adds its parsers, by add_parser; `run(options)` returns an exit code or None.

@@ -16,7 +16,7 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingErro
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
-from handler.backends.onnx_file import MalformedFile, Value, signature
+from handler.backends.onnx_file import MalformedFile, Value, domains, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
@@ -26,6 +26,8 @@ from handler.settings.providers import CPU, refusal
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
 """The specification's name for ONNX models (section "Platforms")."""
+EXTENSIONS: Final = "ai.onnx.contrib"
+"""The domain of the operators that the package onnxruntime-extensions has."""
 
 
 def load(source: Source, settings: Settings) -> "OnnxModel":
@@ -43,7 +45,7 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     try:
         inputs, outputs = signature(path)
         spec = _spec(source, inputs, outputs)
-        opening = Opening(runtime, path, settings, wanted)
+        opening = Opening(runtime, path, settings, wanted, _library(source.name) if EXTENSIONS in domains(path) else "")
         is_quick = source.settings.optimized and source.later is not None and wanted is CPU
         session = opening.quick() if is_quick else opening.usual()
     except MalformedFile as error:
@@ -93,6 +95,17 @@ def _used(source: Source, wanted: Sequence[str], session: Any) -> tuple[str, ...
             told = f"{shown(name)} does not start on this machine: are its driver and libraries installed?"
             raise ModelNotLoadable(f"providers of model {source.name!r}: {told}")
     return used
+
+
+def _library(name: str) -> str:
+    """Returns the path of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it."""
+    try:
+        from onnxruntime_extensions import get_library_path  # noqa: PLC0415 - 400 ms of cold start for other models
+    except ImportError:
+        raise ModelNotLoadable(
+            f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"
+        ) from None
+    return str(get_library_path())
 
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:

@@ -26,12 +26,16 @@ class SessionUser(Protocol):
 
 
 class Opening(NamedTuple):
-    """How to open the sessions of one model. `providers`: the execution providers to ask for."""
+    """How to open the sessions of one model. `providers`: the execution providers to ask for.
+
+    `library`: the path of more operators, "" without any.
+    """
 
     runtime: Any
     path: Path
     settings: Settings
     providers: Sequence[str]
+    library: str = ""
 
     def usual(self) -> Any:
         """Opens a session that is optimised for this machine. Raises ONNX Runtime's errors."""
@@ -50,6 +54,8 @@ class Opening(NamedTuple):
 
     def _options(self) -> Any:
         options = self.runtime.SessionOptions()
+        if self.library:
+            options.register_custom_ops_library(self.library)
         options.intra_op_num_threads = max(1, math.ceil(self.settings.cpus))
         options.inter_op_num_threads = 1
         # What fails is raised. At 3, each request that a model fails on is a line on stderr, beside the log.

@@ -270,9 +270,12 @@ class Registry:
         if self._lookers is not None:
             self._lookers.shutdown(wait=False, cancel_futures=True)
 
-    def preload(self, context: Context) -> None:
-        """Starts to load what the settings ask for; readiness and index show what fails."""
-        self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
+    def preload(self, context: Context) -> Sequence[Load]:
+        """Starts to load what the settings ask for; readiness and index show what fails.
+
+        Returns the loads that other threads do.
+        """
+        return self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", parsers.one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
     Setting("DRAGOMAN_PATIENCE", "patience", parsers.seconds, "", "seconds that a request waits while its model is loaded; then the answer is 503 with the load's progress, and the load continues; default: the time that the function's timeout and API Gateway's 29 s leave on Lambda, unlimited on a server"),
     Setting("DRAGOMAN_TIMEOUT", "timeout", parsers.seconds_or_never, "", "seconds that one inference may run, and each answer of a stream: then its client gets 504 (`DEADLINE_EXCEEDED`); a model's `timeout` comes first; `0`: no limit; default: 60 on a server, and on Lambda the time that the function's timeout leaves"),
+    Setting("DRAGOMAN_RESPONSE_STREAMING", "response_streaming", parsers.flag, "false", "`true`, with `python -m dragoman.runtime` on Lambda: answers go out in pieces, for a REST API or Function URL that takes them so; see [lambda-runtime.md](lambda-runtime.md)"),
     Setting("DRAGOMAN_PROVIDERS", "providers", providers.parse, "", "ONNX Runtime's execution providers, in order of preference with commas between, such as `CUDAExecutionProvider,CPUExecutionProvider`; a model's `providers` come first; default: the CPU's"),
     Setting("DRAGOMAN_THREADS", "threads", parsers.positive, "", "threads that run models on an ASGI server; default: one per CPU"),
     Setting("DRAGOMAN_QUEUE", "queue", parsers.positive, "1024", "requests that may wait for a thread; further ones get 503, and so do those that would wait too long to be of use"),
@@ -133,6 +134,7 @@ class Settings(NamedTuple):
     grps_health_control: str
     patience: float | None
     timeout: float | None
+    response_streaming: bool
     providers: tuple[str, ...]
     threads: int
     queue: int

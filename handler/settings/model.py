@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
 from core.operations import Batching
+from core.signature import EmbeddingTensors
 from core.tensor import TensorSpec
 from handler.settings import routing
 from handler.settings.checked import Wrong, an_object, members_of, number, texts
@@ -70,6 +71,7 @@ class ModelSettings(NamedTuple):
     """The steps of a pipeline whose version has no pipeline.json."""
     optimized: bool = False
     """Whether `dragoman push --optimize` wrote model.onnx. What it was made of stands there for its readers."""
+    embeddings: EmbeddingTensors | None = None
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -151,6 +153,7 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         batching=_batching(members, batch),
         pipeline=_pipeline(members.get("pipeline")),
         optimized=_optimized(members.get("optimized")),
+        embeddings=_embeddings(members.get("embeddings")),
     )
 
 
@@ -230,6 +233,14 @@ def _optimized(value: Any) -> bool:
     if value is not None:
         an_object(an_object(value, "optimized", "from", "by", "tolerance").get("from"), "optimized.from")
     return value is not None
+
+
+def _embeddings(value: Any) -> EmbeddingTensors | None:
+    if value is None:
+        return None
+    from handler.settings import embeddings  # noqa: PLC0415 - the same, for models whose settings name them
+
+    return embeddings.parse(value)
 
 
 def _timeout(value: Any) -> float | None:

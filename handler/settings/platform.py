@@ -20,9 +20,13 @@ LEVELS: Final = {
 """Lambda's levels of a log, and ours."""
 
 
+MANAGED: Final = "lambda-managed-instances"
+"""The type of initialization on Managed Instances, where memory does not tell the CPUs: 2 to 8 GiB have one."""
+
+
 def cpus(environ: Mapping[str, str]) -> float:
     memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
-    if memory.isdecimal():
+    if memory.isdecimal() and environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") != MANAGED:
         return int(memory) / MB_PER_VCPU
     available = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     return min(available, cgroup_cpus(Path("/sys/fs/cgroup/cpu.max")))

@@ -1,6 +1,7 @@
 """Watches the requests of one application: begins their records, and counts and logs each when it has ended."""
 
 import asyncio
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -63,6 +64,7 @@ class Observer:
         self._shared: Shared | None = None
         self._is_alone = at_once or not settings.scraped
         self._armed = False
+        self._ending = threading.Lock()  # a function's events end in threads of their own
 
     def begin(self, scope: Scope, send: Send) -> Record:
         """Begins the record of a request over HTTP."""
@@ -73,6 +75,13 @@ class Observer:
 
     def end(self, record: Record) -> None:
         """Counts a request that has its answer, or whose client has left, and writes its line."""
+        with self._ending:
+            self._end(record)
+        record.drop()
+        if not self._is_alone:
+            self._share()
+
+    def _end(self, record: Record) -> None:
         ns = time.perf_counter_ns() - record.came
         status = record.status
         if not status:
@@ -86,9 +95,6 @@ class Observer:
             self._log(record, ns, model, version)
         if self._emf:
             self._measure(record, ns, model, version)
-        record.drop()
-        if not self._is_alone:
-            self._share()
 
     def _model(self, record: Record, ns: int) -> tuple[str, str]:
         """Returns the model and version that have worked on the request, else those that it has named."""

@@ -237,6 +237,7 @@ OF_RUNTIME = (
     [
         ("t", OF_RUNTIME, "opset", "Unsupported model IR version: 99"),
         ("model 'm' needs ONNX Runtime: pip install", "", "runtime-missing", "needs ONNX Runtime"),
+        ("step 't' of model 'm' needs the package tokenizers: pip", "", "text-missing", "needs the package"),
         ("the store at h does not answer (X)", "", "fetch", "the store"),
         ("something new", "", "load-refused", "something new"),
     ],
