@@ -18,6 +18,7 @@ from benchmarks import (
     rpc,
     streaming,
     v1,
+    workers,
 )
 from benchmarks.measure import Row, table
 
@@ -51,6 +52,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "workers": workers.main,
     "streaming": streaming.main,
     "fetch": fetch,
     "loading": loading.main,

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "push": "handler.commands.models",
     "pull": "handler.commands.models",
     "list": "handler.commands.models",
+    "index": "handler.commands.models",
     "convert": "handler.commands.convert.flags",
     "sign": "handler.commands.models",
     "verify": "handler.commands.models",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -98,14 +100,19 @@ def _used(source: Source, wanted: Sequence[str], session: Any) -> tuple[str, ...
 
 
 def _library(name: str) -> str:
-    """Returns the path of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it."""
-    try:
-        from onnxruntime_extensions import get_library_path  # noqa: PLC0415 - 400 ms of cold start for other models
-    except ImportError:
+    """Returns the library of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it.
+
+    Only its library is used. Importing the package takes 400 ms, and sets PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, with
+    which protobuf has other message classes if it is imported after that.
+    """
+    package = find_spec("onnxruntime_extensions")
+    places = None if package is None else package.submodule_search_locations
+    library = None if places is None else PathFinder.find_spec("_extensions_pydll", places)
+    if library is None or library.origin is None:
         raise ModelNotLoadable(
             f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"
-        ) from None
-    return str(get_library_path())
+        )
+    return library.origin
 
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:

@@ -5,7 +5,7 @@ Requests that no protocol knows go to the site, which is imported then and not b
 
 import logging
 import time
-from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ from handler.edge.elsewhere import Elsewhere
 from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
-from handler.edge.jobs import HttpCodec, Job
+from handler.edge.jobs import HttpCodec, Job, ServedModels
 from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
@@ -54,15 +54,23 @@ COMPRESS_FROM_INLINE: Final = 1024 * 1024
 class App:
     """`inline`: runs everything in the caller's thread, as on Lambda, where an instance has one request at a time.
 
-    `freezes`: nothing may run after a request. `abreast`: the requests of one stream that may be under way.
+    `freezes`: nothing may run after a request. `shared`: returns the models of all processes of this server, made of
+    this one's. `abreast`: the requests of one stream that may be under way.
     """
 
-    def __init__(self, settings: Settings, *, inline: bool = False, freezes: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        inline: bool = False,
+        freezes: bool = False,
+        shared: Callable[[Registry], ServedModels] | None = None,
+    ) -> None:
         self.settings = settings
         self.dispatcher: Inline | Threads = Inline(settings) if inline else _threads(settings)
         self.registry = Registry(settings, self.dispatcher.loaders, self.dispatcher.trouble)
         self.flight = NO_LIMIT if inline else flight_of(settings)
-        self.gate = AccessGate(settings, self.registry)
+        self.gate = AccessGate(settings, self.registry if shared is None else shared(self.registry))
         self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]

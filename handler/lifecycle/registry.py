@@ -23,7 +23,7 @@ from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
 from handler.lifecycle.models import CanarySplit
-from handler.lifecycle.particulars import Particulars, particulars
+from handler.lifecycle.particulars import Particulars, ProcessState, particulars
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository, wanted_of
@@ -164,6 +164,11 @@ class Registry:
         """Returns how many versions are in memory, and the bytes that their loads took, where they were measured."""
         residents = [version for version in self._catalog.residents() if version.loaded is not None]
         return len(residents), 0 if self._budget is None else sum(map(self._budget.cost, residents))
+
+    def condition(self) -> ProcessState:
+        """Returns what another process of the same server has to do to be like this one."""
+        loaded = tuple((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
+        return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
 
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""

@@ -328,7 +328,9 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("s3://", "'s3://' names no bucket"),
     ("s3://b/.m", "does not end in a model's name"),
     ("/", "does not end in a model's name"),
-    ("gs://b/m", "'gs://b/m' is neither a folder nor in S3"),
+    ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
+    ("https://h", "names a host and no model"),
+    ("ftp://b/m", "'ftp://b/m' is neither a folder nor in a store"),
 ])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
     """Nothing is read before that."""

@@ -28,11 +28,10 @@ from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3 import retries
 from handler.stores.s3.client import Client
 from handler.stores.s3.location import locate
 from handler.stores.s3.store import S3Store
+from handler.stores.transfer import answers, retries
 from tests.e2e import s3 as servers
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
@@ -73,7 +72,7 @@ def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
 @pytest.fixture
 def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens waits, too."""
-    monkeypatch.setattr(s3_answers, "STALL", 0.5)
+    monkeypatch.setattr(answers, "STALL", 0.5)
 
 
 @pytest.fixture(autouse=True)
