@@ -117,7 +117,13 @@ class Loading:
         return self._budget.spend(claim, make, progress)
 
     def _later(self, work: Callable[[], None], size: int) -> None:
-        """Does the rest of a load in a thread of its own, for which nothing is evicted. See Source.later."""
+        """Does the rest of a load in a thread of its own, for which nothing is evicted. See Source.later.
+
+        Not for one of several workers: what they have mapped is in memory once, and what each would add is not.
+        """
+        if self._settings.workers > 1:
+            log.info("a model goes on with its first session, whose weights all workers share")
+            return
         threading.Thread(target=self._added, args=(work, size), name="dragoman-load-rest", daemon=True).start()
 
     def _added(self, work: Callable[[], None], size: int) -> None:

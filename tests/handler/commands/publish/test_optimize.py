@@ -129,19 +129,21 @@ def test_servers_map_the_weights_and_change_to_the_packed_session(run: Any, tmp_
     np.testing.assert_allclose(ask(model, x), expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("problem", ["no room", "no file"])
+@pytest.mark.parametrize("problem", ["no room", "no file", "workers"])
 def test_the_first_session_stays_where_there_cannot_be_another(
     run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory for it is not taken from other models, and its files may have gone."""
+    """Memory for it is not taken from other models, workers share the first one's, and its files may have gone."""
     target = tmp_path / "r" / "m"
     assert run("push", saved(net(), tmp_path / "m"), target, "--optimize")[0] == 0
     caplog.set_level("INFO", "handler")
-    model: Any = get(registry(target.parent, DRAGOMAN_MEMORY_LIMIT="100GB"), ModelRef("m"))
+    workers = "2" if problem == "workers" else "1"
+    limits = {"DRAGOMAN_MEMORY_LIMIT": "100GB", "DRAGOMAN_WORKERS": workers}
+    model: Any = get(registry(target.parent, **limits), ModelRef("m"))
     first = model._session
     if problem == "no room":
         monkeypatch.setattr("handler.lifecycle.memory.resident", lambda: 100 * 10**9)
-    else:
+    elif problem == "no file":
         (target / "1" / "model.onnx").unlink()
     ask(model, weights(1, 1024))
     until(lambda: "goes on with its first session" in caplog.text)
