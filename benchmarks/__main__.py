@@ -6,6 +6,7 @@ from functools import partial
 
 from benchmarks import (
     abuse,
+    batch,
     batching,
     connect,
     grps,
@@ -52,6 +53,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "batch": batch.main,
     "workers": workers.main,
     "streaming": streaming.main,
     "fetch": fetch,
