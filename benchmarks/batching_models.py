@@ -8,7 +8,6 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper, save
 
 LAYERS: Final = 12
 WIDTH: Final = 384
-INNER: Final = 1536
 HEADS: Final = 12
 WORDS: Final = 1000
 FEATURES: Final = 30
@@ -20,13 +19,14 @@ DEPTH: Final = 6
 class _Encoder:
     """An encoder's graph: attention, a residual, a normalization, two dense layers, in each layer."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
+        self.width = width
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self._random = np.random.default_rng(0)
-        self._ints("split", 0, 0, HEADS, WIDTH // HEADS)
-        self._ints("merge", 0, 0, WIDTH)
-        self.constants.append(numpy_helper.from_array(np.float32(np.sqrt(WIDTH // HEADS)), "scale"))
+        self._ints("split", 0, 0, HEADS, width // HEADS)
+        self._ints("merge", 0, 0, width)
+        self.constants.append(numpy_helper.from_array(np.float32(np.sqrt(width // HEADS)), "scale"))
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Returns the name of a new node's output."""
@@ -42,34 +42,35 @@ class _Encoder:
 
     def layer(self, x: str) -> str:
         """Returns the output of one more layer."""
+        width, inner_width = self.width, 4 * self.width
         query, values = self._heads(x, [0, 2, 1, 3]), self._heads(x, [0, 2, 1, 3])
         scores = self.add("Div", self.add("MatMul", query, self._heads(x, [0, 2, 3, 1])), "scale")
         mixed = self.add("MatMul", self.add("Softmax", scores, axis=-1), values)
         merged = self.add("Reshape", self.add("Transpose", mixed, perm=[0, 2, 1, 3]), "merge")
-        x = self._normal(self.add("Add", x, self.add("MatMul", merged, self.weights(WIDTH, WIDTH))))
-        inner = self.add("Relu", self.add("MatMul", x, self.weights(WIDTH, INNER)))
-        return self._normal(self.add("Add", x, self.add("MatMul", inner, self.weights(INNER, WIDTH))))
+        x = self._normal(self.add("Add", x, self.add("MatMul", merged, self.weights(width, width))))
+        inner = self.add("Relu", self.add("MatMul", x, self.weights(width, inner_width)))
+        return self._normal(self.add("Add", x, self.add("MatMul", inner, self.weights(inner_width, width))))
 
     def _heads(self, x: str, order: list[int]) -> str:
-        projected = self.add("MatMul", x, self.weights(WIDTH, WIDTH))
+        projected = self.add("MatMul", x, self.weights(self.width, self.width))
         return self.add("Transpose", self.add("Reshape", projected, "split"), perm=order)
 
     def _normal(self, x: str) -> str:
-        return self.add("LayerNormalization", x, self.weights(WIDTH), axis=-1)
+        return self.add("LayerNormalization", x, self.weights(self.width), axis=-1)
 
     def _ints(self, name: str, *values: int) -> None:
         self.constants.append(numpy_helper.from_array(np.array(values, np.int64), name))
 
 
-def encoder(path: Path, tokens: int) -> None:
-    """Writes ids [n, tokens] -> y [n, WIDTH], the mean of the last layer."""
-    made = _Encoder()
-    x = made.add("Gather", made.weights(WORDS, WIDTH), "ids")
+def encoder(path: Path, tokens: int, width: int = WIDTH) -> None:
+    """Writes ids [n, tokens] -> y [n, width], the mean of the last layer."""
+    made = _Encoder(width)
+    x = made.add("Gather", made.weights(WORDS, width), "ids")
     for _ in range(LAYERS):
         x = made.layer(x)
     made.nodes.append(helper.make_node("ReduceMean", [x], ["y"], axes=[1], keepdims=0))
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["n", tokens])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", WIDTH])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", width])
     _save(path, helper.make_graph(made.nodes, "encoder", [ids], [y], made.constants))
 
 

@@ -1,7 +1,7 @@
 """THE table of model runtimes, in order of preference: the file that marks each, and its loader."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -62,6 +62,12 @@ class PipelineParts(Protocol):
         ...
 
 
+class Later(Protocol):
+    def __call__(self, work: Callable[[], None], size: int) -> None:
+        """Calls `work` in the background, once, unless `size` bytes more do not fit into memory. Does not wait."""
+        ...
+
+
 class Source(NamedTuple):
     """One version on this machine, ready to be loaded."""
 
@@ -71,6 +77,8 @@ class Source(NamedTuple):
     settings: ModelSettings
     parts: PipelineParts | None = None
     """The models that a pipeline calls."""
+    later: Later | None = None
+    """For the part of a load that can follow the first answer. None: a load is whole when it returns."""
 
 
 class Loader(Protocol):

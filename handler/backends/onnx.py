@@ -3,7 +3,8 @@
 import ctypes
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, domains, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
 from handler.backends.runs import check, stoppable
+from handler.backends.sessions import Opening, replacement
 from handler.settings import Settings
 from handler.settings.providers import CPU, refusal
 
@@ -33,6 +35,7 @@ EXTENSIONS: Final = "ai.onnx.contrib"
 def load(source: Source, settings: Settings) -> "OnnxModel":
     """Loads model.onnx on the settings' execution providers, by default the CPU's.
 
+    On the CPU, a model that was optimised before it was pushed begins with a quick session (handler.backends.sessions).
     The spec has the file's inputs and outputs, refined by the settings.
 
     Raises ModelNotLoadable, in one line without paths: without ONNX Runtime, for a file that it refuses, for settings
@@ -44,10 +47,9 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     try:
         inputs, outputs = signature(path)
         spec = _spec(source, inputs, outputs)
-        options = _options(runtime, settings)
-        if EXTENSIONS in domains(path):
-            _extend(options, source.name)
-        session = runtime.InferenceSession(path, options, providers=wanted)
+        opening = Opening(runtime, path, settings, wanted, _library(source.name) if EXTENSIONS in domains(path) else "")
+        is_quick = source.settings.optimized and source.later is not None and wanted is CPU
+        session = opening.quick() if is_quick else opening.usual()
     except MalformedFile as error:
         raise ModelNotLoadable(
             f"model {source.name!r} version {source.version} cannot be loaded: model.onnx: {error}"
@@ -65,7 +67,10 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
         ) from error
     if wanted is not CPU:
         spec = spec._replace(providers=_used(source, wanted, session))
-    return OnnxModel(spec, session, runtime, {output.name: output.classes for output in outputs if output.classes})
+    model = OnnxModel(spec, session, runtime, {output.name: output.classes for output in outputs if output.classes})
+    if is_quick:
+        model.after_first.append(replacement(opening, source, model))
+    return model
 
 
 def _runtime(name: str) -> Any:
@@ -94,19 +99,8 @@ def _used(source: Source, wanted: Sequence[str], session: Any) -> tuple[str, ...
     return used
 
 
-def _options(runtime: Any, settings: Settings) -> Any:
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = max(1, math.ceil(settings.cpus))
-    options.inter_op_num_threads = 1
-    # What fails is raised. At 3, each request that a model fails on is a line on stderr, beside the log.
-    options.log_severity_level = 4
-    # On Lambda, spinning threads use up the CPU share; elsewhere they take it from other requests.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
-def _extend(options: Any, name: str) -> None:
-    """Adds the operators of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it.
+def _library(name: str) -> str:
+    """Returns the library of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it.
 
     Only its library is used. Importing the package takes 400 ms, and sets PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, with
     which protobuf has other message classes if it is imported after that.
@@ -118,7 +112,7 @@ def _extend(options: Any, name: str) -> None:
         raise ModelNotLoadable(
             f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"
         )
-    options.register_custom_ops_library(library.origin)
+    return library.origin
 
 
 def _spec(source: Source, inputs: list[Value], outputs: list[Value]) -> ModelSpec:
@@ -200,16 +194,25 @@ class OnnxModel:
         self._classes = classes
         inputs, outputs = spec.inputs or (), spec.outputs or ()
         self._session = session
+        self.after_first: list[Callable[[], None]] = []
+        """Called once, after the first inference."""
         self._runtime = runtime
         self._datatypes = {output.name: output.datatype for output in outputs}
         # numpy has no bfloat16: such tensors are passed as OrtValues, whose bits are read in place.
         self._bf16 = any(tensor.datatype is BF16 for tensor in (*inputs, *outputs))
+
+    def take(self, session: Any) -> None:
+        """Answers from now on with another session of the same model. Inferences that run end with their own."""
+        self._session = session
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _parameters: Mapping[str, Any]
     ) -> list[Tensor]:
         run = self._run_values if self._bf16 else self._run
         arrays = run(outputs, inputs)
+        if self.after_first:
+            with suppress(IndexError):  # another thread has had its first inference, too
+                self.after_first.pop()()
         return [self._tensor(name, array) for name, array in zip(outputs, arrays, strict=True)]
 
     def _tensor(self, name: str, array: Any) -> Tensor:

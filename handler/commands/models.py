@@ -27,6 +27,7 @@ def add(commands: Any) -> None:
     )
     push.add_argument("--force", action="store_true", help="replace a version that is there")
     push.add_argument("--no-check", dest="check", action="store_false", help="do not load ONNX models first")
+    add_optimize(push)
     _add_key(push, "--sign-key", "--sign-cert", "add a signature by this private key")
     pull = commands.add_parser("pull", help="fetch a model's versions from a bucket")
     pull.add_argument(
@@ -80,6 +81,12 @@ def _add_cert(command: Any, flag: str) -> None:
         action="append",
         default=[],
         help="the key's certificate, then those above it; may be repeated",
+    )
+
+
+def add_optimize(command: ArgumentParser) -> None:
+    command.add_argument(
+        "--optimize", action="store_true", help="push ONNX models in the form that loads fastest, if they answer alike"
     )
 
 

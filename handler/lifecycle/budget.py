@@ -97,6 +97,16 @@ class Budget:
                 self._turn.release()
         raise self._busy(claim)
 
+    def add(self, work: Callable[[], None], size: int) -> bool:
+        """Calls `work` for a model in memory if so many bytes fit without evicting others. Returns whether it did."""
+        with self._turn:
+            fits = _resident() + size <= self.limit
+            if fits:
+                with memory.separate_blocks():
+                    work()
+                memory.trim()
+        return fits
+
     def _need(self, claim: Claim) -> Footprint:
         return self._footprints.get(claim.version) or claim.guess
 

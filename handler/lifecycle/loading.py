@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -29,6 +30,8 @@ from handler.stores.progress import Progress
 log = logging.getLogger(__name__)
 COPIES: Final = 2
 """Copies of its file that ONNX Runtime holds at the peak of a load: the parsed file, and the tensors made of it."""
+WEIGHTS: Final = (".onnx", ".onnx.data", ".onnx_data")
+"""The ends of the names of ONNX models, and of the usual names of their weights' files."""
 SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
 TOKENIZERS: Final = (4, 20)
@@ -95,7 +98,7 @@ class Loading:
         if not MARKERS & names or MARKERS & names != MARKERS & files.paths:
             loader = backends.choose(version.name, names, said)
         own = self._heeded(said)._replace(grpc_outputs=said.grpc_outputs or self._settings.grpc_outputs)
-        source = Source(version.name, str(files.number), folder.path, own)
+        source = Source(version.name, str(files.number), folder.path, own, later=self._later)
         if said.note:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
@@ -112,6 +115,22 @@ class Loading:
             return make()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
+
+    def _later(self, work: Callable[[], None], size: int) -> None:
+        """Does the rest of a load in a thread of its own, for which nothing is evicted. See Source.later.
+
+        Not for one of several workers: what they have mapped is in memory once, and what each would add is not.
+        """
+        if self._settings.workers > 1:
+            log.info("a model goes on with its first session, whose weights all workers share")
+            return
+        threading.Thread(target=self._added, args=(work, size), name="dragoman-load-rest", daemon=True).start()
+
+    def _added(self, work: Callable[[], None], size: int) -> None:
+        if self._budget is None:
+            work()
+        elif not self._budget.add(work, size):
+            log.info("a model goes on with its first session: memory has no room for %d bytes more", size)
 
     def _pipeline(
         self,
@@ -181,7 +200,7 @@ def footprint(version: Version, folder: Path | None = None) -> Footprint:
         path, size = file.path.partition("/")[2], file.size
         if size is None:
             size = 0 if folder is None else (folder / path).stat().st_size
-        is_onnx = path.endswith(".onnx")
+        is_onnx = path.endswith(WEIGHTS)
         least += size if is_onnx else 0
         peak += COPIES * size + SESSION if is_onnx else size
     return Footprint(peak, least)

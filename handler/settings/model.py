@@ -69,6 +69,8 @@ class ModelSettings(NamedTuple):
     """How concurrent requests are run together; None: each runs alone."""
     pipeline: "SaidPipeline | None" = None
     """The steps of a pipeline whose version has no pipeline.json."""
+    optimized: bool = False
+    """Whether `dragoman push --optimize` wrote model.onnx. What it was made of stands there for its readers."""
     embeddings: EmbeddingTensors | None = None
 
     @property
@@ -150,6 +152,7 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         note=_note(members),
         batching=_batching(members, batch),
         pipeline=_pipeline(members.get("pipeline")),
+        optimized=_optimized(members.get("optimized")),
         embeddings=_embeddings(members.get("embeddings")),
     )
 
@@ -224,6 +227,12 @@ def _pipeline(value: Any) -> "SaidPipeline | None":
     from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are no pipeline
 
     return pipeline.parse(value, "pipeline")
+
+
+def _optimized(value: Any) -> bool:
+    if value is not None:
+        an_object(an_object(value, "optimized", "from", "by", "tolerance").get("from"), "optimized.from")
+    return value is not None
 
 
 def _embeddings(value: Any) -> EmbeddingTensors | None:

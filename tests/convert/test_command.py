@@ -84,6 +84,23 @@ def test_a_folder_of_another_name_is_version_1_or_the_one_asked_for(
     assert answer(tmp_path / "models/adds", number) == 3
 
 
+def test_what_is_converted_is_optimised_as_a_push_does_it(run: Any, tmp_path: Path) -> None:
+    """Its weights come to stand beside it, and it answers as before."""
+
+    def make() -> dict[str, Any]:
+        x = v1.placeholder(FLOAT, [None], name="x")
+        y = v1.reshape(x, [-1, 1]) + np.full((1, 300_000), 3, np.float32)
+        return {"serving_default": signature({"x": x}, {"y": y})}
+
+    saved_models.build(tmp_path / "1", make)
+    code, out, err = run(tmp_path / "1", tmp_path / "models" / "large", "--optimize")
+    assert (code, err, out.endswith("; served; optimised\n")) == (0, "", True), out
+    made = tmp_path / "models" / "large" / "1"
+    assert {each.name for each in made.iterdir()} == {"model-settings.json", "model.onnx", "model.onnx.data"}
+    session = onnxruntime.InferenceSession(made / "model.onnx")
+    assert (session.run(["y"], {"x": np.ones(1, np.float32)})[0] == 4).all()
+
+
 def test_a_base_path_becomes_every_version_in_it(run: Any, versions: Path, tmp_path: Path) -> None:
     """Folders with other names, or without a SavedModel, do not count, as in TensorFlow Serving."""
     assert run(versions, tmp_path / "adds")[0] == 0

@@ -166,6 +166,7 @@ def _push(model: ModelJobs, made: Path, options: Namespace, settings: Settings) 
         "target": str(model.target),
         "version": None,
         "check": True,
+        "optimize": options.optimize,
         "sign_key": None,
         "sign_cert": [],
     }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from handler.commands.convert.sources import FORMATS
-from handler.commands.models import add_quiet, reported
+from handler.commands.models import add_optimize, add_quiet, reported
 from handler.settings.parsers import positive, seconds, share, size
 from handler.settings.sources import Layered
 
@@ -32,6 +32,7 @@ def add(commands: Any) -> None:
     )
     _add_library(convert)
     convert.add_argument("--force", action="store_true", help="replace versions that are there")
+    add_optimize(convert)
     add_quiet(convert)
 
 

@@ -33,8 +33,8 @@ def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *
         loader = backends.choose(name, {file.path for file in version.files}, said)
         if version.last == ONNX:
             _check_weights(version)
-            if load and find_spec("onnxruntime") is not None:
-                with _as_folder(version) as folder:
+            if load and has_runtime():
+                with as_folder(version) as folder:
                     # The servers' execution providers need not be this machine's.
                     loader(Source(name, str(job.number), folder, said._replace(providers=CPU)), settings)
                 return True
@@ -49,6 +49,10 @@ def check(job: PushJob, model_settings_text: bytes | None, settings: Settings, *
     return False
 
 
+def has_runtime() -> bool:
+    return find_spec("onnxruntime") is not None
+
+
 def _check_weights(version: LocalVersion) -> None:
     path = version.source(ONNX)
     assert path is not None  # noqa: S101 - the version's last file
@@ -57,7 +61,7 @@ def _check_weights(version: LocalVersion) -> None:
 
 
 @contextmanager
-def _as_folder(version: LocalVersion) -> Iterator[Path]:
+def as_folder(version: LocalVersion) -> Iterator[Path]:
     """Yields a folder with the version's files. A single file is linked under the name that it will have."""
     if version.folder is not None:
         yield version.folder

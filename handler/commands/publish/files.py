@@ -46,6 +46,15 @@ def stamp(source: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
+def digest(file: LocalFile) -> str:
+    """Returns the SHA-256 of a file. Raises Refused."""
+    try:
+        with file.source.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise Refused(f"{file.source} cannot be read: {error.strerror}") from None
+
+
 def content(source: Path, part_size: int, meter: Meter) -> Content:
     """Reads the file once for all its checksums. Raises Refused."""
     whole, md5s = hashlib.sha256(), []

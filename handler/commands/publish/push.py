@@ -9,6 +9,7 @@ from handler.commands import signature
 from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.meter import Meter, human
+from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
 from handler.settings import Settings
@@ -19,6 +20,7 @@ NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip in
 
 def run(options: Namespace, settings: Settings) -> None:
     """Checks every version, then sends them. Raises Refused, ServingError."""
+    step.check_possible(wanted=options.optimize, checked=options.check)
     target = targets.model(options.target, settings.repository)
     if not targets.is_writable(target.repository):
         raise Refused(f"{target} cannot be written: a repository on a web server is read only")
@@ -38,13 +40,22 @@ def run(options: Namespace, settings: Settings) -> None:
             meter.say(NOT_TRIED)
     served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:
-        with TemporaryDirectory(prefix="sign-") as made:
-            version = signing.prepared(job.version, text, signs, Path(made))
+        with TemporaryDirectory(prefix="push-") as made:
+            version, how = job.version, ""
+            if options.optimize:
+                version, how = step.optimized(version, _folder(made, "optimised"), resigned=signs is not None)
+            version = signing.prepared(version, text, signs, _folder(made, "signed"))
             _send(job._replace(version=version), target, settings, meter)
         state = "served" if job.number in served else "not served by the version policy"
         files = "1 file" if len(version.files) == 1 else f"{len(version.files)} files"
         by = "" if signs is None else f"; signed by {signs.name}"
-        print(f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}")  # noqa: T201 - the result
+        print(f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}")  # noqa: T201 - the result
+
+
+def _folder(parent: str, name: str) -> Path:
+    path = Path(parent) / name
+    path.mkdir()
+    return path
 
 
 def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> list[PushJob]:

@@ -1,6 +1,5 @@
 """`dragoman sign` and `dragoman verify`, and the signature that `dragoman push --sign-key` adds to a version."""
 
-import hashlib
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from tempfile import TemporaryDirectory
 from core.errors import ServingError
 from handler.commands import signature
 from handler.commands.publish import shelf, targets, versions
-from handler.commands.publish.files import LocalFile, local_file
+from handler.commands.publish.files import LocalFile, digest, local_file
 from handler.commands.publish.versions import LocalVersion
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
@@ -68,15 +67,6 @@ def _write(folder: Path, name: str, text: bytes) -> LocalFile:
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error.strerror}") from None
     return local_file(name, folder / name)
-
-
-def digest(file: LocalFile) -> str:
-    """Returns the SHA-256 of a file. Raises Refused."""
-    try:
-        with file.source.open("rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()
-    except OSError as error:
-        raise Refused(f"{file.source} cannot be read: {error.strerror}") from None
 
 
 def _local(options: Namespace) -> Iterator[tuple[LocalVersion, bytes | None]]:

@@ -10,7 +10,9 @@ import pytest
 from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from handler import backends
-from handler.stores import Forbidden
+from handler.lifecycle import loading
+from handler.lifecycle.repository import Version
+from handler.stores import File, Forbidden
 from handler.stores.directory import DirectoryStore
 from tests.handler.lifecycle.memory.machine import MB, OWN, Machine, add_mb, budget_of, in_memory, limited, use
 from tests.handler.lifecycle.samples import ONNX, PATIENT, M, get, registry, say
@@ -70,6 +72,14 @@ def test_onnx_models_are_measured_as_they_are(tmp_path: Path) -> None:
     assert kept is not None
     sizes = [kept._footprints.get(version) for version in models.known()]
     assert all(size is not None and ONNX.stat().st_size <= size.cost <= size.peak < 200 * MB for size in sizes)
+
+
+def test_the_weights_beside_an_onnx_model_count_as_it_does() -> None:
+    """They are mapped at first, and in memory later; words and labels are not."""
+    sizes = {"model.onnx": 10, "model.onnx.data": 100, "labels.txt": 1000}
+    version = Version(1, "1", tuple(File(f"1/{name}", size) for name, size in sizes.items()))
+    found = loading.footprint(version)
+    assert (found.cost, found.peak - 2 * loading.SESSION) == (110, 2 * 110 + 1000)
 
 
 def test_a_model_whose_file_is_larger_than_what_is_left_is_not_even_tried(five: Path, machine: Machine) -> None:

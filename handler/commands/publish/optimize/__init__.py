@@ -1,0 +1,1 @@
+"""`--optimize`: a model in the form that loads fastest, if it then answers as before."""
