@@ -87,10 +87,15 @@ class ModelStatistics(NamedTuple):
 
 
 class Load(NamedTuple):
+    """The result is whether it was loaded. `anew` False: a model in memory is not looked at again."""
+
     name: str
+    anew: bool = True
 
 
 class Unload(NamedTuple):
+    """The result is whether a version of it was in memory."""
+
     name: str
 
 

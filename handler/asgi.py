@@ -6,7 +6,7 @@ from typing import Any
 from handler.edge import log_lines
 from handler.edge.app import App
 from handler.lifecycle.memory import give_back_when_idle, keep_large_blocks
-from handler.settings import Settings, ignored
+from handler.settings import Settings, hosts, ignored
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,8 @@ def create(settings: Settings | None = None) -> App:
     log_lines.begin(settings.log_level, settings.log_format)
     for line in ignored():
         log.warning(line)
+    if found := hosts.line(settings.contract):
+        log.info(found)
     keep_large_blocks()
     give_back_when_idle()
     return App(settings)

@@ -41,7 +41,7 @@ def predict(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
         answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys}
         return HttpResponse(200, (JSON,), (jsonio.dumps(answer),))
 
-    return _infer(inputs, signature, spec), reply
+    return inference(inputs, signature, spec), reply
 
 
 def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
@@ -63,7 +63,7 @@ def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
             raise ModelFailed(f"model {spec.name!r}: explain returned what JSON cannot carry: {error}") from error
         return HttpResponse(200, (JSON,), (body,))
 
-    return Explain(_infer(inputs, signature, spec)), reply
+    return Explain(inference(inputs, signature, spec)), reply
 
 
 def _plain(value: Any, question: V1Question) -> Any:
@@ -72,7 +72,7 @@ def _plain(value: Any, question: V1Question) -> Any:
     return jsonio.numbers(value, question.non_finite or jsonio.NonFinite.NULL)
 
 
-def _infer(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
+def inference(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
     """Returns the inference of the version whose spec decoded the tensors: by now another may be the newest."""
     if signature is None:
         return Infer(ModelRef(spec.name, spec.version), inputs)
