@@ -45,7 +45,7 @@ LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
     Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
-    Setting("DRAGOMAN_MODEL_NAME", "model_name", parsers.text, "", "the repository is one model's folder (`model.onnx` or `model.py` in it, or numbered versions), and the model has this name; default: on the platforms that mount one model, a name of theirs"),
+    Setting("DRAGOMAN_MODEL_NAME", "model_name", parsers.text, "", "the repository is one model's folder (`model.onnx` or `model.py` in it, or numbered versions), and the model has this name; default: on the platforms that mount one model, its settings' or its folder's"),
     Setting("DRAGOMAN_PLATFORM", "platform", parsers.one_of(*hosts.CHOICES), "auto", "the platform whose contract is kept: its port, its folder and its routes; `auto` (recognised by what it sets, see [platforms.md](platforms.md)), `none`, or its name"),
     Setting("DRAGOMAN_PRELOAD", "preload", parsers.names, "", "models to load at start, by name with commas between, or `*`, each with all versions that its `version_policy` serves; the server is ready when they are"),
     Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", parsers.size, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),

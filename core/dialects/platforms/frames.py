@@ -80,7 +80,8 @@ def checked(frame: Frame, what: str) -> Frame:
         sizes = set(rows.shape[1:2]) if rows.ndim == MATRIX_RANK else set()
     else:
         sizes = set(map(len, rows)) if set(map(type, rows)) == {list} else set()
-    width = len(frame.columns) if frame.columns is not None else next(iter(sizes), 0)
+    first = rows[0] if frame.columns is None and sizes else frame.columns or ()
+    width = len(first)
     if sizes != {width} or not width:
         raise _ragged(rows, width, what)
     return frame

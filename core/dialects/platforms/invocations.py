@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.dialects.platforms import bodies, replies
-from core.dialects.platforms.frames import Frame, tensors
+from core.dialects.platforms.frames import tensors
 from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_NPY, by_rows, wanted
 from core.dialects.v1 import predict, request
 from core.dialects.v1.request import V1Question, Verb
@@ -141,10 +141,7 @@ def _tensors(call: Call, kind: str, header: str, spec: ModelSpec) -> tuple[Tenso
         return (npy.read(body, spec),)
     from core.dialects.platforms import table  # noqa: PLC0415 - the same
 
-    frame: Frame = table.read(bytes(body), spec, header)
     try:
-        return tensors(frame, spec)
+        return tensors(table.read(bytes(body), spec, header), spec)
     except InvalidInput:
-        if frame.cells is not None:
-            raise
         return tensors(table.read(bytes(body), spec, header, exact=True), spec)

@@ -31,24 +31,23 @@ def read(body: bytes, spec: ModelSpec, header: str = "", *, exact: bool = False)
     `exact`: cell by cell, so that a message names the wrong one as it was written.
     """
     text = body.replace(b"\r\n", b"\n").strip(b"\n")
-    if not text.strip():
-        raise InvalidInput("the CSV has no rows; expected at least one")
-    names = _names(text, spec, header)
+    first, _, rest = text.partition(b"\n")
+    names = _names(first, spec, header) if header or rest else None
     if names is not None:
-        text = text.partition(b"\n")[2]
-        if not text.strip():
-            raise InvalidInput("the CSV has a line of names and no rows; expected at least one")
+        text = rest
+    if not text.strip():
+        raise InvalidInput(f"{WHAT!r} has no rows; expected at least one")
     has_texts = any(tensor.datatype.is_bytes for tensor in spec.inputs or ())
     frame = None if exact or has_texts else _of_numbers(text, names)
     return checked(frame or _of_texts(text, names), WHAT)
 
 
-def _names(text: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
+def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
     """Returns the names in the first line, None if it is a row. Raises InvalidInput."""
     if header not in ("", *HEADERS):
         raise InvalidInput(f"the content type has header={shown(header)}; expected present or absent")
-    first = tuple(cell.strip() for cell in next(_lines(text.partition(b"\n")[0])))
-    is_header = HEADERS[header] if header else not all(map(_is_number, first)) and _may_name(first, spec)
+    first = tuple(cell.strip() for cell in next(_lines(line), ()))
+    is_header = HEADERS[header] if header else not all(map(_is_value, first)) and _may_name(first, spec)
     if is_header and len(set(first)) != len(first):
         raise InvalidInput(f"the CSV's first line is {shown(first)}; expected each name once")
     return first if is_header else None
@@ -61,11 +60,11 @@ def _may_name(first: Sequence[str], spec: ModelSpec) -> bool:
     return all(tensor.name in first for tensor in spec.inputs or () if not tensor.optional)
 
 
-def _is_number(cell: str) -> bool:
+def _is_value(cell: str) -> bool:
     try:
         float(cell or "nan")
     except ValueError:
-        return False
+        return cell.lower() in BOOLEANS
     return True
 
 
