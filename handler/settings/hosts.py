@@ -39,7 +39,7 @@ class Contract(NamedTuple):
     layout: str = "versions"
 
 
-class Host(NamedTuple):
+class HostPlatform(NamedTuple):
     """A platform. `sign`: returns why this is it, "" if it is not. `contract`: what it asks for, there."""
 
     title: str
@@ -165,15 +165,15 @@ def _web_adapter(environ: Environ) -> Contract:
 
 
 HOSTS: Final = {
-    "lambda": Host("Lambda", _variables("AWS_LAMBDA_FUNCTION_NAME"), _web_adapter),
-    "sagemaker": Host("SageMaker", _sagemaker_sign, _sagemaker),
-    "vertex": Host("Vertex AI", _variables("AIP_HTTP_PORT", "AIP_PREDICT_ROUTE"), _vertex),
-    "azure": Host("Azure ML", _variables("AZUREML_MODEL_DIR"), _azure),
-    "kserve": Host("KServe", _kserve_sign, _kserve),
-    "knative": Host("Knative or Cloud Run", _variables("K_SERVICE", "PORT"), partial(_on_port, "Knative")),
-    "fly": Host("Fly", _variables("FLY_APP_NAME"), partial(_on_port, "Fly")),
-    "mlflow": Host("MLflow", _never, _mlflow),
-    "port": Host("a platform that sets PORT", _never, partial(_on_port, "the platform")),
+    "lambda": HostPlatform("Lambda", _variables("AWS_LAMBDA_FUNCTION_NAME"), _web_adapter),
+    "sagemaker": HostPlatform("SageMaker", _sagemaker_sign, _sagemaker),
+    "vertex": HostPlatform("Vertex AI", _variables("AIP_HTTP_PORT", "AIP_PREDICT_ROUTE"), _vertex),
+    "azure": HostPlatform("Azure ML", _variables("AZUREML_MODEL_DIR"), _azure),
+    "kserve": HostPlatform("KServe", _kserve_sign, _kserve),
+    "knative": HostPlatform("Knative or Cloud Run", _variables("K_SERVICE", "PORT"), partial(_on_port, "Knative")),
+    "fly": HostPlatform("Fly", _variables("FLY_APP_NAME"), partial(_on_port, "Fly")),
+    "mlflow": HostPlatform("MLflow", _never, _mlflow),
+    "port": HostPlatform("a platform that sets PORT", _never, partial(_on_port, "the platform")),
 }
 """In the order in which they are looked for: KServe runs on Knative, too."""
 CHOICES: Final = (AUTO, NONE, *(name for name in HOSTS if name != "lambda"))

@@ -27,23 +27,23 @@ ONLY: Final = "1/"
 DEEPEST: Final = 3
 
 
-class Place(NamedTuple):
+class LoosePlace(NamedTuple):
     """Where a model is. `is_version`: the folder itself is its only version."""
 
     folder: Path
     is_version: bool
 
 
-def place_of(folder: Path) -> Place | None:
+def place_of(folder: Path) -> LoosePlace | None:
     """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
     for _ in range(DEEPEST):
         found = entries(folder)
         folders = [entry.name for entry in found if entry.is_dir()]
         if any(OWN.fullmatch(entry.name) for entry in found if entry.is_file()):
             has_model = any(entry.name.startswith(("model.", "pipeline.")) for entry in found)
-            return Place(folder, is_version=has_model or not folders)
+            return LoosePlace(folder, is_version=has_model or not folders)
         if any(map(routing.VERSION.fullmatch, folders)):
-            return Place(folder, is_version=False)
+            return LoosePlace(folder, is_version=False)
         if len(folders) != 1:
             return None
         folder /= folders[0]
@@ -107,14 +107,14 @@ class LooseStore:
             raise Gone(f"version {version} of model {model!r} has gone from the repository")
         return Folder(folder)
 
-    def _only(self) -> tuple[str, Place] | None:
+    def _only(self) -> tuple[str, LoosePlace] | None:
         """Returns the one model that the whole directory is, with its name; None for a repository."""
         place = None if self._each else place_of(self._root)
         if place is None:
             return None
         return self._name or _said_name(place.folder) or place.folder.name, place
 
-    def _place(self, model: str) -> Place | None:
+    def _place(self, model: str) -> LoosePlace | None:
         only = self._only()
         if only is not None:
             return only[1] if model == only[0] else None

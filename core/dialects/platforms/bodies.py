@@ -28,7 +28,7 @@ PARAMETERS: Final = ("params", "parameters")
 Read = tuple[Signature | None, tuple[Tensor, ...]]
 
 
-class Kind(NamedTuple):
+class BodyKind(NamedTuple):
     """A kind of body. `value`: makes the JSON value of its answer."""
 
     read: Callable[[Any, V1Question, ModelSpec], Read]
@@ -60,12 +60,12 @@ def _input_data(value: Any, question: V1Question, spec: ModelSpec) -> Read:
     return _split(value, question, spec) if is_frame else _inputs(value, question, spec)
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "dataframe_split": Kind(_split, by_rows),
-    "dataframe_records": Kind(_records, by_rows),
-    "instances": Kind(_instances, by_rows),
-    "inputs": Kind(_inputs, by_columns),
-    "input_data": Kind(_input_data, rows),
+KINDS: Final[Mapping[str, BodyKind]] = {
+    "dataframe_split": BodyKind(_split, by_rows),
+    "dataframe_records": BodyKind(_records, by_rows),
+    "instances": BodyKind(_instances, by_rows),
+    "inputs": BodyKind(_inputs, by_columns),
+    "input_data": BodyKind(_input_data, rows),
 }
 
 

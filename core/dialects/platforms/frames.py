@@ -23,7 +23,7 @@ Cells = Callable[[Sequence[Any], DataType], Sequence[Any]]
 MATRIX_RANK: Final = 2
 
 
-class Frame(NamedTuple):
+class DataFrame(NamedTuple):
     """`rows`: lists of as many cells as there are columns, or an array [rows, columns]. `columns` None: without names.
 
     `cells`: makes values of the cells of one datatype, if they are texts.
@@ -38,15 +38,15 @@ class Frame(NamedTuple):
         return len(self.rows[0])
 
 
-def from_split(value: Any) -> Frame:
+def from_split(value: Any) -> DataFrame:
     """Returns the frame of {"columns": [names], "data": [rows]}; "index" does not matter. Raises InvalidInput."""
     if not isinstance(value, dict) or "data" not in value:
         raise InvalidInput(f"'dataframe_split' is {shown(value)}; expected an object with 'columns' and 'data'")
     columns = None if value.get("columns") is None else _names(value["columns"])
-    return checked(Frame(columns, value["data"]), "dataframe_split")
+    return checked(DataFrame(columns, value["data"]), "dataframe_split")
 
 
-def from_records(value: Any) -> Frame:
+def from_records(value: Any) -> DataFrame:
     """Returns the frame of a list of objects with the same members. Raises InvalidInput."""
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):
         raise InvalidInput(f"'dataframe_records' is {shown(value)}; expected an array of objects")
@@ -55,7 +55,7 @@ def from_records(value: Any) -> Frame:
         if not isinstance(row, dict) or row.keys() != names:
             expected = f"an object with the members {shown(list(names))} of the first one"
             raise InvalidInput(f"'dataframe_records' has {shown(row)} at index {index}; expected {expected}")
-    return checked(Frame(tuple(names), [[row[name] for name in names] for row in value]), "dataframe_records")
+    return checked(DataFrame(tuple(names), [[row[name] for name in names] for row in value]), "dataframe_records")
 
 
 def _names(columns: Any) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def _names(columns: Any) -> tuple[str, ...]:
     return names
 
 
-def checked(frame: Frame, what: str) -> Frame:
+def checked(frame: DataFrame, what: str) -> DataFrame:
     """Returns the frame if each row has a cell for each column. Raises InvalidInput."""
     rows = frame.rows
     if not isinstance(rows, list | np.ndarray) or not len(rows):
@@ -94,7 +94,7 @@ def _ragged(rows: Any, width: int, what: str) -> InvalidInput:
     return InvalidInput(f"{what!r} has rows without cells; expected one for each column")
 
 
-def tensors(frame: Frame, spec: ModelSpec) -> tuple[Tensor, ...]:
+def tensors(frame: DataFrame, spec: ModelSpec) -> tuple[Tensor, ...]:
     """Returns the model's inputs. Raises InvalidInput."""
     if spec.inputs is None:
         return _undeclared(frame)
@@ -110,7 +110,7 @@ def tensors(frame: Frame, spec: ModelSpec) -> tuple[Tensor, ...]:
     raise InvalidInput(f"the data frame has {has}; model {shown(spec.name)} also needs {shown(missing)}")
 
 
-def _undeclared(frame: Frame) -> tuple[Tensor, ...]:
+def _undeclared(frame: DataFrame) -> tuple[Tensor, ...]:
     """Returns a tensor for each column, or one of all rows; the values decide on the datatype."""
     rows = frame.rows
     if frame.columns is None:
@@ -125,7 +125,7 @@ def _columns(rows: Any) -> list[Any]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _named(frame: Frame, inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[Tensor, ...]:
+def _named(frame: DataFrame, inputs: Sequence[TensorSpec], names: Sequence[str]) -> tuple[Tensor, ...]:
     by_name = dict(zip(names, _columns(frame.rows), strict=True))
     return tuple(_column(tensor, by_name[tensor.name], frame.cells) for tensor in inputs if tensor.name in by_name)
 
@@ -140,7 +140,7 @@ def _column(spec: TensorSpec, values: Any, cells: Cells | None) -> Tensor:
     return as_column(from_values(spec.name, spec.datatype, shape, flat), spec.shape)
 
 
-def _whole(frame: Frame, spec: TensorSpec, model: ModelSpec) -> Tensor:
+def _whole(frame: DataFrame, spec: TensorSpec, model: ModelSpec) -> Tensor:
     """Returns the only input: a single column, or all columns as rows."""
     frame = _arranged(frame, spec, model)
     if frame.width == 1 and (spec.shape is None or len(spec.shape) != MATRIX_RANK):
@@ -151,7 +151,7 @@ def _whole(frame: Frame, spec: TensorSpec, model: ModelSpec) -> Tensor:
     return from_values(spec.name, spec.datatype, shape, rows.reshape(-1) if isinstance(rows, np.ndarray) else rows)
 
 
-def _arranged(frame: Frame, spec: TensorSpec, model: ModelSpec) -> Frame:
+def _arranged(frame: DataFrame, spec: TensorSpec, model: ModelSpec) -> DataFrame:
     """Returns the frame with its columns in the order of the input's features, if these are the same names."""
     features = () if model.explainer is None else model.explainer.feature_names.get(spec.name, ())
     columns = frame.columns
@@ -159,5 +159,5 @@ def _arranged(frame: Frame, spec: TensorSpec, model: ModelSpec) -> Frame:
         return frame
     order = [columns.index(name) for name in features]
     if isinstance(frame.rows, np.ndarray):
-        return Frame(tuple(features), frame.rows[:, order], frame.cells)
-    return Frame(tuple(features), [[row[index] for index in order] for row in frame.rows], frame.cells)
+        return DataFrame(tuple(features), frame.rows[:, order], frame.cells)
+    return DataFrame(tuple(features), [[row[index] for index in order] for row in frame.rows], frame.cells)

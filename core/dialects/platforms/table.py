@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any, Final
 
-from core.dialects.platforms.frames import Frame, checked
+from core.dialects.platforms.frames import DataFrame, checked
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
@@ -25,7 +25,7 @@ BOOLEANS: Final = {"true": True, "false": False}
 HEADERS: Final = {"present": True, "absent": False}
 
 
-def read(body: bytes, spec: ModelSpec, header: str = "", *, exact: bool = False) -> Frame:
+def read(body: bytes, spec: ModelSpec, header: str = "", *, exact: bool = False) -> DataFrame:
     """Returns the rows. `header`: "present", "absent", or "" for whichever the first line is. Raises InvalidInput.
 
     `exact`: cell by cell, so that a message names the wrong one as it was written.
@@ -68,7 +68,7 @@ def _is_value(cell: str) -> bool:
     return True
 
 
-def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> Frame | None:
+def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> DataFrame | None:
     """Returns the frame of rows that read as JSON's numbers, None for any others."""
     if b"[" in text or b"{" in text or b'"' in text:
         return None
@@ -76,15 +76,15 @@ def _of_numbers(text: bytes, names: tuple[str, ...] | None) -> Frame | None:
         rows = jsonio.loads_shaped(b"[[" + text.replace(b"\n", b"],[") + b"]]")
     except InvalidInput:
         return None
-    return Frame(names, rows)
+    return DataFrame(names, rows)
 
 
-def _of_texts(text: bytes, names: tuple[str, ...] | None) -> Frame:
+def _of_texts(text: bytes, names: tuple[str, ...] | None) -> DataFrame:
     """Raises InvalidInput, TooLarge."""
     count = text.count(b",") + text.count(b"\n") + 1
     if count > MOST_CELLS:
         raise TooLarge(f"the CSV has {count} cells that are not all plain numbers; at most {MOST_CELLS} are read")
-    return Frame(names, [row for row in _lines(text) if row], values)
+    return DataFrame(names, [row for row in _lines(text) if row], values)
 
 
 def _lines(text: bytes) -> Any:

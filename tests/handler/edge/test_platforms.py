@@ -113,8 +113,8 @@ PLATFORMS = {
 }  # fmt: skip
 ROUTES = {
     "sagemaker": "GET /ping OPEN, POST /invocations INFER",
-    "several": "GET /ping OPEN, POST /invocations INFER, POST /models ADMIN, GET /models READ, GET /models/{model} READ, "
-    "DELETE /models/{model} ADMIN, POST /models/{model}/invoke INFER",
+    "several": "GET /ping OPEN, POST /invocations INFER, POST /models ADMIN, GET /models READ, "
+    "GET /models/{model} READ, DELETE /models/{model} ADMIN, POST /models/{model}/invoke INFER",
     "vertex": "GET /v1/endpoints/1/deployedModels/2 OPEN, POST /v1/endpoints/1/deployedModels/2:predict INFER",
     "vertex at the root": "GET / OPEN, POST /predict INFER",
     "azure": "POST /score INFER",

@@ -38,7 +38,7 @@ def test_its_marks_are_the_runtimes() -> None:
 
 
 @pytest.mark.parametrize(("paths", "models"), [
-    (["model.onnx", "model.onnx.data", "code/inference.py"], {"top": ["1/code/inference.py", "1/model.onnx", "1/model.onnx.data"]}),
+    (["model.onnx", "model.onnx.data", "code/x.py"], {"top": ["1/code/x.py", "1/model.onnx", "1/model.onnx.data"]}),
     (["model.py", FILE, "config.pbtxt", ".hidden"], {"top": ["config.pbtxt", FILE, "1/model.py"]}),
     ([FILE, "weights.bin"], {"top": [FILE, "1/weights.bin"]}),
     (["1/model.onnx", "2/model.onnx", "notes.txt"], {"top": ["1/model.onnx", "2/model.onnx", "notes.txt"]}),

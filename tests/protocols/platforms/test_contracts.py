@@ -71,8 +71,8 @@ CONTRACTS = {
     "sagemaker": Contract({"SAGEMAKER_BIND_TO_PORT": "PORT", "SAGEMAKER_BASE_DIR": "HERE"}, "model", "/ping",
         "/invocations", why="SageMaker because SAGEMAKER_BIND_TO_PORT is set"),
     # https://cloud.google.com/vertex-ai/docs/predictions/custom-container-requirements
-    "vertex": Contract({"AIP_HTTP_PORT": "PORT", "AIP_HEALTH_ROUTE": DEPLOYED, "AIP_PREDICT_ROUTE": DEPLOYED + ":predict",
-        "AIP_STORAGE_URI": "HERE/m"}, "m", DEPLOYED, DEPLOYED + ":predict",
+    "vertex": Contract({"AIP_HTTP_PORT": "PORT", "AIP_HEALTH_ROUTE": DEPLOYED,
+        "AIP_PREDICT_ROUTE": DEPLOYED + ":predict", "AIP_STORAGE_URI": "HERE/m"}, "m", DEPLOYED, DEPLOYED + ":predict",
         why="Vertex AI because AIP_HTTP_PORT and AIP_PREDICT_ROUTE are set"),
     # https://learn.microsoft.com/en-us/azure/machine-learning/how-to-deploy-custom-container
     "azure": Contract({"AZUREML_MODEL_DIR": "HERE/iris/3"}, "iris/3/saved", "/v2/health/ready", "/score",
@@ -126,7 +126,9 @@ def test_health_refusals_and_the_reason_of_the_start(at: tuple[Server, Contract]
     assert asked(server, "GET", contract.health).status == 200
     refused = asked(server, "POST", contract.infer, JSON, {"nothing": 1})
     assert refused.status == 400
-    members = {"error_code", "message"} if contract.infer == "/invocations" and contract.folder != "model" else {"error"}
+    members = (
+        {"error_code", "message"} if contract.infer == "/invocations" and contract.folder != "model" else {"error"}
+    )
     assert refused.json().keys() == members
     assert asked(server, "POST", contract.infer, "image/png", "x").status == 415
     assert asked(server, "POST", contract.infer, CSV, LINES, accept="text/html").status == 406
@@ -163,7 +165,9 @@ def test_sagemaker_hosts_several_models(tmp_path: Path) -> None:
         listed = asked(server, "GET", "/models").json()
         assert listed == {"models": [{"modelName": name, "modelUrl": url} for name, url in urls.items()]}
         again = asked(server, "POST", "/models", JSON, {"model_name": "abc", "url": urls["abc"]})
-        invoked = asked(server, "POST", "/models/abc/invoke", CSV, LINES, **{"x-amzn-sagemaker-target-model": "a.tar.gz"})
+        invoked = asked(
+            server, "POST", "/models/abc/invoke", CSV, LINES, **{"x-amzn-sagemaker-target-model": "a.tar.gz"}
+        )
         assert (again.status, invoked.status, len(invoked.body.splitlines())) == (409, 200, 2)
         gone = [asked(server, "DELETE", "/models/abc").status, asked(server, "GET", "/models/abc").status]
         assert gone == [200, 404]
@@ -189,7 +193,7 @@ WAITS = """
 from pathlib import Path
 import time
 
-def predict(inputs):
+def predict(inputs, parameters):
     (Path(__file__).parent / "entered").touch()
     while not (Path(__file__).parent / "gate").exists():
         time.sleep(0.005)

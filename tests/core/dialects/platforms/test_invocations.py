@@ -1,4 +1,4 @@
-"""core.dialects.platforms: every body that platforms' clients send becomes the model's inputs, and is answered in kind."""
+"""core.dialects.platforms: each body that platforms' clients send becomes inputs, and is answered in kind."""
 
 import io
 import json
@@ -34,6 +34,7 @@ MATRIX = spec(x=("FP32", (-1, 2)))
 INTS = spec(x=("INT32", (-1, 2)))
 TABLE = spec(age=("FP64", (-1, 1)), name=("BYTES", (-1, 1)), n=("INT64", (-1,)))
 MIXED = spec(a=("FP32", (-1, 1)), b=("INT64", (-1, 1)), c_opt=("BOOL", (-1, 1)))
+ROWS = spec(a=("FP32", (-1, 1)), b=("INT64", (-1, 1)))
 CUBE = spec(image=("FP32", (-1, 2, 2)))
 LIST = spec(x=("FP32", (-1,)))
 TEXTS = spec(x=("BYTES", (-1, 2)))
@@ -65,26 +66,27 @@ def saved(values: Any, dtype: str, order: Any = "C") -> bytes:
     return stream.getvalue()
 
 
+FRAME, RECORDS = "dataframe_split", "dataframe_records"
 JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
 SPLIT = {"columns": ["n", "name", "age", "more"], "index": [7, 9], "data": [[1, "a", 2.5, 0], [2, "b", None, 0]]}
 PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
 
 
 @pytest.mark.parametrize(("kind", "body", "model", "expected"), [
-    (JSON, {"dataframe_split": SPLIT}, TABLE, PEOPLE),
-    (JSON, {"dataframe_records": [{"n": 1, "name": "a", "age": 2.5}, {"age": None, "n": 2.0, "name": "b"}]}, TABLE, PEOPLE),
+    (JSON, {FRAME: SPLIT}, TABLE, PEOPLE),
+    (JSON, {RECORDS: [{"n": 1, "name": "a", "age": 2.5}, {"age": None, "n": 2.0, "name": "b"}]}, TABLE, PEOPLE),
     (JSON, {"input_data": SPLIT}, TABLE, PEOPLE),
-    (JSON, {"dataframe_split": {"data": [[1, 2], [3, 4]]}}, MATRIX, {"x": [[1, 2], [3, 4]]}),
-    (JSON, {"dataframe_split": {"columns": [0, 1], "data": [[1, 2.5]]}}, MATRIX, {"x": [[1, 2.5]]}),
-    (JSON, {"dataframe_split": {"columns": ["height", "width"], "data": [[1, 2], [3, 4]]}}, ORDERED, {"x": [[2, 1], [4, 3]]}),
-    (JSON, {"dataframe_records": [{"height": None, "width": 2}]}, ORDERED, {"x": [[2, float("nan")]]}),
-    (JSON, {"dataframe_split": {"columns": ["a", "width"], "data": [[1, 2]]}}, ORDERED, {"x": [[1, 2]]}),
-    (JSON, {"dataframe_split": {"columns": ["pixels"], "data": [[[[1, 2], [3, 4]]]]}}, CUBE, {"image": [[[1, 2], [3, 4]]]}),
-    (JSON, {"dataframe_split": {"columns": ["q"], "data": [[1], [2]]}}, LIST, {"x": [1, 2]}),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": [[1, "t"], [2, "u"]]}}, ANY, {"a": [1, 2], "b": [b"t", b"u"]}),
-    (JSON, {"dataframe_split": {"data": [[1, 2], [3, 4]]}}, ANY, {"input-0": [[1, 2], [3, 4]]}),
+    (JSON, {FRAME: {"data": [[1, 2], [3, 4]]}}, MATRIX, {"x": [[1, 2], [3, 4]]}),
+    (JSON, {FRAME: {"columns": [0, 1], "data": [[1, 2.5]]}}, MATRIX, {"x": [[1, 2.5]]}),
+    (JSON, {FRAME: {"columns": ["height", "width"], "data": [[1, 2]]}}, ORDERED, {"x": [[2, 1]]}),
+    (JSON, {RECORDS: [{"height": None, "width": 2}]}, ORDERED, {"x": [[2, float("nan")]]}),
+    (JSON, {FRAME: {"columns": ["a", "width"], "data": [[1, 2]]}}, ORDERED, {"x": [[1, 2]]}),
+    (JSON, {FRAME: {"columns": ["pixels"], "data": [[[[1, 2], [3, 4]]]]}}, CUBE, {"image": [[[1, 2], [3, 4]]]}),
+    (JSON, {FRAME: {"columns": ["q"], "data": [[1], [2]]}}, LIST, {"x": [1, 2]}),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1, "t"], [2, "u"]]}}, ANY, {"a": [1, 2], "b": [b"t", b"u"]}),
+    (JSON, {FRAME: {"data": [[1, 2], [3, 4]]}}, ANY, {"input-0": [[1, 2], [3, 4]]}),
     (JSON, {"instances": [[1, 2], [3, 4]]}, MATRIX, {"x": [[1, 2], [3, 4]]}),
-    (JSON, {"instances": [{"a": 1, "b": 2}]}, MIXED._replace(signatures=plain(MIXED.inputs[:2], ())), {"a": [[1]], "b": [[2]]}),
+    (JSON, {"instances": [{"a": 1, "b": 2}]}, ROWS, {"a": [[1]], "b": [[2]]}),
     (JSON, {"inputs": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
     (JSON, {"inputs": {"x": [[1, 2]]}, "params": None}, MATRIX, {"x": [[1, 2]]}),
     (JSON, {"inputs": [{"x": [1, 2]}]}, MATRIX, {"x": [[1, 2]]}),
@@ -120,7 +122,7 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (NPY, saved([1, 2], "<f4"), spec(x=("FP32", (-1, 1))), {"x": [[1], [2]]}),
 ])  # fmt: skip
 def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expected: Any) -> None:
-    """MLflow's, Databricks', Vertex AI's, Azure ML's and TensorFlow Serving's JSON; V2's; SageMaker's CSV; numpy's arrays.
+    """The JSON of MLflow, Databricks, Vertex AI, Azure ML, TensorFlow Serving and V2; CSV; numpy's arrays.
 
     Sources: https://mlflow.org/docs/latest/ml/deployment/deploy-model-locally/,
     https://docs.databricks.com/aws/en/machine-learning/model-serving/score-custom-model-endpoints,
@@ -144,27 +146,27 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (JSON, {}, MATRIX, r"the body has the members \[\]; expected exactly one of dataframe_split, dataframe_records"),
     (JSON, {"inputs": 1, "instances": 1}, MATRIX, "expected exactly one of"),
     (JSON, {"instances": [[1, 2]], "params": [1]}, MATRIX, r"'params' is \[1\]; expected an object"),
-    (JSON, {"dataframe_split": [[1]]}, MATRIX, r"'dataframe_split' is \[\[1\]\]; expected an object with 'columns'"),
-    (JSON, {"dataframe_split": {"columns": "ab", "data": [[1]]}}, MATRIX, "'columns' is 'ab'; expected an array of names"),
-    (JSON, {"dataframe_split": {"columns": [0.5], "data": [[1]]}}, MATRIX, "expected an array of names"),
-    (JSON, {"dataframe_split": {"columns": ["a", "a"], "data": [[1, 2]]}}, MATRIX, "'columns' has 'a' twice"),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": []}}, MATRIX, "'dataframe_split' has no rows"),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": 5}}, MATRIX, "'dataframe_split' has no rows"),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": [[1, 2], [3]]}}, MATRIX,
+    (JSON, {FRAME: [[1]]}, MATRIX, r"'dataframe_split' is \[\[1\]\]; expected an object with 'columns'"),
+    (JSON, {FRAME: {"columns": "ab", "data": [[1]]}}, MATRIX, "'columns' is 'ab'; expected an array of names"),
+    (JSON, {FRAME: {"columns": [0.5], "data": [[1]]}}, MATRIX, "expected an array of names"),
+    (JSON, {FRAME: {"columns": ["a", "a"], "data": [[1, 2]]}}, MATRIX, "'columns' has 'a' twice"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": []}}, MATRIX, "'dataframe_split' has no rows"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": 5}}, MATRIX, "'dataframe_split' has no rows"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1, 2], [3]]}}, MATRIX,
         r"has the row \[3\] at index 1; expected 2 cells"),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": [1, 2]}}, MATRIX, "has the row 1 at index 0; expected 2"),
-    (JSON, {"dataframe_split": {"columns": [], "data": [[]]}}, MATRIX, "rows without cells"),
-    (JSON, {"dataframe_split": {"columns": ["a", "b"], "data": [[[1, 3], 2]] * 2}}, MATRIX, "input 'x' has 6 elements"),
-    (JSON, {"dataframe_split": {"columns": ["age", "name", "n"], "data": [[1, 2, 3]]}}, TABLE,
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [1, 2]}}, MATRIX, "has the row 1 at index 0; expected 2"),
+    (JSON, {FRAME: {"columns": [], "data": [[]]}}, MATRIX, "rows without cells"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[[1, 3], 2]] * 2}}, MATRIX, "input 'x' has 6 elements"),
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, 2, 3]]}}, TABLE,
         "input 'name' has 2 where BYTES needs strings"),
-    (JSON, {"dataframe_split": {"columns": ["age", "name", "n"], "data": [[1, "a", None]]}}, TABLE,
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, "a", None]]}}, TABLE,
         "input 'n' has null where INT64 needs integers"),
-    (JSON, {"dataframe_split": {"columns": ["age", "name", "n"], "data": [[[1, 2], "a", 1], [[1], "a", 1]]}}, TABLE, "size"),
-    (JSON, {"dataframe_split": {"columns": ["age"], "data": [[1]]}}, TABLE,
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[[1, 2], "", 1], [[1], "", 1]]}}, TABLE, "size"),
+    (JSON, {FRAME: {"columns": ["age"], "data": [[1]]}}, TABLE,
         r"has the columns \('age',\); model 'm' also needs \['name', 'n'\]"),
-    (JSON, {"dataframe_records": []}, MATRIX, r"'dataframe_records' is \[\]; expected an array of objects"),
-    (JSON, {"dataframe_records": [{"a": 1}, {"b": 1}]}, MATRIX, r"has {'b': 1} at index 1; expected an object with"),
-    (JSON, {"dataframe_records": [{"a": 1}, 5]}, MATRIX, "has 5 at index 1"),
+    (JSON, {RECORDS: []}, MATRIX, r"'dataframe_records' is \[\]; expected an array of objects"),
+    (JSON, {RECORDS: [{"a": 1}, {"b": 1}]}, MATRIX, r"has {'b': 1} at index 1; expected an object with"),
+    (JSON, {RECORDS: [{"a": 1}, 5]}, MATRIX, "has 5 at index 1"),
     (JSON, {"instances": [[1, "a"]]}, MATRIX, 'JSON Value: "a" Type: String is not of expected type: float'),
     (JSON, {"inputs": [{"name": "x", "datatype": "FP3", "shape": [1], "data": [1]}]}, MATRIX, "'datatype' of input 'x'"),
     (CSV, "", MATRIX, "'text/csv' has no rows"),
@@ -228,7 +230,7 @@ WORDS = "the outputs have the shapes"
     ({"accept": "text/csv"}, None, [ONE, TWO], b'0.5,1.5,a\nNaN,2.0,"b,""c"\n'),
     ({"accept": "image/png, text/csv;q=0.5"}, None, [TWO], b'a\n"b,""c"\n'),
     ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
-    ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.array([1, 2]))], b",1\n,2\n"),
+    ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
 ])  # fmt: skip
 def test_accept_and_the_body_decide_on_the_form(
@@ -240,7 +242,7 @@ def test_accept_and_the_body_decide_on_the_form(
 
 @pytest.mark.parametrize("output", [ONE, TWO, ("y", "BF16", np.array([0x3FC0], "u2")), ("s", "INT64", np.array(3))])
 def test_an_array_is_answered_as_one(output: Any) -> None:
-    """numpy reads it without pickle."""
+    """Numpy reads it without pickle."""
     found = np.load(io.BytesIO(b"".join(answer({"accept": "application/x-npy"}, output).parts)), allow_pickle=False)
     name, kind, array = output
     expected = {"z": np.array(["a", 'b,"c']), "y": np.array([1.5]) if kind == "BF16" else array, "s": array}[name]
@@ -288,18 +290,18 @@ FRAMES: list[tuple[ModelSpec, Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(("model", "columns", "expected"), FRAMES)
 def test_a_long_frame_is_read_without_a_list_of_its_numbers(model: ModelSpec, columns: Any, expected: Any) -> None:
     """It becomes the same inputs, in JSON and in CSV."""
-    found = inputs(JSON, {"dataframe_split": {"data": LONG, "columns": columns}}, model)
+    found = inputs(JSON, {FRAME: {"data": LONG, "columns": columns}}, model)
     lines = "\n".join(f"{a},{b}" for a, b in LONG)
     names = "" if columns == [0, 1] else ",".join(columns) + "\n"
     assert found == inputs(CSV, names + lines, model) == expected
 
 
 def test_a_long_row_of_names_is_read() -> None:
-    """pandas numbers the columns of a frame without names."""
+    """Pandas numbers the columns of a frame without names."""
     wide = {"columns": list(range(3000)), "data": [list(range(3000))]}
-    assert inputs(JSON, {"dataframe_split": wide}, spec(x=("FP32", (-1, 3000)))) == {"x": [list(range(3000))]}
+    assert inputs(JSON, {FRAME: wide}, spec(x=("FP32", (-1, 3000)))) == {"x": [list(range(3000))]}
     with pytest.raises(InvalidInput, match="'dataframe_split' has the row"):
-        decoded(JSON, {"dataframe_split": {"columns": ["a"], "data": list(range(3000))}}, MATRIX)
+        decoded(JSON, {FRAME: {"columns": ["a"], "data": list(range(3000))}}, MATRIX)
 
 
 def test_parameters_reach_the_model() -> None:
@@ -351,7 +353,9 @@ def test_tensors_behind_json() -> None:
 
 def test_a_type_that_nobody_reads_is_refused() -> None:
     """The refusal names those that are read."""
-    with pytest.raises(invocations.UnsupportedType, match="Content-Type is 'image/png'; expected one of application/js"):
+    with pytest.raises(
+        invocations.UnsupportedType, match="Content-Type is 'image/png'; expected one of application/js"
+    ):
         decoded("image/png", b"x", MATRIX)
 
 
