@@ -195,7 +195,7 @@ class Settings(NamedTuple):
     def of(cls, given: Mapping[str, Given], environ: Mapping[str, str]) -> "Settings":
         """Makes the settings. `given`: by field. `environ`: has the platform's variables. Raises InvalidSettings."""
         contract = contract_of(given, environ)
-        given = {**defaults_of(contract), **given}
+        given = {**defaults_of(contract, given), **given}
         values = {setting.field: value(setting, given) for setting in SETTINGS}
         cpus = platform.cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
@@ -234,9 +234,10 @@ def contract_of(given: Mapping[str, Given], environ: Mapping[str, str]) -> Contr
         raise InvalidSettings(str(wrong)) from None
 
 
-def defaults_of(contract: Contract) -> dict[str, Given]:
-    """Returns what the platform sets, by field, where nothing else does."""
-    return {field: Given(text, source) for field, (text, source) in contract.sets.items()}
+def defaults_of(contract: Contract, given: Mapping[str, Given]) -> dict[str, Given]:
+    """Returns what the platform sets, by field, where nothing else does. Only its own folder is preloaded."""
+    sets = {field: Given(text, source) for field, (text, source) in contract.sets.items()}
+    return {field: said for field, said in sets.items() if field != "preload" or "repository" not in given}
 
 
 def value(setting: Setting, given: Mapping[str, Given]) -> Any:

@@ -14,6 +14,8 @@ Environ = Mapping[str, str]
 AUTO, NONE = "auto", "none"
 EVERYWHERE: Final = {"host": "0.0.0.0"}  # noqa: S104 - a platform's callers are on other machines
 """The address inside a container whose platform is in front of it."""
+PRELOADED: Final = {"preload": "*"}
+"""A platform's own folder has one model. Its health then says that the model is loaded, and a broken one never serves."""
 SAGEMAKER_BASE: Final = "/opt/ml"
 KSERVE_MODELS: Final = "/mnt/models"
 ROUTE: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
@@ -111,7 +113,7 @@ def _sagemaker_sign(environ: Environ) -> str:
 def _sagemaker(environ: Environ) -> Contract:
     several, base = _is_multi_model(environ), _base(environ)
     folder = f"{base}/models" if several else f"{base}/model"
-    own = {"repository": folder, **EVERYWHERE, **({"control": "open"} if several else {})}
+    own = {"repository": folder, **EVERYWHERE, **({"control": "open"} if several else PRELOADED)}
     sets = _from("SageMaker", own) | _of(environ, "SAGEMAKER_BIND_TO_PORT", "port")
     layout = "each" if several else "one"
     return Contract(sets=sets, health="/ping", infer="/invocations", hosted=folder if several else "", layout=layout)
@@ -123,7 +125,8 @@ def _mlflow(_: Environ) -> Contract:
 
 def _vertex(environ: Environ) -> Contract:
     sets = _from("Vertex AI", dict(EVERYWHERE)) | _of(environ, "AIP_HTTP_PORT", "port")
-    sets |= _of(environ, "AIP_STORAGE_URI", "repository")
+    if environ.get("AIP_STORAGE_URI"):
+        sets |= _of(environ, "AIP_STORAGE_URI", "repository") | _from("Vertex AI", PRELOADED)
     routes = [_route(environ, name) for name in ("AIP_HEALTH_ROUTE", "AIP_PREDICT_ROUTE")]
     return Contract(sets=sets, health=routes[0], infer=routes[1], layout="one")
 
@@ -138,7 +141,7 @@ def _route(environ: Environ, variable: str) -> str:
 
 def _azure(environ: Environ) -> Contract:
     """The folder is .../azureml-models/NAME/VERSION."""
-    sets = _from("Azure ML", dict(EVERYWHERE)) | _of(environ, "AZUREML_MODEL_DIR", "repository")
+    sets = _from("Azure ML", {**EVERYWHERE, **PRELOADED}) | _of(environ, "AZUREML_MODEL_DIR", "repository")
     *_, name, version = ("", "", *Path(environ.get("AZUREML_MODEL_DIR", "")).parts)
     sets |= {"model_name": (name, "AZUREML_MODEL_DIR")} if version.isdecimal() and name else {}
     return Contract(sets=sets, infer="/score", layout="one")
@@ -151,7 +154,7 @@ def _kserve_sign(environ: Environ) -> str:
 
 
 def _kserve(environ: Environ) -> Contract:
-    sets = _from("KServe", {"repository": KSERVE_MODELS, **EVERYWHERE}) | _of(environ, "PORT", "port")
+    sets = _from("KServe", {"repository": KSERVE_MODELS, **EVERYWHERE, **PRELOADED}) | _of(environ, "PORT", "port")
     return Contract(sets=sets, layout="one")
 
 

@@ -71,7 +71,7 @@ class Layered:
 
     def own(self) -> dict[str, Any]:
         """Returns the values of the command's own words. Raises InvalidSettings."""
-        given = defaults_of(contract_of(self._given, self._environ)) | self._given
+        given = defaults_of(contract_of(self._given, self._environ), self._given) | self._given
         return {setting.field: value(setting, given) for setting in self._own}
 
 

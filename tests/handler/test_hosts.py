@@ -11,24 +11,26 @@ from handler.settings.sources import SERVES, Layered
 ALL = "0.0.0.0"  # noqa: S104 - what a container listens on
 VERTEX = {"AIP_HTTP_PORT": "9000", "AIP_HEALTH_ROUTE": "/h", "AIP_PREDICT_ROUTE": "/v1/e/1:predict/",
     "AIP_STORAGE_URI": "gs://b/m"}  # fmt: skip
+ONE = {"repository": "/opt/ml/model", "host": ALL, "preload": "*"}
 DIRECTORY = "/var/azureml-app/azureml-models/iris/3"
 
 
 @pytest.mark.parametrize(("environ", "platform", "sets"), [
-    ({"SAGEMAKER_BIND_TO_PORT": "9000"}, "sagemaker", {"repository": "/opt/ml/model", "host": ALL, "port": "9000"}),
+    ({"SAGEMAKER_BIND_TO_PORT": "9000"}, "sagemaker", ONE | {"port": "9000"}),
     ({"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BASE_DIR": "/x"}, "sagemaker",
         {"repository": "/x/models", "host": ALL, "control": "open"}),
-    ({"SAGEMAKER_MULTI_MODEL": "false"}, "sagemaker", {"repository": "/opt/ml/model", "host": ALL}),
-    (VERTEX, "vertex", {"host": ALL, "port": "9000", "repository": "gs://b/m"}),
+    ({"SAGEMAKER_MULTI_MODEL": "false"}, "sagemaker", ONE),
+    (VERTEX, "vertex", {"host": ALL, "port": "9000", "repository": "gs://b/m", "preload": "*"}),
     (VERTEX | {"AIP_STORAGE_URI": ""}, "vertex", {"host": ALL, "port": "9000"}),
-    ({"AZUREML_MODEL_DIR": DIRECTORY}, "azure", {"host": ALL, "repository": DIRECTORY, "model_name": "iris"}),
-    ({"AZUREML_MODEL_DIR": "/models"}, "azure", {"host": ALL, "repository": "/models"}),
+    ({"AZUREML_MODEL_DIR": DIRECTORY}, "azure",
+        ONE | {"repository": DIRECTORY, "model_name": "iris"}),
+    ({"AZUREML_MODEL_DIR": "/models"}, "azure", ONE | {"repository": "/models"}),
     ({"K_SERVICE": "s", "PORT": "81"}, "knative", {"host": ALL, "port": "81"}),
     ({"FLY_APP_NAME": "a"}, "fly", {"host": ALL}),
     ({"FLY_APP_NAME": "a", "PORT": "81"}, "fly", {"host": ALL, "port": "81"}),
     ({"DRAGOMAN_PLATFORM": "port", "PORT": "81"}, "port", {"host": ALL, "port": "81"}),
     ({"DRAGOMAN_PLATFORM": "kserve", "K_SERVICE": "s", "PORT": "81"}, "kserve",
-        {"repository": "/mnt/models", "host": ALL, "port": "81"}),
+        ONE | {"repository": "/mnt/models", "port": "81"}),
     ({"DRAGOMAN_PLATFORM": "mlflow", "SAGEMAKER_BIND_TO_PORT": "1"}, "mlflow", {}),
     ({"AWS_LAMBDA_FUNCTION_NAME": "f", "PORT": "81"}, "lambda", {"port": "81"}),
     ({"AWS_LAMBDA_FUNCTION_NAME": "f", "PORT": "81", "AWS_LWA_PORT": "82"}, "lambda", {"port": "82"}),
@@ -52,6 +54,7 @@ def test_a_platform_is_recognised_by_what_it_sets(environ: dict[str, str], platf
     assert settings.platform == platform
     assert {field: text for field, (text, _) in settings.contract.sets.items()} == sets
     assert settings.model_name == sets.get("model_name", "")
+    assert settings.preload == tuple(sets.get("preload", ""))
     own = Layered({}, environ=environ, own=SERVES).own()
     assert own["host"] == sets.get("host", "127.0.0.1")
     assert own["port"] == int(sets.get("port", "8080"))
@@ -73,7 +76,7 @@ def test_folders_are_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_said_comes_before_what_the_platform_sets(tmp_path: Path) -> None:
     """Flags, variables and the file do."""
     environ = {"SAGEMAKER_BIND_TO_PORT": "9000", "DRAGOMAN_REPOSITORY": "/mine"}
-    assert Settings.from_env(environ).repository == "/mine"
+    assert (Settings.from_env(environ).repository, Settings.from_env(environ).preload) == ("/mine", ())
     file = tmp_path / "dragoman.toml"
     file.write_text('host = "::1"\nmodel_name = "m"\n')
     layered = Layered({"port": Given("81", "--port")}, str(file), SERVES, environ)
