@@ -15,7 +15,7 @@ AUTO, NONE = "auto", "none"
 EVERYWHERE: Final = {"host": "0.0.0.0"}  # noqa: S104 - a platform's callers are on other machines
 """The address inside a container whose platform is in front of it."""
 PRELOADED: Final = {"preload": "*"}
-"""A platform's own folder has one model. Its health then says that the model is loaded, and a broken one never serves."""
+"""A platform's own folder has one model. Its health then tells that it is loaded, and a broken one never serves."""
 SAGEMAKER_BASE: Final = "/opt/ml"
 KSERVE_MODELS: Final = "/mnt/models"
 ROUTE: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
