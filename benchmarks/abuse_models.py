@@ -32,6 +32,5 @@ def make(folder: Path) -> None:
     repository.make(folder)
     identity(folder, "fixed", TensorProto.FLOAT, [1, 4])
     identity(folder, "doubles", TensorProto.DOUBLE, [1, "n"])
-    identity(folder, "strings", TensorProto.STRING, ["n"])
     identity(folder, "examples", TensorProto.FLOAT, ["n", 4])
     (folder / "examples" / "1" / "model-settings.json").write_text(json.dumps(SIGNATURES))

@@ -67,6 +67,9 @@ def _raw_input(raw: bytes | memoryview, spec: ops.ModelSpec) -> Tensor:
     if shape is None or shape.count(-1) > 1:
         raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which its size alone does not tell")
     known = math.prod(size for size in shape if size != -1) * only.datatype.numpy.itemsize
+    if -1 in shape and known and len(raw) % known:
+        needs = f"{only.datatype.name} {list(shape)} needs a multiple of {known}"
+        raise InvalidInput(f"{what} has {len(raw)} bytes; {needs}")
     variable = len(raw) // known if known else 0
     return from_raw(only.name, only.datatype, tuple(variable if s == -1 else s for s in shape), raw)
 

@@ -1,4 +1,4 @@
-"""Many requests on one connection: 18 bytes each for the client, and objects of two kilobytes each for the server."""
+"""Many requests on one connection: 25 bytes each for the client, and objects of two kilobytes each for the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 PIECE: Final = 256_000
 """The most bytes that uvloop reads at a time."""
 COUNT: Final = 30_000
-SHORTEST: Final = len(b"GET / HTTP/1.1\r\n\r\n")
+HOST: Final = b"Host:\r\n"
+CHUNK: Final = b"Transfer-Encoding: chunked\r\n\r\n1\r\n"
+SHORTEST: Final = len(b"GET / HTTP/1.1\r\n%b\r\n" % HOST)
 
 
 class Reading(asyncio.Transport):
@@ -51,8 +53,8 @@ class Reading(asyncio.Transport):
     ("start", "most"),
     [
         (b"", HEADS // SHORTEST + MOST_WAITING),
-        (b"POST /first HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % PIECE, BODIES // SHORTEST + MOST_WAITING),
-        (b"POST /first HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n", BODIES // SHORTEST + MOST_WAITING),
+        (b"POST /first HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n" % (HOST, PIECE), BODIES // SHORTEST + MOST_WAITING),
+        (b"POST /first HTTP/1.1\r\n%b%b" % (HOST, CHUNK), BODIES // SHORTEST + MOST_WAITING),
     ],
     ids=["heads", "behind a body", "behind a chunk"],
 )
@@ -69,7 +71,7 @@ def test_few_requests_of_a_connection_wait_in_memory_and_all_are_answered_in_ord
         await send({"type": "http.response.body", "body": path})
 
     body = b"x" * PIECE if b"Length" in start else b"x\r\n0\r\n\r\n" if start else b""
-    wire = start + body + b"".join(b"GET /%x HTTP/1.1\r\n\r\n" % number for number in range(COUNT))
+    wire = start + body + b"".join(b"GET /%x HTTP/1.1\r\n%b\r\n" % (number, HOST) for number in range(COUNT))
 
     async def talk() -> tuple[int, int, bytes]:
         nonlocal gate

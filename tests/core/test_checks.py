@@ -105,6 +105,13 @@ def test_a_raw_request_to_a_model_with_a_batch_size_is_a_batch_of_one(
     assert not datatype.is_bytes or found.array.reshape(-1).tolist() == [raw]
 
 
+def test_a_raw_request_of_half_an_element_is_refused() -> None:
+    """The refusal says what the size must be a multiple of."""
+    model = Echo((spec("a", (-1, 2)),), None)
+    with pytest.raises(InvalidInput, match=r"has 9 bytes; FP32 \[-1, 2\] needs a multiple of 8"):
+        run(Infer(REF, (), raw=bytes(9)), model)
+
+
 def test_a_raw_request_of_more_than_one_row_is_refused_by_a_model_with_a_batch_size() -> None:
     """It has twice the bytes of its only row."""
     model = Echo((spec("a", (-1, 2)),), (ANY,))

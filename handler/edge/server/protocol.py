@@ -20,7 +20,7 @@ from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
 from handler.edge.server.watch import Stage, watch_of
 
-ODD: Final = frozenset((b"expect", b"transfer-encoding", b"upgrade"))
+NOTED: Final = frozenset((b"expect", b"host", b"transfer-encoding", b"upgrade"))
 BODY: Final = -1
 OVER: Final = -2
 
@@ -49,6 +49,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._fed = 0
         self._unread = 0
         self._odd: Refusal | None = None
+        self._hosts = 0
         self._resumed = 0
         self._lingers = False
 
@@ -140,12 +141,14 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name in ODD:
+        if name in NOTED:
             self._note(name, value.strip().lower())
         self.headers.append((name, value))
 
     def _note(self, name: bytes, value: bytes) -> None:
-        if name == b"expect":
+        if name == b"host":
+            self._hosts += 1
+        elif name == b"expect":
             self.expect_100_continue = value == b"100-continue"
         elif name == b"transfer-encoding" and value != b"chunked":
             self._odd = refusals.OTHER_CODING
@@ -157,7 +160,7 @@ class BoundedHttp(HttpToolsProtocol):
             raise ConnectionError  # another request behind the last one
         version = self.parser.get_http_version()
         is_large = self._fed > self.limits.head or len(self.headers) > refusals.MOST_HEADERS
-        if is_large or version != "1.1" or self._odd is not None:
+        if is_large or version != "1.1" or self._odd is not None or self._hosts != 1:
             self._odd_headers_complete(version)
         else:
             super().on_headers_complete()
@@ -180,15 +183,14 @@ class BoundedHttp(HttpToolsProtocol):
         """Returns the refusal of a head that is complete."""
         if len(self.headers) > refusals.MOST_HEADERS:
             return refusals.MANY_HEADERS
-        if self._fed > self.limits.head and self._size() > self.limits.head:
+        if self._fed > self.limits.head and refusals.size_of(self.url, self.headers) > self.limits.head:
             return self._too_long()
         if version not in ("1.1", "1.0"):
             return refusals.OTHER_VERSION
-        odd, self._odd = self._odd, None
+        if self._hosts > 1 or (version == "1.1" and not self._hosts):
+            return refusals.HOSTS  # RFC 9112 3.2
+        odd = self._odd
         return odd if odd is not refusals.WEBSOCKET or self.parser.should_upgrade() else None
-
-    def _size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
 
     def _too_long(self) -> Refusal:
         return refusals.LONG_URL if 2 * len(self.url) > self.limits.head else refusals.LONG_HEAD
@@ -210,7 +212,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.leave()
             return
         self.head = 0
-        self._odd = None  # of a trailer
+        self._odd, self._hosts = None, 0
         cycle = self.cycle  # as uvicorn's, but for websockets
         if not cycle.response_complete:
             cycle.more_body = False

@@ -32,6 +32,7 @@ class Refusal:
 
 
 MALFORMED: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
+HOSTS: Final = Refusal(HTTPStatus.BAD_REQUEST, "the request has no Host header, or several; HTTP/1.1 needs one")
 LONG_URL: Final = Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, "the URL is too long")
 LONG_HEAD: Final = Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the headers are too large")
 MANY_HEADERS: Final = Refusal(
@@ -50,6 +51,11 @@ CROWDED: Final = Refusal(
     "too many connections are open: try again, or raise DRAGOMAN_CONNECTIONS",
     (b"retry-after", b"1"),
 )
+
+
+def size_of(url: bytes, headers: Headers) -> int:
+    """Returns the bytes of a head on the wire, without those of its first line but the URL."""
+    return len(url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
 
 
 class Unframed:

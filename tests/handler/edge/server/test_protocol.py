@@ -106,6 +106,12 @@ def closing(method: str, target: str, *headers: str) -> bytes:
         ((closing("GET", "/", "Upgrade: websocket", "Connection: upgrade"),), 403),
         ((closing("GET", "/", "Upgrade: websocket"),), 200),
         ((head("GET", "/", "Upgrade: h2c", "Connection: upgrade"),), 200),
+        ((b"GET / HTTP/1.1\r\n\r\n",), 400),
+        ((b"GET / HTTP/1.1\r\nConnection: close\r\nhost:\r\n\r\n",), 200),
+        ((b"GET / HTTP/1.0\r\n\r\n",), 200),
+        ((closing("GET", "/", "Host: y"),), 400),
+        ((head("GET", "/", "Host: y", version="1.0"),), 400),
+        ((head("POST", "/", "Content-Length: 1") + b"x" + b"GET / HTTP/1.1\r\n\r\n",), 200),
     ],
 )
 def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...], expected: int) -> None:
