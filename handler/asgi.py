@@ -24,9 +24,18 @@ def create(settings: Settings | None = None) -> App:
     return App(settings)
 
 
+def hooked(app: App) -> Any:
+    """Returns the application as its platform calls it: with hooks around a snapshot, if it has any."""
+    if not any(app.settings.contract.hooks):
+        return app
+    from handler.edge.snapshots import HookedApp  # noqa: PLC0415 - behind Lambda Web Adapter only
+
+    return HookedApp(app)
+
+
 def __getattr__(name: str) -> Any:
     """Makes `app` when it is asked for: `dragoman serve` makes an application from other settings."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()["app"] = create()
+    made = globals()["app"] = hooked(create())
     return made

@@ -28,7 +28,8 @@ class Contract(NamedTuple):
     `sets`: settings by field, as text, with the variable that each comes from. `health`, `infer`: the paths that it
     calls; "" for none. `as_mlflow`: whether errors and answers have MLflow's forms. `hosted`: the folder below which it
     puts models that it asks to load; "" if it does not. `layout`: "versions" for a repository, "one" if the repository
-    may be the folder of one model, "each" if each model's folder may do without versions.
+    may be the folder of one model, "each" if each model's folder may do without versions. `hooks`: the paths that are
+    called before a snapshot of the process, and after it goes on from one.
     """
 
     platform: str = ""
@@ -39,6 +40,7 @@ class Contract(NamedTuple):
     as_mlflow: bool = False
     hosted: str = ""
     layout: str = "versions"
+    hooks: tuple[str, str] = ("", "")
 
 
 class HostPlatform(NamedTuple):
@@ -163,8 +165,12 @@ def _on_port(title: str, environ: Environ) -> Contract:
 
 
 def _web_adapter(environ: Environ) -> Contract:
-    """The adapter asks the server on the loopback, where it listens by default."""
-    return Contract(sets=_of(environ, "PORT", "port") | _of(environ, "AWS_LWA_PORT", "port"))
+    """The adapter asks the server on the loopback, where it listens by default. Raises WrongRoute."""
+    sets = _of(environ, "PORT", "port") | _of(environ, "AWS_LWA_PORT", "port")
+    if environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") != "snap-start":
+        return Contract(sets=sets)
+    before = _route(environ, "AWS_LWA_SNAPSTART_BEFORE_CHECKPOINT_PATH")
+    return Contract(sets=sets, hooks=(before, _route(environ, "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH")))
 
 
 HOSTS: Final = {

@@ -62,6 +62,17 @@ def test_a_platform_is_recognised_by_what_it_sets(environ: dict[str, str], platf
     assert line.startswith("started as on ") is (platform != "server")
 
 
+def test_snapshots_have_hooks_where_they_are_taken() -> None:
+    """The adapter's variables count under SnapStart only.
+
+    Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
+    """
+    paths = {"AWS_LWA_SNAPSTART_BEFORE_CHECKPOINT_PATH": "/before", "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH": "/after"}
+    environ = {"AWS_LAMBDA_FUNCTION_NAME": "f", **paths}
+    assert recognised(environ).hooks == ("", "")
+    assert recognised(environ | {"AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}).hooks == ("/before", "/after")
+
+
 def test_folders_are_signs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SageMaker's is its own; KServe's counts in a pod only: anybody may mount something there."""
     (tmp_path / "model").mkdir()

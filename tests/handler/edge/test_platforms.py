@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from core.wire import Right
+from handler.asgi import hooked
+from handler.edge import snapshots
 from handler.edge.app import App
 from handler.edge.protocols import dialects_of
 from handler.settings import Settings
@@ -152,6 +154,28 @@ def test_mlflows_clients_read_its_errors(start: Start, base: Path) -> None:
     missing = start(DRAGOMAN_PLATFORM="mlflow", DRAGOMAN_REPOSITORY=str(base / "nothing"))
     unready = missing.call("GET", "/ping")
     assert (unready.status, unready.body) == (503, b"the repository is not a directory: check DRAGOMAN_REPOSITORY\n")
+
+
+def test_a_snapshot_waits_for_the_models_that_are_preloaded(
+    start: Start, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If they do not load, the adapter reads a failure, and no version is published; it may ask again."""
+    function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}
+    paths = {"AWS_LWA_SNAPSTART_BEFORE_CHECKPOINT_PATH": "/before", "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH": ""}
+    (base / "models" / "abc" / "model").rename(base / "models" / "abc" / "1")
+    own = {"DRAGOMAN_REPOSITORY": str(base / "models"), "DRAGOMAN_PRELOAD": "abc"}
+    local = start(**function, **paths, **own)
+    app, hooked_app = local.app, hooked(local.app)
+    assert hooked_app is not app
+    local.app = hooked_app
+    try:
+        monkeypatch.setattr(snapshots, "LOAD_SECONDS", 0.0)
+        assert local.call("POST", "/before").status == 503
+        monkeypatch.undo()
+        assert [local.call("POST", "/before").status for _ in range(2)] == [200, 404]
+    finally:
+        local.app = app
+    assert app.registry.in_memory()[0] == 1
 
 
 def test_a_models_own_path_is_refused_in_v2s_words(start: Start, base: Path) -> None:

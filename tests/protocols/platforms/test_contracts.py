@@ -237,6 +237,30 @@ def test_the_port_is_the_platforms_and_sigterm_lets_requests_end(environ: Mappin
     assert answers[0].json()["outputs"][0]["data"] == [7]
 
 
+def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path) -> None:
+    """A client's request, which the adapter passes on with headers of its own, finds nothing there.
+
+    Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
+    """
+    copytree(ROOT / "models" / "iris", tmp_path / "models" / "iris")
+    paths = {"AWS_LWA_SNAPSTART_BEFORE_CHECKPOINT_PATH": "/before", "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH": "/after"}
+    function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start", "AWS_LWA_PORT": "PORT"}
+    own = {"DRAGOMAN_REPOSITORY": str(tmp_path / "models"), "DRAGOMAN_PRELOAD": "iris"}
+    passed_on = {"x-amzn-request-context": "{}"}
+    with started(tmp_path / "log", {**function, **paths, **own}) as server:
+        assert asked(server, "GET", "/").status == 200
+        early = [
+            asked(server, "POST", "/before", **passed_on),
+            asked(server, "POST", "/after"),
+            asked(server, "GET", "/before"),
+        ]
+        assert [answer.status for answer in early] == [404] * 3
+        assert asked(server, "POST", "/before").status == 200
+        assert asked(server, "GET", "/v2/models/iris/ready").status == 200
+        assert [asked(server, "POST", path).status for path in ("/before", "/after", "/after")] == [404, 200, 404]
+        assert asked(server, "POST", "/v2/models/iris/infer", JSON, {"inputs": [TENSOR]}).status == 200
+
+
 def test_without_a_platform_nothing_of_one_is_there(tmp_path: Path) -> None:
     """No route, no other address than the loopback, and nothing in the log."""
     flags = ("--port", "PORT", "--repository", str(ROOT / "models"))

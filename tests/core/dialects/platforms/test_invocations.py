@@ -3,19 +3,23 @@
 import io
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.dialects.platforms import invocations, npy, table
 from core.dtype import DATATYPES
 from core.engine import result_of
-from core.errors import InvalidInput, TooLarge
+from core.errors import InvalidInput, ServingError, TooLarge
 from core.operations import Deferred, Explainer, Infer, ModelRef, ModelSpec
 from core.signature import plain
 from core.tensor import Tensor, TensorSpec
 from core.wire import Call, HttpError, HttpRequest, HttpResponse, Options
+from tests.support.strategies import byte_mutants, mutants, values
 
 HEAD = "Inference-Header-Content-Length"
 
@@ -373,3 +377,29 @@ def test_an_array_of_another_alignment_is_copied() -> None:
     """The runtimes read aligned memory only."""
     body = memoryview(b"_" + saved([[1, 2]], "<f4"))[1:]
     assert npy.read(body, MATRIX).array.flags.aligned
+
+
+VALID = [("", {kind: body}) for kind, body in (
+    (FRAME, SPLIT), (FRAME, {"data": [[1, 2]]}), (RECORDS, [{"x": [1, 2]}]), ("instances", [[1, 2]]),
+    ("inputs", {"x": [[1, 2]]}), ("input_data", SPLIT),
+    ("inputs", [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]),
+)]  # fmt: skip
+RAW = [(CSV, b"age,name,n\n1,a,2\n"), (CSV, b'1,2\n"3",4'), (NPY, saved([[1, 2]], "<f4")), (NPY, saved(3, ">i2"))]
+KEYS = st.sampled_from(
+    [FRAME, RECORDS, "inputs", "instances", "input_data", "columns", "data", "params", "signature_name"]
+)
+SOME = st.sampled_from([MATRIX, TABLE, MIXED, ANY, LIST, TEXTS, FLAGS, ORDERED])
+
+
+@given(mutants(VALID, values, KEYS), SOME)
+def test_no_json_raises_anything_but_a_refusal(mutant: tuple[str, Any], model: ModelSpec) -> None:
+    """Whatever a client sends, it reads why it is refused, or it is answered."""
+    with suppress(ServingError):
+        decoded(JSON, json.dumps(mutant[1]).encode(errors="replace"), model)
+
+
+@given(st.sampled_from(RAW).flatmap(lambda raw: st.tuples(st.just(raw[0]), byte_mutants([raw[1]]))), SOME)
+def test_no_bytes_raise_anything_but_a_refusal(raw: tuple[str, bytes], model: ModelSpec) -> None:
+    """The same for CSV and arrays."""
+    with suppress(ServingError):
+        decoded(*raw, model)
