@@ -23,7 +23,7 @@ SHORT: Final = 507
 def dialect(folder: str) -> Dialect:
     """Returns the routes. `folder`: where the platform puts the models."""
     return Dialect(
-        "sagemaker",
+        "platform",
         "/models",
         (
             Route("POST", "/models", partial(_load, folder), "load a model", right=Right.ADMIN),

@@ -5,6 +5,7 @@ with Inference-Header-Content-Length, or, through SageMaker, which passes no suc
 Sources: SageMaker's "Use your own inference code with hosting services"; Triton's sagemaker_server.cc.
 """
 
+import re
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
 MODEL, VERSION = "tfs-model-name", "tfs-model-version"
 UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", "application/octet-stream"))
 """Types that tools send without being asked: the body is read as JSON."""
+FRAME: Final = re.compile(rb'\s*\{\s*"(?:dataframe_split|input_data)"')
+"""Matches the start of a body whose names of columns come before its numbers, as pandas writes it."""
 DATATYPE: Final = b'"datatype"'
 
 
@@ -81,7 +84,7 @@ def _json(call: Call, form: str) -> tuple[Infer | Deferred, Reply]:
     found = _open_inference(call, body)
     if found is not None:
         return found
-    verb = Verb(partial(bodies.bind, form=form), shaped=True)
+    verb = Verb(partial(bodies.bind, form=form), shaped=True, among_texts=FRAME.match(body) is not None)
     deferred, reply = request.ask(_at(call), body, non_finite, verb, None)
     return deferred._replace(ref=ref(call)), reply
 

@@ -295,6 +295,7 @@ FRAMES: list[tuple[ModelSpec, Any, dict[str, Any]]] = [
 def test_a_long_frame_is_read_without_a_list_of_its_numbers(model: ModelSpec, columns: Any, expected: Any) -> None:
     """It becomes the same inputs, in JSON and in CSV."""
     found = inputs(JSON, {FRAME: {"data": LONG, "columns": columns}}, model)
+    assert inputs(JSON, {FRAME: {"columns": columns, "data": LONG}}, model) == found
     lines = "\n".join(f"{a},{b}" for a, b in LONG)
     names = "" if columns == [0, 1] else ",".join(columns) + "\n"
     assert found == inputs(CSV, names + lines, model) == expected
