@@ -176,7 +176,7 @@ class _Shaper:
         if isinstance(elements, list):
             if self._among_texts and len(shape) == 1:
                 return elements
-            raise ValueError("not an array of numbers")  # noqa: TRY004 - the text is wrong, not an argument's type
+            raise ValueError("not an array of numbers")
         return elements.reshape(shape)
 
     def _objects(self, value: Any) -> Any:
