@@ -15,7 +15,9 @@ from benchmarks import (
     per_request,
     pipelines,
     rpc,
+    streaming,
     v1,
+    workers,
 )
 from benchmarks.measure import Row, table
 
@@ -49,6 +51,8 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "workers": workers.main,
+    "streaming": streaming.main,
     "fetch": fetch,
     "cold-start": cold_start,
     "strategies": strategies,

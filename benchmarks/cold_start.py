@@ -103,7 +103,13 @@ def show_steps(artifact: Path, places: Mapping[str, Mapping[str, str]], rounds: 
 def show_imports(artifact: Path, lines: int) -> None:
     """Prints the packages and the modules with the longest import times of their own."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(artifact)}
-    command = (tools.environment("runtime") / "python", "-X", "importtime", "-c", "import handler.aws")
+    command = (
+        tools.environment("runtime") / "python",
+        "-X",
+        "importtime",
+        "-c",
+        "from handler.aws import lambda_handler",
+    )
     done = subprocess.run(command, env=environ, cwd=artifact, capture_output=True, text=True, check=True)
     modules = sorted(((int(own), int(whole), name) for own, whole, name in IMPORT.findall(done.stderr)), reverse=True)
     packages: dict[str, int] = {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from core.errors import Fault
-from core.signature import NONE, Signatures
+from core.signature import AS_DECLARED, NONE, EmbeddingTensors, Signatures
 from core.tensor import Tensor, TensorSpec
 
 
@@ -205,10 +205,7 @@ class Explainer(NamedTuple):
 
 
 class Batching(NamedTuple):
-    """How requests to one version run together. `rows`: the most in a batch. `seconds`: the longest wait for others.
-
-    `preferred`: sizes, ascending, that need no further wait.
-    """
+    """How requests run together: at most `rows`, after at most `seconds`; `preferred` sizes, ascending, end a wait."""
 
     rows: int
     seconds: float
@@ -251,6 +248,8 @@ class ModelSpec(NamedTuple):
     """How concurrent requests are run together; None: each runs alone."""
     steps: tuple[EnsembleStep, ...] = ()
     """Its calls of other models, if it calls all of them for every request."""
+    embeddings: EmbeddingTensors = AS_DECLARED
+    """Its tensors for clients that ask for embeddings."""
 
 
 class ModelInfo(NamedTuple):

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's signatures, over any model: the clients' names for its inputs and outputs, and their forms."""
+"""What a model's tensors mean for clients that do not name them: TensorFlow Serving's signatures, and embeddings."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -54,6 +54,22 @@ class Signature(NamedTuple):
 
 Signatures = Mapping[str, Signature]
 NONE: Final[Signatures] = MappingProxyType({})
+
+
+class EmbeddingTensors(NamedTuple):
+    """The names of the input with the texts, of the output with a vector for each, and of that with its tokens.
+
+    None: the only tensor that can be it (core.dialects.openai.embeddings). `may_shorten`: the first elements of a
+    vector, at length 1, are an embedding, too, as in models that are trained for it (Matryoshka).
+    """
+
+    input: str | None = None
+    output: str | None = None
+    tokens: str | None = None
+    may_shorten: bool = False
+
+
+AS_DECLARED: Final = EmbeddingTensors()
 
 
 def plain(inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> Signatures:

@@ -1,18 +1,21 @@
 """The application for `uvicorn handler.asgi:app`, configured by the environment, and for `dragoman serve`."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from handler.edge import log_lines
 from handler.edge.app import App
+from handler.edge.jobs import ServedModels
 from handler.lifecycle.memory import give_back_when_idle, keep_large_blocks
+from handler.lifecycle.registry import Registry
 from handler.settings import Settings, hosts, ignored
 
 log = logging.getLogger(__name__)
 
 
-def create(settings: Settings | None = None) -> App:
-    """Makes the application. `settings`: the environment's by default. Raises InvalidSettings."""
+def create(settings: Settings | None = None, shared: Callable[[Registry], ServedModels] | None = None) -> App:
+    """Makes the application. `settings`: the environment's by default. `shared`: see App. Raises InvalidSettings."""
     settings = Settings.from_env() if settings is None else settings
     log_lines.begin(settings.log_level, settings.log_format)
     for line in ignored():
@@ -21,7 +24,7 @@ def create(settings: Settings | None = None) -> App:
         log.info(found)
     keep_large_blocks()
     give_back_when_idle()
-    return App(settings)
+    return App(settings, shared=shared)
 
 
 def hooked(app: App) -> Any:

@@ -1,7 +1,7 @@
 """The Lambda function: `handler.aws.lambda_handler`.
 
 HTTP events go through Mangum to the same ASGI application that uvicorn serves. Everything here runs once per instance
-at import (Lambda's init phase), or once per invocation.
+at import (Lambda's init phase), or once per invocation. handler.edge.runtime replaces Lambda's own runtime.
 """
 
 import gc
@@ -16,26 +16,29 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from functools import cached_property
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from mangum import Mangum
-from mangum.handlers import ALB, HTTPGateway
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TooLarge, escaped
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut, TooLarge, escaped
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
 from handler.edge.gate.gate import INVOKED
 from handler.edge.lambda_answers import LARGEST_RESPONSE, document_size, plain, timing_of
 from handler.edge.lambda_events import (
+    GATEWAY_SECONDS,
     INIT_SECONDS,
+    STREAM_SECONDS,
     Kind,
     UnsupportedEvent,
     deadline_of,
     direct,
+    end_of,
+    is_streamed,
     kind_of,
     normalised,
     raw_path,
@@ -45,62 +48,18 @@ from handler.edge.lambda_events import (
 from handler.edge.members import EventForm, form_of
 from handler.edge.observe.invocations import Invocation
 from handler.edge.protocols import INTERNAL, refuse
+from handler.edge.runtime.http_event import EVENT, STREAMED, TEXT, EventEnds, HttpEvent, KeptBalancer, KeptGateway
 from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
-from handler.lifecycle.single_flight import Background
+from handler.lifecycle.single_flight import Background, settled
 from handler.settings import InvalidSettings, Settings, ignored
+
+if TYPE_CHECKING:
+    from handler.edge.runtime.carrier import LoopCarrier
 
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
 """Types of initialisation that no request waits for. They may take 15 minutes, and models are warm after them."""
-EXCHANGE: Final = "dragoman"
-"""The member of an event for Mangum that holds an _Exchange."""
-TEXT: Final = [
-    "text/",
-    "application/json",  # and not application/connect+json, whose messages are in binary envelopes
-    "application/grpc-web-text",
-    "application/javascript",
-    "application/xml",
-    "application/problem+json",
-    "application/x-ndjson",
-    "application/openmetrics-text",
-    "image/svg+xml",
-]
-
-
-class _Exchange:
-    """The facts about an HTTP event that ASGI's scope lacks. They travel in the event for Mangum.
-
-    `least`: bytes of an answer that are worth compressing. `scope`: Mangum's scope, for the refusal of an answer that
-    is too large. `invoked`: its caller invokes the function without HTTP, which takes the permission to do so.
-    `invocation`: has the request's record.
-    """
-
-    __slots__ = ("deadline", "invocation", "invoked", "least", "root", "scope")
-
-    def __init__(self, root: str, deadline: Deadline, least: int, invocation: Invocation, *, invoked: bool) -> None:
-        self.root = root
-        self.invoked = invoked
-        self.deadline = deadline
-        self.least = least
-        self.invocation = invocation
-        self.scope: Scope = {}
-
-
-class _Gateway(HTTPGateway):
-    """Mangum's handler for API Gateway. It keeps the scope, which Mangum's own makes again for the answer."""
-
-    @cached_property
-    def scope(self) -> Any:
-        return super().scope
-
-
-class _Balancer(ALB):
-    """Mangum's handler for load balancers. It keeps the scope, too."""
-
-    @cached_property
-    def scope(self) -> Any:
-        return super().scope
 
 
 class Misconfigured:
@@ -118,13 +77,20 @@ class Misconfigured:
 class Function:
     """One instance of the function. `app` is None when the settings are wrong."""
 
-    def __init__(self, settings: Settings | None = None, began: float | None = None) -> None:
-        """Makes the application. `settings`: the environment's by default. `began`: the init phase's start."""
+    def __init__(
+        self, settings: Settings | None = None, began: float | None = None, carrier: "LoopCarrier | None" = None
+    ) -> None:
+        """Makes the application. `settings`: the environment's by default. `began`: the init phase's start.
+
+        `carrier`: runs the application for several events at once. Without one Mangum does it, for one event at a time.
+        """
         keep_large_blocks()
         log_lines.guard()
         self.app: App | None = None
-        self._loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(self._loop)
+        self._carrier = carrier
+        self._streams = False
+        self._loop = None if carrier is not None else asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop if carrier is None else carrier.loop)  # else Mangum makes one, too
         try:
             settings = settings or Settings.from_env()
             logging.getLogger().setLevel(settings.log_level)
@@ -132,76 +98,105 @@ class Function:
             for line in ignored():
                 log.warning(line)
             self._base_path = settings.base_path
-            self.app = App(settings, inline=True)
+            self._streams = settings.response_streaming and carrier is not None
+            self.app = App(settings, inline=carrier is None, freezes=True)
             self._initialise(self.app, time.monotonic() if began is None else began)
             self._asgi: Any = self.app.serve
         except InvalidSettings as error:
             log.error("%s", error)  # noqa: TRY400 - the message has all the facts
             self._base_path = ""
             self._asgi = Misconfigured(error.public)
-        handlers: Any = [_Balancer, _Gateway]
+        handlers: Any = [KeptBalancer, KeptGateway]
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT, custom_handlers=handlers)
 
     def _initialise(self, app: App, began: float) -> None:
         """Loads the models that the settings name, within the time of this type of initialisation."""
         how = app.settings.initialization
         short = how == "on-demand"  # the init phase is short, and a request waits for its end
-        app.start(Deadline(began + INIT_SECONDS, init=True) if short else NEVER)
-        if how in EARLY:
-            from handler.edge import snapshots  # noqa: PLC0415 - most instances do not need it
+        app.prepare(Deadline(began + INIT_SECONDS, init=True) if short else NEVER)
+        if how not in EARLY:
+            return
+        from handler.edge import snapshots  # noqa: PLC0415 - most instances do not need it
 
-            snapshots.watch(app) if how == "snap-start" else snapshots.warm(app)
+        if how != "snap-start":
+            snapshots.warm(app)
+        elif self._carrier is None:  # else handler.edge.runtime.snapshot has the hooks
+            snapshots.watch(app)
 
     def close(self) -> None:
         """Ends the event loop, which an instance keeps for its whole life."""
-        self._loop.close()
+        if self._loop is not None:
+            self._loop.close()
         asyncio.set_event_loop(None)
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange: _Exchange = scope["aws.event"][EXCHANGE]
-        scope["root_path"] = exchange.root  # Mangum always says ""
+        http: HttpEvent = scope["aws.event"][EVENT]
+        scope["root_path"] = http.root  # Mangum always says ""
         scope["raw_path"] = raw_path(scope["aws.event"])  # Mangum always says None
-        scope[SCOPE_KEY] = exchange.deadline
-        scope[COMPRESS_KEY] = exchange.least
-        if exchange.invoked:
+        scope[SCOPE_KEY] = http.ends.wait
+        scope[COMPRESS_KEY] = http.least
+        if http.invoked:
             scope[INVOKED] = True
-        exchange.scope = scope
-        await self._asgi(scope, receive, exchange.invocation.begin(scope, send))
+        http.scope = scope
+        await self._asgi(scope, receive, http.invocation.begin(scope, send))
 
     def __call__(self, event: Any, context: Any) -> Any:
         """Answers one event. Raises UnsupportedEvent."""
         kind = kind_of(event)
-        deadline = NEVER if self.app is None else deadline_of(event, context, self.app.settings.patience)
         if kind is Kind.HTTP:
-            return self._http(event, context, deadline)
+            return self._http(event, context)
         if kind is Kind.DIRECT:
-            return self._direct(event, context, deadline)
+            return self._direct(event, context)
         if self.app is None:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
-        waiting = Background(deadline)
+        waiting = Background(self._ends(event, context, streamed=False).wait)
         return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
-    def _http(self, event: Any, context: Any, deadline: Deadline, *, invoked: bool = False) -> Any:
-        if self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
-        # Model code may have called asyncio.run(), which takes the thread's loop away.
-        asyncio.set_event_loop(self._loop)
-        observer = None if self.app is None else self.app.observer
-        with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
-            return self._answered(event, context, deadline, invocation, invoked=invoked)
+    def _ends(self, event: Any, context: Any, *, streamed: bool) -> EventEnds:
+        """Returns when an event's waits end, its answer has to begin, and the function's own time ends."""
+        if self.app is None:
+            return EventEnds(NEVER, NEVER, NEVER)
+        patience = self.app.settings.patience
+        wait = deadline_of(event, context, patience, STREAM_SECONDS if streamed else GATEWAY_SECONDS)
+        end = end_of(context)
+        return EventEnds(wait, wait if patience is None else end, end)
 
-    def _answered(self, event: Any, context: Any, deadline: Deadline, invocation: Invocation, *, invoked: bool) -> Any:
+    def _http(self, event: Any, context: Any, *, invoked: bool = False) -> Any:
+        if self._loop is not None:
+            if self._loop.is_closed():
+                self._loop = asyncio.new_event_loop()
+            # Model code may have called asyncio.run(), which takes the thread's loop away.
+            asyncio.set_event_loop(self._loop)
+        observer = None if self.app is None else self.app.observer
+        streamed = self._streams and not invoked and is_streamed(event)
+        with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
+            ends = self._ends(event, context, streamed=streamed)
+            http = HttpEvent(context, ends, invocation, invoked=invoked, streamed=streamed)
+            document = self._answered(event, http)
+        if streamed and document is not STREAMED and self._carrier is not None:
+            return self._carrier.pass_on(document, context)
+        return document
+
+    def _answered(self, event: Any, http: HttpEvent) -> Any:
         try:
-            normal, root = normalised(event, self._base_path)
+            normal, http.root = normalised(event, self._base_path)
         except ServingError as error:
-            return self._refused(error, event, invocation)
-        least = COMPRESS_FROM_INLINE if form_of(event) is EventForm.REST else COMPRESS_FROM
-        exchange = normal[EXCHANGE] = _Exchange(root, deadline, least, invocation, invoked=invoked)
+            return self._refused(error, event, http)
+        is_deflated = form_of(event) is EventForm.REST and not http.streamed  # a gateway that streams does not compress
+        http.least = COMPRESS_FROM_INLINE if is_deflated else COMPRESS_FROM
+        normal[EVENT] = http
         try:
-            response = self._mangum(normal, context)
+            if self._carrier is None:
+                response = self._mangum(normal, http.context)
+            else:
+                response = self._carrier.run(self._rooted, self._mangum.infer(normal, http.context), http)
+        except TimedOut as error:
+            return self._refused(error, event, http)
         except Exception:
             log.exception("an HTTP event failed")
-            return self._refused(ModelFailed(INTERNAL), event, invocation)
+            return self._refused(ModelFailed(INTERNAL), event, http)
+        if response is STREAMED:
+            return response
         size = document_size(response.get("body") or "")
         if size <= LARGEST_RESPONSE:
             return response
@@ -209,25 +204,25 @@ class Function:
             f"the answer has {size} bytes as Lambda counts them; at most {LARGEST_RESPONSE} are possible: ask "
             "for fewer outputs, send smaller batches, ask for binary outputs, or accept gzip"
         )
-        refusal = invocation.refuse(too_large, exchange.scope, refuse(too_large, exchange.scope))
+        refusal = http.invocation.refuse(too_large, http.scope, refuse(too_large, http.scope))
         return plain(refusal, timing_of(response), event)
 
-    def _refused(self, error: ServingError, event: Any, invocation: Invocation) -> dict[str, Any]:
-        """Returns the refusal of an event that did not become a request, in its path's protocol and in its own form."""
-        scope = scope_of(event, self._base_path)
-        return plain(invocation.refuse(error, scope, refuse(error, scope)), self._timed(Timing()), event)
+    def _refused(self, error: ServingError, event: Any, http: HttpEvent) -> dict[str, Any]:
+        """Returns the refusal of an event without an answer, in its path's protocol and in its own form."""
+        scope = http.scope or scope_of(event, self._base_path)
+        return plain(http.invocation.refuse(error, scope, refuse(error, scope)), self._timed(Timing()), event)
 
     def _timed(self, timing: Timing) -> str:
         headers = self.app.clock.headers(timing) if self.app else ()
         return "".join(text.decode() for _, text in headers)
 
-    def _direct(self, event: dict[str, Any], context: Any, deadline: Deadline) -> Any:
+    def _direct(self, event: dict[str, Any], context: Any) -> Any:
         """Answers a V2 inference request that is the event itself: its caller invokes the function without HTTP."""
         try:
             request = direct(event)
         except InvalidInput as error:
             return {"error": error.message}
-        response = self._http(request, context, deadline, invoked=True)
+        response = self._http(request, context, invoked=True)
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
         return orjson.loads(response["body"])
@@ -238,7 +233,7 @@ class Function:
         checked = []
         for model in models:
             try:
-                app.registry.load(model, waiting)
+                settled(partial(app.registry.load, model, waiting), waiting.deadline)
                 checked.append({"model": model, "ready": True})
             except ServingError as error:
                 log.warning("%s after an ObjectCreated event: %s", escaped(model), error.message)
@@ -246,6 +241,8 @@ class Function:
         return {"checked": checked}
 
     def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
+        if self._carrier is not None:  # else `ready` loads them, in this thread
+            app.prepare(waiting.deadline)
         ready = app.registry.ready(waiting)
         states = {version.name: version.state for version in app.registry.known()}
         return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
@@ -264,6 +261,15 @@ def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str
             yield name
 
 
-lambda_handler = Function(began=BEGAN)
-gc.freeze()
 gc.enable()
+
+
+def __getattr__(name: str) -> Any:
+    """Makes `lambda_handler` when it is asked for: handler.edge.runtime makes a function of its own."""
+    if name != "lambda_handler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    gc.disable()
+    made = globals()["lambda_handler"] = Function(began=BEGAN)
+    gc.freeze()
+    gc.enable()
+    return made

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "push": "handler.commands.models",
     "pull": "handler.commands.models",
     "list": "handler.commands.models",
+    "index": "handler.commands.models",
     "convert": "handler.commands.convert.flags",
     "sign": "handler.commands.models",
     "verify": "handler.commands.models",
@@ -21,6 +22,7 @@ COMMANDS: Final = {
     "doctor": "handler.commands.doctor.flags",
     "init": "handler.commands.init.flags",
     "replay": "handler.commands.replay.flags",
+    "build-image": "handler.commands.image.flags",
     "completion": "handler.commands.completion",
 }
 """Each command's module: `add(commands)` adds its parsers, by add_parser; `run(options)` returns an exit code or None.

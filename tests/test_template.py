@@ -98,3 +98,27 @@ def test_sams_local_gateway_finds_the_rest_api(template: Any) -> None:
         "AWS::Serverless::Api",
         "AWS::Serverless::Function",
     }
+
+
+def test_the_streaming_template_streams_and_means_the_same_by_its_parameters(template: Any) -> None:
+    """A REST API and a URL stream only if function and caller both do; what both templates ask for is one thing."""
+    path = TEMPLATE.with_name("template-streaming.yaml")
+    streaming = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506 - a SafeLoader
+    resources, parameters = streaming["Resources"], streaming["Parameters"]
+    own = {name for name, each in parameters.items() if each != template["Parameters"].get(name)}
+    assert own == {"Image", "Architecture", "Timeout", "Initialization", "Api"}
+    paths = resources["Gateway"]["Properties"]["DefinitionBody"]["paths"]
+    for each in paths.values():
+        integration = each["x-amazon-apigateway-any-method"]["x-amazon-apigateway-integration"]
+        assert integration["responseTransferMode"] == "STREAM"
+        assert integration["uri"][1].endswith(":live/response-streaming-invocations")
+        assert integration["timeoutInMillis"] == parameters["Timeout"]["MaxValue"] * 1000
+    assert resources["Url"]["Properties"]["InvokeMode"] == "RESPONSE_STREAM"
+    function = resources["InferenceFunction"]["Properties"]
+    assert function["ImageConfig"] == {"EntryPoint": ["python3", "-m", "dragoman.runtime"]}
+    assert function["Environment"]["Variables"]["DRAGOMAN_RESPONSE_STREAMING"] == "true"
+    usual = template["Resources"]["InferenceFunction"]["Properties"]
+    assert function["Policies"] == usual["Policies"]
+    text = (TEMPLATE.parent / "docs" / "lambda-runtime.md").read_text(encoding="utf-8")
+    shown = {name: cells for name, *cells in re.findall(r"^\| `(\w+)` \| (.*?) ?\| (.*) \|$", text, re.MULTILINE)}
+    assert {name: shown[name][1] for name in own} == {name: parameters[name]["Description"] for name in own}

@@ -147,6 +147,10 @@ def model_spec(
         spec = spec._replace(raw_outputs=said.grpc_outputs == "raw")
         if said.batching is not None:
             spec = _batched(spec, said.batching)
+        if said.embeddings is not None:
+            from handler.settings import embeddings  # noqa: PLC0415 - 1 ms of cold start for models without them
+
+            spec = spec._replace(embeddings=embeddings.bound(said.embeddings, inputs, outputs))
         if said.explainer is not None:
             from handler.settings import explainer  # noqa: PLC0415 - 2 ms of cold start for models without one
 

@@ -6,16 +6,17 @@ TypeProto). Weights are skipped, so a mapped file of any size costs a few pages.
 """
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-GRAPH: Final = 7
+GRAPH, OPSET_IMPORT = 7, 8
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 NODE: Final = 1
 NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE = 2, 4, 5
 ATTRIBUTE_INTS, ATTRIBUTE_STRINGS = 8, 9
+T = TypeVar("T")
 TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
 """TypeProto's members by field number."""
 
@@ -39,15 +40,30 @@ class Value(NamedTuple):
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:
     """Returns the graph's inputs, and its outputs. Raises MalformedFile, OSError."""
+    return _read(path, _graph)
+
+
+def domains(path: Path) -> frozenset[str]:
+    """Returns the domains of the operators that a model may use. Raises MalformedFile, OSError."""
+    return _read(path, _domains)
+
+
+def _read(path: Path, read: Callable[[memoryview], T]) -> T:
     with path.open("rb") as file:
         if not path.stat().st_size:
             raise MalformedFile("the file is empty")
         # It is unmapped with its last view: an explicit close fails while an error's traceback still holds a view.
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        return _graph(memoryview(mapped))
+        return read(memoryview(mapped))
     except (IndexError, UnicodeDecodeError) as error:
         raise MalformedFile("the file is not an ONNX model, or cut short") from error
+
+
+def _domains(view: memoryview) -> frozenset[str]:
+    """The runtime refuses a node whose domain the model does not import."""
+    imports = (member for number, member in fields(view) if number == OPSET_IMPORT and isinstance(member, memoryview))
+    return frozenset(_text(each, 1) for each in imports)
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:

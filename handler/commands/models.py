@@ -1,4 +1,4 @@
-"""`dragoman push`, `pull`, `list`, `sign` and `verify`: the flags of the commands on models in repositories."""
+"""`dragoman push`, `pull`, `list`, `index`, `sign`, `verify`: the flags of the commands on models in repositories."""
 
 import logging
 from argparse import ArgumentParser, Namespace
@@ -12,7 +12,8 @@ from handler.settings import Settings
 from handler.settings.sources import Layered
 
 NAME = "[REPOSITORY/]NAME"
-WHERE = "s3://bucket/prefix/NAME or FOLDER/NAME; a NAME alone: in DRAGOMAN_REPOSITORY"
+BUCKETS = "s3://bucket/prefix/NAME, gs://bucket/prefix/NAME, az://container/prefix/NAME"
+WHERE = f"{BUCKETS} or FOLDER/NAME; a NAME alone: in DRAGOMAN_REPOSITORY"
 
 
 def add(commands: Any) -> None:
@@ -28,7 +29,9 @@ def add(commands: Any) -> None:
     push.add_argument("--no-check", dest="check", action="store_false", help="do not load ONNX models first")
     _add_key(push, "--sign-key", "--sign-cert", "add a signature by this private key")
     pull = commands.add_parser("pull", help="fetch a model's versions from a bucket")
-    pull.add_argument("source", metavar=NAME, help="s3://bucket/prefix/NAME; a NAME alone: in DRAGOMAN_REPOSITORY")
+    pull.add_argument(
+        "source", metavar=NAME, help=f"{BUCKETS} or https://host/path/NAME; a NAME alone: in DRAGOMAN_REPOSITORY"
+    )
     pull.add_argument("folder", nargs="?", metavar="FOLDER", help="folder for the numbered versions; default: NAME")
     chosen = pull.add_mutually_exclusive_group()
     chosen.add_argument("--version", help="version to fetch; default: the newest")
@@ -39,6 +42,8 @@ def add(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON, for programs")
     for each in (push, pull):
         add_quiet(each)
+    index = commands.add_parser("index", help="write index.json into a folder of models, for a web server")
+    index.add_argument("folder", metavar="FOLDER", help="a repository; the index is written into it, last")
     _add_signing(commands)
 
 
@@ -50,7 +55,7 @@ def _add_signing(commands: Any) -> None:
     _add_key(how, "--key", "", "the private key")
     _add_cert(sign, "--cert")
     verify = commands.add_parser("verify", help="verify the signatures of a model's versions")
-    verify.add_argument("model", metavar="MODEL_DIR|s3://bucket/prefix/NAME", help="a folder as for sign, or a model")
+    verify.add_argument("model", metavar="MODEL_DIR|REPOSITORY/NAME", help="a folder as for sign, or a model")
     verify.add_argument("--key", metavar="PEM", help="trusted public keys; default: DRAGOMAN_VERIFY_KEY")
     verify.add_argument("--roots", metavar="PEM", help="trusted certificates; default: DRAGOMAN_VERIFY_ROOTS")
     verify.add_argument(
@@ -90,6 +95,10 @@ def run(options: Namespace) -> None:
             from handler.commands.publish import listing  # noqa: PLC0415 - 0.4 s, which only the command needs
 
             listing.run(options, settings)
+        elif options.command == "index":
+            from handler.commands import web_index  # noqa: PLC0415 - as above
+
+            web_index.run(options, settings)
         elif options.command in ("push", "pull"):
             _move(options, settings)
         else:

@@ -5,8 +5,9 @@ Requests that no protocol knows go to the site, which is imported then and not b
 
 import logging
 import time
-from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
@@ -30,7 +31,7 @@ from handler.edge.elsewhere import Elsewhere
 from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
-from handler.edge.jobs import HttpCodec, Job
+from handler.edge.jobs import HttpCodec, Job, ServedModels
 from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
@@ -38,7 +39,7 @@ from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refu
 from handler.edge.protocols import INTERNAL, dialects_of
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
-from handler.lifecycle.single_flight import Background
+from handler.lifecycle.single_flight import Background, wait_for
 from handler.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,22 +54,30 @@ COMPRESS_FROM_INLINE: Final = 1024 * 1024
 class App:
     """`inline`: runs everything in the caller's thread, as on Lambda, where an instance has one request at a time.
 
-    `abreast`: the requests of one stream that may be under way.
+    `freezes`: nothing may run after a request. `shared`: returns the models of all processes of this server, made of
+    this one's. `abreast`: the requests of one stream that may be under way.
     """
 
-    def __init__(self, settings: Settings, *, inline: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        inline: bool = False,
+        freezes: bool = False,
+        shared: Callable[[Registry], ServedModels] | None = None,
+    ) -> None:
         self.settings = settings
         self.dispatcher: Inline | Threads = Inline(settings) if inline else _threads(settings)
         self.registry = Registry(settings, self.dispatcher.loaders, self.dispatcher.trouble)
         self.flight = NO_LIMIT if inline else flight_of(settings)
-        self.gate = AccessGate(settings, self.registry)
+        self.gate = AccessGate(settings, self.registry if shared is None else shared(self.registry))
         self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(settings.contract)]
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
-        self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline)
+        self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline or freezes)
         self._elsewhere = Elsewhere(settings, self.registry, self.observer, self.dispatcher)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,7 +112,14 @@ class App:
 
     def start(self, deadline: Deadline = NEVER) -> None:
         """Begins to load the models that the settings name; the server listens meanwhile."""
-        self.dispatcher.begin(lambda: self.registry.preload(Background(deadline)))
+        self.dispatcher.begin(partial(self._preload, deadline))
+
+    def prepare(self, deadline: Deadline = NEVER) -> None:
+        """Loads the models that the settings name, and waits for them until the deadline."""
+        wait_for(self.registry.preload(Background(deadline)), deadline)
+
+    def _preload(self, deadline: Deadline) -> None:
+        self.registry.preload(Background(deadline))
 
     def close(self) -> None:
         """Ends the threads; no request can be answered afterwards."""
@@ -172,7 +188,7 @@ class App:
             job = Job(codec, models, timing)
             answer: HttpResponse | HttpStream | None = None
             with Leaving(receive) as leaving:
-                answer = await self.dispatcher.answer(job, route.waits, NEVER, leaving)
+                answer = await self.dispatcher.answer(job, route.waits, timing.deadline, leaving)
         except ServingError as error:
             return _refusal(dialect, error, scope["method"], path)
         except Exception:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from core.deadline import NEVER, within
@@ -108,7 +109,7 @@ class Calls:
 class _Call:
     """One call, from its messages to its answers. It begins when its head was read; its deadline counts from then."""
 
-    __slots__ = ("_answers_once", "_calls", "_deadline", "_models", "_options", "_question", "_timing")
+    __slots__ = ("_answers_once", "_calls", "_deadline", "_models", "_options", "_question", "_timing", "_until")
 
     def __init__(
         self, calls: Calls, models: ServedModels, question: Question, timing: Timing, options: CallOptions
@@ -118,9 +119,11 @@ class _Call:
         self._timing = timing
         self._question = question
         self._deadline = NEVER if question.seconds is None else within(question.seconds)
+        # The platform has one, too: that of a function.
+        self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
         self._options = options
-        # A function answers once, when it has all parts, and serves no other request meanwhile.
-        self._answers_once = isinstance(calls.dispatcher, Inline)
+        # A function answers once: whoever watches would pay for an instance.
+        self._answers_once = isinstance(calls.dispatcher, Inline) or not timing.deadline.is_never
 
     async def plain(self, text: Part) -> Part:
         """Returns the bytes of a body that came as text. Raises InvalidInput, ServerBusy."""
@@ -148,7 +151,7 @@ class _Call:
         """Answers until every message is answered, or the client has left."""
         headers = [*self._question.head(), *self._calls.clock.headers(self._timing)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if self._answers_once:
+        if isinstance(self._calls.dispatcher, Inline):  # it has all parts at once
             await self._tell_all(body, send)
             return
         telling = asyncio.create_task(self._tell_all(body, send))
@@ -226,7 +229,7 @@ class _Call:
         works(codec, timing)
         job: Job[Any] = Job(codec, self._models, timing)
         rpc = self._question.method.rpc
-        return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._deadline, leaving), codec, rpc.name)
+        return guarded(self._calls.dispatcher.answer(job, rpc.waits, self._until, leaving), codec, rpc.name)
 
     def _frames(self, body: Part) -> Iterator[Frame]:
         return self._question.frames(body, self._options.limit)

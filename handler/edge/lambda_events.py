@@ -15,6 +15,8 @@ from handler.edge.members import EventForm, checked, form_of
 
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
+STREAM_SECONDS: Final = 300.0
+"""A REST API that streams waits this long for the next byte, the first one included (its idle timeout, Regional)."""
 LONGEST_AGO: Final = 60.0
 """The most seconds since a gateway took a request. A longer time means a recorded event, or a wrong clock."""
 INIT_SECONDS: Final = 9.0
@@ -210,10 +212,21 @@ def _is_compressed(body: bytes) -> bool:
     return body[:2] == b"\x1f\x8b" or (body[:1] in (b"\x78", b"\x58", b"\x38") and int.from_bytes(body[:2]) % 31 == 0)
 
 
-def deadline_of(event: Any, context: Any, limit: float | None) -> Deadline:
+def is_streamed(event: Mapping[str, Any]) -> bool:
+    """Decides whether an HTTP event's sender can take its answer in pieces: REST APIs and Function URLs."""
+    return form_of(event) is EventForm.REST or _is_url(event.get("requestContext"))
+
+
+def end_of(context: Any) -> Deadline:
+    """Returns when an answer has to be on its way because the function's time ends; NEVER without a context."""
+    remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    return NEVER if remaining is None else within(max(LEAST_SECONDS, answerable(remaining() / 1e3)))
+
+
+def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = GATEWAY_SECONDS) -> Deadline:
     """Returns the deadline by the function's timeout and the gateway, NEVER if neither ends the wait.
 
-    `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit.
+    `limit`: DRAGOMAN_PATIENCE in seconds, which stands for the gateway's limit. `gateway`: that limit in seconds.
     """
     remaining: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
     ends = [] if remaining is None else [answerable(remaining() / 1e3)]
@@ -221,7 +234,7 @@ def deadline_of(event: Any, context: Any, limit: float | None) -> Deadline:
     if limit is not None:
         ends.append(limit - (taken or 0.0))
     elif taken is not None:
-        ends.append(answerable(GATEWAY_SECONDS) - taken)
+        ends.append(answerable(gateway) - taken)
     return within(max(LEAST_SECONDS, min(ends))) if ends else NEVER
 
 
@@ -233,10 +246,15 @@ def _taken_ago(event: Any) -> float | None:
     context = event.get("requestContext") if isinstance(event, dict) else None
     if not isinstance(context, Mapping) or "elb" in context:
         return None
-    if ".lambda-url." in str(context.get("domainName", "")):
+    if _is_url(context):
         return None
     epoch = context.get("requestTimeEpoch", context.get("timeEpoch"))  # REST APIs have the first, HTTP APIs the second
     if not isinstance(epoch, int | float) or not abs(epoch) < LATEST:
         return None
     ago = time.time() - epoch / 1e3
     return ago if 0 <= ago <= LONGEST_AGO else 0.0
+
+
+def _is_url(context: Any) -> bool:
+    """Decides whether a requestContext is a Function URL's."""
+    return isinstance(context, Mapping) and ".lambda-url." in str(context.get("domainName", ""))

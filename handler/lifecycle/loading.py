@@ -31,7 +31,9 @@ COPIES: Final = 2
 """Copies of its file that ONNX Runtime holds at the peak of a load: the parsed file, and the tensors made of it."""
 SESSION: Final = 8_000_000
 """Bytes that a session takes beside them, and a little more."""
-log = logging.getLogger(__name__)
+TOKENIZERS: Final = (4, 20)
+"""The bytes that a tokenizer takes for each of its file, for good and while it is read: of pairs 4 and 12, of words 14
+and 15, of a unigram model 19 and 20."""
 
 
 class Loading:
@@ -98,9 +100,10 @@ class Loading:
             log.warning("model %s version %s: %s", version.name, files.number, said.note)
         if backends.is_pipeline(names, said):
             parts = self._steps.parts(version, source, progress, spared)
-            try:  # it takes no memory beside that of its parts
+            try:
                 start = partial(self._start, loader, source._replace(parts=parts))
-                return self._made(version, start, folder, progress, said.note)
+                make = partial(self._made, version, start, folder, progress, said.note)
+                return self._pipeline(make, version, source, progress, (*spared, *parts.versions.values()))
             except BaseException:
                 parts.release()  # the error's traceback holds this frame
                 raise
@@ -109,6 +112,23 @@ class Loading:
             return make()
         claim = Claim(version, footprint(files, folder.path), spared)
         return self._budget.spend(claim, make, progress)
+
+    def _pipeline(
+        self,
+        make: Callable[[], Loaded],
+        version: ServedVersion,
+        source: Source,
+        progress: Progress,
+        spared: Sequence[ServedVersion],
+    ) -> Loaded:
+        """Returns a pipeline in memory. Beside that of its parts, only a tokenizer takes any."""
+        from handler.backends.pipeline.model import prepared  # noqa: PLC0415 - for pipelines only
+
+        size = prepared(source)
+        if not size or self._budget is None:
+            return make()
+        least, peak = (factor * size for factor in TOKENIZERS)
+        return self._budget.spend(Claim(version, Footprint(peak, least), spared), make, progress)
 
     def _heeded(self, said: ModelSettings) -> ModelSettings:
         """Returns the settings that have an effect on this platform."""

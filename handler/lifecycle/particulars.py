@@ -35,6 +35,14 @@ class Particulars(NamedTuple):
     spans: Sequence[LapseCount]
 
 
+class ProcessState(NamedTuple):
+    """What clients have made of a process. `loaded`: names and versions. `unloaded`: of preloaded models."""
+
+    online: bool
+    unloaded: tuple[str, ...]
+    loaded: tuple[tuple[str, str], ...]
+
+
 def particulars(model: ListedModel, cost: Callable[[ServedVersion], int]) -> list[Particulars]:
     """Returns the particulars of a model's versions, ascending. `cost`: of a version's memory."""
     labelled = [(label, version.version.number) for label, version in model.labelled()]

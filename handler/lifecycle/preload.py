@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from core.deadline import Deadline
@@ -11,7 +11,7 @@ from core.operations import ModelRef
 from core.ports import Context
 from handler.lifecycle.catalog import Catalog
 from handler.lifecycle.repository import Repository
-from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.single_flight import Load, Pending
 from handler.lifecycle.versions import ServedVersion
 
 MOST_NAMED: Final = 8
@@ -55,13 +55,17 @@ class Preloaded:
                     missing[_named(version, versions)] = version.reason
         return missing
 
-    def start(self, use: Callable[[ModelRef], AbstractContextManager[Any]], context: Context) -> None:
-        """Starts to load what is wanted, by beginning a use of it. What fails is logged, and `missing` has it."""
+    def start(self, use: Callable[[ModelRef], AbstractContextManager[Any]], context: Context) -> Sequence[Load]:
+        """Starts to load what is wanted, by beginning a use of it. What fails is logged, and `missing` has it.
+
+        Returns the loads that other threads do.
+        """
+        loads: list[Load] = []
         try:
             names = self._names(context.deadline)
         except ServingError as error:
             log.warning("preload: %s", error.message)
-            return
+            return loads
         for name in names:
             if context.deadline.left < 0:
                 log.info("preload of %s is left to the first request for it", name)
@@ -72,7 +76,8 @@ class Preloaded:
                 log.warning("preload of %s: %s", name, error.message)
                 continue
             for version in dict.fromkeys((*model.regular, *model.canaries)):
-                _start(use, version)
+                loads += _started(use, version)
+        return loads
 
     def _names(self, deadline: Deadline) -> Sequence[str]:
         if self._all is None:
@@ -80,13 +85,17 @@ class Preloaded:
         return [name for name in self._all if name not in self.unloaded]
 
 
-def _start(use: Callable[[ModelRef], AbstractContextManager[Any]], version: ServedVersion) -> None:
+def _started(use: Callable[[ModelRef], AbstractContextManager[Any]], version: ServedVersion) -> Sequence[Load]:
+    """Returns the load, if another thread does it."""
     number = str(version.version.number)
     try:
-        with suppress(Pending), use(ModelRef(version.name, number)):
+        with use(ModelRef(version.name, number)):
             pass
+    except Pending as pending:
+        return (pending.load,)
     except ServingError as error:
         log.warning("preload of %s version %s: %s", version.name, number, error.message)
+    return ()
 
 
 def _named(version: ServedVersion, versions: Sequence[ServedVersion]) -> str:

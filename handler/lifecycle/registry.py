@@ -23,7 +23,7 @@ from handler.lifecycle.custom_paths import CustomPaths
 from handler.lifecycle.index import Index
 from handler.lifecycle.loading import Loading
 from handler.lifecycle.models import CanarySplit
-from handler.lifecycle.particulars import Particulars, particulars
+from handler.lifecycle.particulars import Particulars, ProcessState, particulars
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.preload import Preloaded, listed
 from handler.lifecycle.repository import Repository, wanted_of
@@ -165,6 +165,11 @@ class Registry:
         residents = [version for version in self._catalog.residents() if version.loaded is not None]
         return len(residents), 0 if self._budget is None else sum(map(self._budget.cost, residents))
 
+    def condition(self) -> ProcessState:
+        """Returns what another process of the same server has to do to be like this one."""
+        loaded = tuple((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
+        return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
+
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""
         return self._catalog.load_seconds(name, version)
@@ -235,17 +240,13 @@ class Registry:
     # -- on demand ----------------------------------------------------------------------------------------------------
 
     def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
-        if (
-            self._looks is not self._flights
-            and name not in self._catalog.models
-            and not self._repository.admits(name, None)
-        ):
+        is_new = name not in self._catalog.models and not self._repository.admits(name, None)
+        if is_new and self._looks is not self._flights:
             # A push may be younger than the latest look.
             may = self._repository.inventory.may_look(name, None)
             work = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
             self._looks.run(("load", name), name, lambda _: work(), context, final=False)
-        begun = partial(self._load, name, anew)
-        return bool(self._flights.run(("load", name, anew), name, begun, context, final=True))
+        return bool(self._flights.run(("load", name, anew), name, partial(self._load, name, anew), context, final=True))
 
     def _load(self, name: str, anew: bool, load: Load) -> bool:  # noqa: FBT001 - an argument of `partial`
         if not anew and name in self._catalog.loaded():
@@ -261,13 +262,12 @@ class Registry:
 
     def unload(self, name: str, context: Context) -> bool:
         self._catalog.model(name, context.deadline)  # raises ModelNotFound
-        work, was_there = partial(self._unload, name), name in self._catalog.loaded()
+        work = partial(self._unload, name, was_there := name in self._catalog.loaded())
         if not self._flights.at_once(name, work):
             self._flights.run(("unload", name), name, lambda _: work(), context, final=True)
         return was_there
 
-    def _unload(self, name: str) -> bool:
-        was_there = name in self._catalog.loaded()
+    def _unload(self, name: str, was_there: bool) -> bool:  # noqa: FBT001 - the same
         self._rollout.unload(name)
         self._steps.release()
         return was_there
@@ -277,9 +277,12 @@ class Registry:
         if self._lookers is not None:
             self._lookers.shutdown(wait=False, cancel_futures=True)
 
-    def preload(self, context: Context) -> None:
-        """Starts to load what the settings ask for; readiness and index show what fails."""
-        self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
+    def preload(self, context: Context) -> Sequence[Load]:
+        """Starts to load what the settings ask for; readiness and index show what fails.
+
+        Returns the loads that other threads do.
+        """
+        return self._preloaded.start(partial(self._use, context=context, drawn=1.0), context)
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ awaits. Without one (Lambda, where an instance has one request at a time) it is 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future, wait
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from core.deadline import NEVER, Deadline
 from core.errors import StillLoading
@@ -97,6 +97,28 @@ class Pending(Exception):
     @property
     def future(self) -> Future[Any]:
         return self.load.future
+
+
+T = TypeVar("T")
+
+
+def settled(work: Callable[[], T], deadline: Deadline) -> T:
+    """Returns the work's result, in a thread that may wait for loads. Raises StillLoading at the deadline."""
+    while True:
+        try:
+            return work()
+        except Pending as pending:
+            wait_for((pending.load,), deadline)
+            if not pending.future.done():
+                raise pending.load.unfinished() from None
+            result: T = pending.future.result()
+            if pending.final:
+                return result
+
+
+def wait_for(loads: Iterable[Load], deadline: Deadline) -> None:
+    """Waits until all the loads have ended, or failed, or until the deadline."""
+    wait([load.future for load in loads], None if deadline.is_never else max(0.0, deadline.left))
 
 
 class Here:

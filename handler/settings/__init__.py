@@ -44,7 +44,7 @@ LONGEST_NAME: Final = 64
 LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
-    Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`"),
+    Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `https://host/path`; see [stores.md](stores.md)"),
     Setting("DRAGOMAN_MODEL_NAME", "model_name", parsers.text, "", "the repository is one model's folder (`model.onnx` or `model.py` in it, or numbered versions), and the model has this name; default: on the platforms that mount one model, its settings' or its folder's"),
     Setting("DRAGOMAN_PLATFORM", "platform", parsers.one_of(*hosts.CHOICES), "auto", "the platform whose contract is kept: its port, its folder and its routes; `auto` (recognised by what it sets, see [platforms.md](platforms.md)), `none`, or its name"),
     Setting("DRAGOMAN_PRELOAD", "preload", parsers.names, "", "models to load at start, by name with commas between, or `*`, each with all versions that its `version_policy` serves; the server is ready when they are"),
@@ -65,8 +65,10 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_GRPS_HEALTH_CONTROL", "grps_health_control", parsers.one_of("instance", "off"), "", "`instance`: GRPS clients may set this process online and offline, and readiness follows; `off` (default on Lambda): they get 501"),
     Setting("DRAGOMAN_PATIENCE", "patience", parsers.seconds, "", "seconds that a request waits while its model is loaded; then the answer is 503 with the load's progress, and the load continues; default: the time that the function's timeout and API Gateway's 29 s leave on Lambda, unlimited on a server"),
     Setting("DRAGOMAN_TIMEOUT", "timeout", parsers.seconds_or_never, "", "seconds that one inference may run, and each answer of a stream: then its client gets 504 (`DEADLINE_EXCEEDED`); a model's `timeout` comes first; `0`: no limit; default: 60 on a server, and on Lambda the time that the function's timeout leaves"),
+    Setting("DRAGOMAN_RESPONSE_STREAMING", "response_streaming", parsers.flag, "false", "`true`, with `python -m dragoman.runtime` on Lambda: answers go out in pieces, for a REST API or Function URL that takes them so; see [lambda-runtime.md](lambda-runtime.md)"),
     Setting("DRAGOMAN_PROVIDERS", "providers", providers.parse, "", "ONNX Runtime's execution providers, in order of preference with commas between, such as `CUDAExecutionProvider,CPUExecutionProvider`; a model's `providers` come first; default: the CPU's"),
     Setting("DRAGOMAN_THREADS", "threads", parsers.positive, "", "threads that run models on an ASGI server; default: one per CPU"),
+    Setting("DRAGOMAN_WORKERS", "workers", parsers.workers, "1", "processes of `dragoman serve` that share the port and answer as one server; each has its part of the threads, of the memory and of the other limits; see [workers.md](workers.md)"),
     Setting("DRAGOMAN_QUEUE", "queue", parsers.positive, "1024", "requests that may wait for a thread; further ones get 503, and so do those that would wait too long to be of use"),
     Setting("DRAGOMAN_QUEUE_TIME", "queue_time", parsers.seconds, "4", "seconds that a request may wait for a thread, or three inferences of its model if these take longer; one that would wait longer gets 503; set it below the time after which your clients give up"),
     Setting("DRAGOMAN_STREAM_ORDER", "stream_order", parsers.one_of("ready", "request"), "ready", "requests of one stream of requests: `ready` (worked on side by side, as many as there are threads; their answers come when they are ready, in order for requests of the same id, or of none), or `request` (one after the other)"),
@@ -95,12 +97,12 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_SITE", "site", parsers.flag, "true", "`false`: no status page, no /docs"),
     Setting("DRAGOMAN_BASE_PATH", "base_path", parsers.base_path, "", "path of an API mapping (custom domain) in front of the function, taken off each request"),
     Setting("DRAGOMAN_S3_ADDRESSING", "s3_addressing", parsers.one_of("auto", "path", "virtual"), "auto", "`path` or `virtual` host style; auto: path style for every endpoint but AWS's"),
-    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", parsers.flag, "false", "`true`: unsigned requests, for public buckets"),
+    Setting("DRAGOMAN_S3_ANONYMOUS", "s3_anonymous", parsers.flag, "false", "`true`: unsigned requests, for public buckets of S3"),
     Setting("DRAGOMAN_LOG_LEVEL", "log_level", parsers.level, "INFO", "`DEBUG`, `INFO`, `WARNING` or `ERROR`; on Lambda the default is `AWS_LAMBDA_LOG_LEVEL`"),
     Setting("DRAGOMAN_LOG_FORMAT", "log_format", parsers.one_of("text", "json"), "", "`text` or `json`, of every line of the log; default: `text`, on Lambda as `AWS_LAMBDA_LOG_FORMAT` says"),
     Setting("DRAGOMAN_ACCESS_LOG", "access_log", parsers.flag, "false", "`true`: a line of the log for every request (default of `dragoman serve`); `false`: for refused ones only, ten in ten seconds; see [operations.md](operations.md#the-log)"),
     Setting("DRAGOMAN_METRICS", "metrics", parsers.metrics, "", "the names of metrics, with commas between: `triton` (default on a server), `kserve`, `mlserver` and `tfserving` for Prometheus, beside our own; `emf` for CloudWatch; `off` (default on Lambda); see [metrics.md](metrics.md)"),
-    Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than uvicorn starts them"),
+    Setting("DRAGOMAN_METRICS_FOLDER", "metrics_folder", parsers.text, "", "folder in which the processes of one server share their numbers; needed only if another program than `dragoman serve` or uvicorn starts them"),
     Setting("DRAGOMAN_TRACES", "traces", parsers.one_of("off", "otlp"), "", "`otlp`: a trace of every request, sent by OpenTelemetry's SDK as its own variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and others); `off`; default: as `OTEL_TRACES_EXPORTER` says, else `off`; see [traces.md](traces.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG", "payload_log", parsers.text, "", "a folder, `s3://bucket/prefix` or `http(s)://` receiver that gets requests and answers of inferences as CloudEvents; default: none; see [payload-log.md](payload-log.md)"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
@@ -138,8 +140,10 @@ class Settings(NamedTuple):
     grps_health_control: str
     patience: float | None
     timeout: float | None
+    response_streaming: bool
     providers: tuple[str, ...]
     threads: int
+    workers: int
     queue: int
     queue_time: float
     stream_order: str

@@ -1,6 +1,7 @@
 """Checks of a publisher's JSON. An error names the wrong value by the path of its key."""
 
 import json
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from core.errors import shown
@@ -63,3 +64,10 @@ def number(value: Any, path: str, least: int) -> int:
 
 def is_shape(value: Any) -> bool:
     return isinstance(value, list) and all(type(size) is int and size >= -1 for size in value)
+
+
+def is_below(file: Any) -> bool:
+    """Decides whether a publisher's value is a relative path that does not lead out of its folder."""
+    if not isinstance(file, str) or not file or {"\0", "\\"} & set(file):
+        return False
+    return not {"..", "/"} & set(PurePosixPath(file).parts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable
 from core.operations import Batching
+from core.signature import EmbeddingTensors
 from core.tensor import TensorSpec
 from handler.settings import routing
 from handler.settings.checked import Wrong, an_object, members_of, number, texts
@@ -68,6 +69,7 @@ class ModelSettings(NamedTuple):
     """How concurrent requests are run together; None: each runs alone."""
     pipeline: "SaidPipeline | None" = None
     """The steps of a pipeline whose version has no pipeline.json."""
+    embeddings: EmbeddingTensors | None = None
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
@@ -148,6 +150,7 @@ def _settings(members: dict[str, Any], model: str) -> ModelSettings:
         note=_note(members),
         batching=_batching(members, batch),
         pipeline=_pipeline(members.get("pipeline")),
+        embeddings=_embeddings(members.get("embeddings")),
     )
 
 
@@ -221,6 +224,14 @@ def _pipeline(value: Any) -> "SaidPipeline | None":
     from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are no pipeline
 
     return pipeline.parse(value, "pipeline")
+
+
+def _embeddings(value: Any) -> EmbeddingTensors | None:
+    if value is None:
+        return None
+    from handler.settings import embeddings  # noqa: PLC0415 - the same, for models whose settings name them
+
+    return embeddings.parse(value)
 
 
 def _timeout(value: Any) -> float | None:

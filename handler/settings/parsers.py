@@ -48,6 +48,15 @@ def positive(value: str) -> int:
     return int(value)
 
 
+MOST_WORKERS: Final = 256
+
+
+def workers(value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", value) or not 0 < int(value) <= MOST_WORKERS:
+        raise ValueError(f"a whole number from 1 to {MOST_WORKERS}")
+    return int(value)
+
+
 def seconds(value: str) -> float:
     try:
         number = float(value)

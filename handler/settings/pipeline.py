@@ -1,7 +1,8 @@
 """A pipeline as its publisher wrote it: pipeline.json, or the key "pipeline" of model-settings.json.
 
-    {"steps": [step, ...], "inputs": [tensor, ...], "outputs": [tensor, ...]}
-    step:   {"name": text} and a call; or "switch", or "split", with calls for branches
+    {"steps": [step, ...], "inputs": [tensor, ...], "outputs": [tensor, ...], "rows": number}
+    step:   {"name": text} and a call; or "switch", or "split", with calls for branches; or a function of this server
+            (handler.settings.functions), with "inputs" and "outputs"
     call:   {"model": name, "version": number, "inputs": {input of the model: tensor}, "outputs": {its output: tensor}}
     switch: {"tensor": tensor, "cases": {value: call, ...}, "default": call}
     split:  [{"weight": number} and a call, ...]
@@ -11,10 +12,11 @@ that does not say it itself. Which tensors fit together is checked when the pipe
 handler.backends.pipeline.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from handler.settings.checked import Wrong, an_object, members_of, number, texts
+from handler.settings.functions import FUNCTIONS, SaidFunction
 
 FILE: Final = "pipeline.json"
 MOST_BYTES: Final = 1024 * 1024
@@ -28,7 +30,8 @@ CALL: Final = ("model", "version", "inputs", "outputs")
 class SaidCall(NamedTuple):
     """A use of another model. `version` None: the one that serves. `inputs`, `outputs` None: tensors of their names.
 
-    `path`: of its keys, for messages.
+    `path`: of its keys, for messages. `function`: a function of this server in the place of a model; `model` is its
+    name then.
     """
 
     path: str
@@ -36,6 +39,7 @@ class SaidCall(NamedTuple):
     version: int | None = None
     inputs: Mapping[str, str] | None = None
     outputs: Mapping[str, str] | None = None
+    function: SaidFunction | None = None
 
 
 class SaidStep(NamedTuple):
@@ -53,16 +57,21 @@ class SaidStep(NamedTuple):
 
 
 class SaidPipeline(NamedTuple):
-    """`inputs`, `outputs` None: the tensors that no step makes, and those that no step takes. `path`: of its keys."""
+    """`inputs`, `outputs` None: the tensors that no step makes, and those that no step takes. `path`: of its keys.
+
+    `rows`: the most of a request that its steps have at a time; None: all.
+    """
 
     steps: tuple[SaidStep, ...]
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     path: str = ""
+    rows: int | None = None
 
     @property
-    def calls(self) -> tuple[SaidCall, ...]:
-        return tuple(call for step in self.steps for call in step.calls)
+    def functions(self) -> tuple[SaidCall, ...]:
+        """The calls of this server's functions."""
+        return tuple(call for step in self.steps for call in step.calls if call.function is not None)
 
 
 def read(text: bytes) -> SaidPipeline:
@@ -74,7 +83,7 @@ def read(text: bytes) -> SaidPipeline:
 
 def parse(value: Any, path: str) -> SaidPipeline:
     """Parses a pipeline at the path of its key. Raises Wrong."""
-    members = an_object(value, path or "the file", "steps", "inputs", "outputs")
+    members = an_object(value, path or "the file", "steps", "inputs", "outputs", "rows")
     prefix = f"{path}." if path else ""
     steps = members.get("steps")
     if not isinstance(steps, list) or not steps:
@@ -85,7 +94,8 @@ def parse(value: Any, path: str) -> SaidPipeline:
     for index, step in enumerate(said):
         if step.name in (other.name for other in said[:index]):
             raise Wrong(f"{step.path}.name", step.name, "a name of its own: another step has this one")
-    return SaidPipeline(said, _ends(members, "inputs", prefix), _ends(members, "outputs", prefix), prefix)
+    rows = None if members.get("rows") is None else number(members["rows"], f"{prefix}rows", 1)
+    return SaidPipeline(said, _ends(members, "inputs", prefix), _ends(members, "outputs", prefix), prefix, rows)
 
 
 def _ends(members: Mapping[str, Any], key: str, prefix: str) -> tuple[str, ...] | None:
@@ -98,15 +108,25 @@ def _ends(members: Mapping[str, Any], key: str, prefix: str) -> tuple[str, ...] 
 
 
 def _step(value: Any, path: str) -> SaidStep:
-    members = an_object(value, path, "name", "switch", "split", *CALL)
-    kinds = [kind for kind in ("model", "switch", "split") if kind in members]
+    members = an_object(value, path, "name", "switch", "split", *CALL, *FUNCTIONS)
+    kinds = [kind for kind in KINDS if kind in members]
     if len(kinds) != 1:
-        raise Wrong(path, sorted(members), "one of model, switch and split")
-    if kinds == ["model"]:
-        step = SaidStep(path, "", (_call(members, path, {}, path),))
-    else:
-        step = _switch(members, path) if kinds == ["switch"] else _split(members, path)
+        raise Wrong(path, sorted(members), f"one of {', '.join(KINDS[:-1])} and {KINDS[-1]}")
+    step = READERS.get(kinds[0], _function)(members, path)
     return step._replace(name=_name(members.get("name", step.calls[0].model), f"{path}.name"))
+
+
+def _plain(members: Mapping[str, Any], path: str) -> SaidStep:
+    return SaidStep(path, "", (_call(members, path, {}, path),))
+
+
+def _function(members: Mapping[str, Any], path: str) -> SaidStep:
+    kind = next(kind for kind in FUNCTIONS if kind in members)
+    function = FUNCTIONS[kind](members[kind], f"{path}.{kind}")
+    named = {key: value for key, value in members.items() if key != kind} | {"model": kind}
+    if "version" in members:
+        raise Wrong(f"{path}.version", members["version"], f"no such key: a {kind} has no versions")
+    return SaidStep(path, "", (_call(named, path, {}, path)._replace(function=function),))
 
 
 def _name(value: Any, path: str) -> str:
@@ -173,3 +193,12 @@ def _map(value: Any, path: str) -> dict[str, str] | None:
         if not isinstance(tensor, str) or not tensor:
             raise Wrong(f"{path}.{name}", tensor, "the name of a tensor")
     return members
+
+
+READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], SaidStep]]] = {
+    "model": _plain,
+    "switch": _switch,
+    "split": _split,
+}
+KINDS: Final = (*READERS, *FUNCTIONS)
+"""The keys of which a step has one."""

@@ -20,12 +20,30 @@ LEVELS: Final = {
 """Lambda's levels of a log, and ours."""
 
 
+MANAGED: Final = "lambda-managed-instances"
+"""The type of initialization on Managed Instances, where memory does not tell the CPUs: 2 to 8 GiB have one."""
+
+
 def cpus(environ: Mapping[str, str]) -> float:
     memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
-    if memory.isdecimal():
+    if memory.isdecimal() and environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") != MANAGED:
         return int(memory) / MB_PER_VCPU
     available = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    return min(available, cgroup_cpus(Path("/sys/fs/cgroup/cpu.max")))
+    return min(available, *(cgroup_cpus(level / "cpu.max") for level in cgroups()))
+
+
+def cgroups(membership: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[Path]:
+    """Returns the folders of this process's cgroup (v2) and of those around it: each may set a limit.
+
+    A container sees its own as the root; a service of systemd is below it.
+    """
+    try:
+        lines = membership.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    own = next((line[3:] for line in lines if line.startswith("0::/")), "/")
+    level = root.joinpath(*(part for part in own.split("/") if part not in ("", "..")))
+    return [level, *(each for each in level.parents if each.is_relative_to(root))]
 
 
 def cgroup_cpus(quota_file: Path) -> float:
@@ -41,7 +59,8 @@ def usable_memory(environ: Mapping[str, str]) -> int | None:
     memory = environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
     if memory.isdecimal():
         return int(int(memory) * 2**20 * USABLE)
-    return cgroup_memory(Path("/sys/fs/cgroup/memory.max"))
+    found = (cgroup_memory(level / "memory.max") for level in cgroups())
+    return min((limit for limit in found if limit is not None), default=None)
 
 
 def cgroup_memory(limit_file: Path) -> int | None:

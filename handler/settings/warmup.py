@@ -8,11 +8,10 @@ counts together are at most 1,000. One request has at most 256 MiB, and all of t
 """
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from handler.settings.checked import Wrong, an_object, is_shape, number
+from handler.settings.checked import Wrong, an_object, is_below, is_shape, number
 
 MOST: Final = 1000
 """The most requests, counted over all members."""
@@ -41,18 +40,12 @@ def _request(value: Any, path: str) -> WarmUp:
     file = members.get("file")
     if (members.get("random") is True) == (file is not None):
         raise Wrong(path, value, 'either "random": true or a "file"')
-    if file is not None and not _is_below(file):
+    if file is not None and not is_below(file):
         raise Wrong(f"{path}.file", file, "a path in the version's folder")
     count = number(members.get("count", 1), f"{path}.count", 1)
     if count > MOST:
         raise Wrong(f"{path}.count", count, f"at most {MOST}")
     return WarmUp(file, count, _shapes(members.get("shapes", {}), f"{path}.shapes"))
-
-
-def _is_below(file: Any) -> bool:
-    return (
-        isinstance(file, str) and file != "" and "\0" not in file and not {"..", "/"} & set(PurePosixPath(file).parts)
-    )
 
 
 def _shapes(value: Any, path: str) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,14 @@ from handler.stores.progress import Progress
 if TYPE_CHECKING:
     from handler.stores.checksums import Checksum
 
-STORES: Final = {"file": "handler.stores.directory:DirectoryStore", "s3": "handler.stores.s3.store:S3Store"}
+STORES: Final = {
+    "file": "handler.stores.directory:DirectoryStore",
+    "s3": "handler.stores.s3.store:S3Store",
+    "gs": "handler.stores.cloud.store:CloudStore",
+    "az": "handler.stores.cloud.store:CloudStore",
+    "https": "handler.stores.web.store:WebStore",
+    "http": "handler.stores.web.store:WebStore",
+}
 LOOSE: Final = "handler.stores.loose:LooseStore"
 """The store that takes the place of a directory's where a folder may hold a model without versions."""
 VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"

@@ -16,7 +16,7 @@ from core.operations import ModelRef, State
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-from handler.stores.s3 import retries
+from handler.stores.transfer import retries
 from tests.support import s3_stand_in
 from tests.support.publishing import weighty
 from tests.support.registries import get

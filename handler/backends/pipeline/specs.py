@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from core.dtype import BF16, DataType
 from core.tensor import TensorSpec
+from handler.backends.pipeline.functions import FunctionModel
 from handler.backends.pipeline.steps import ModelCall, PipelineStep, Switch
 from handler.settings.checked import Wrong
 from handler.settings.pipeline import SaidStep
@@ -100,6 +101,23 @@ def _either(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))
+
+
+def outlined(
+    each: BoundStep, made: Mapping[str, TensorSpec | None], known: Mapping[str, TensorSpec | None]
+) -> Mapping[str, TensorSpec | None]:
+    """Returns what a step makes, in the shapes that follow from what it takes if it is a function of this server."""
+    call = each.calls[0]
+    model = call.part.model
+    if not isinstance(model, FunctionModel):
+        return made
+    given = {port.name: known[port.tensor] for port in call.inputs}
+    shapes = model.function.outlined({name: None if spec is None else spec.shape for name, spec in given.items()})
+    sizes = {port.tensor: shapes[port.name] for port in call.outputs if port.name in shapes}
+    return {
+        name: spec if spec is None or name not in sizes else spec._replace(shape=sizes[name])
+        for name, spec in made.items()
+    }
 
 
 def check_taken(each: BoundStep, specs: Mapping[str, TensorSpec | None]) -> None:

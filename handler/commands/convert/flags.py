@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
     convert.add_argument(
         "target",
         metavar="REPOSITORY/NAME",
-        help="s3://bucket/prefix/NAME, or a model's folder; with --models-config: REPOSITORY",
+        help="s3://bucket/prefix/NAME, gs:// or az:// alike, or a model's folder; with --models-config: REPOSITORY",
     )
     convert.add_argument("--version", help="number to publish; default: the folder's name if it is a number, else 1")
     convert.add_argument(

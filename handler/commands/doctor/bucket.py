@@ -1,25 +1,25 @@
-"""A repository in S3: whether the store answers, takes the credentials and lists, and whether the clocks agree."""
+"""A repository in a bucket: whether the store answers, takes the credentials and lists; in S3, whether clocks agree."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from core.deadline import within
-from core.errors import ServingError
+from core.errors import ModelNotLoadable, ServingError
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree, grouped
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File
+from handler.stores import File, Forbidden, open_store
 from handler.stores.progress import Progress
 from handler.stores.s3 import errors, listing
-from handler.stores.s3.answers import Broken, StoreRefused
 from handler.stores.s3.client import Client
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location, locate
-from handler.stores.s3.retries import Failed, OutOfTime
 from handler.stores.s3.session import NO_CREDENTIALS
+from handler.stores.transfer.answers import Broken, StoreRefused
+from handler.stores.transfer.retries import Failed, OutOfTime
 
 SECONDS: Final = 30.0
 """The most seconds for one answer of the store, all attempts together."""
@@ -48,6 +48,7 @@ CURES: Final = {
     "region": "set AWS_REGION to the bucket's region: `aws s3api get-bucket-location` says which",
     "clock": "set this machine's clock: `timedatectl set-ntp true`",
     "listing-denied": "grant s3:ListBucket on the bucket; without it no version is found by itself",
+    "store-refused": "correct the variable that is named; docs/stores.md has them all",
     "store-unreachable": "check AWS_ENDPOINT_URL_S3, AWS_REGION and the network",
 }
 
@@ -75,6 +76,26 @@ def examine(settings: Settings) -> tuple[list[Finding], Tree | None]:
     if not tree.models and not tree.loose:
         return [*found, _empty(client, place, uri)], None
     return found, tree
+
+
+def of_store(settings: Settings) -> tuple[list[Finding], Tree | None]:
+    """Returns the same for a store other than S3, whose own words have the cure."""
+    uri = settings.repository
+    try:
+        store = open_store(settings._replace(verify="off"))
+        models: Mapping[str, Sequence[File]] = store.everything(Progress(within(SECONDS)))  # type: ignore[attr-defined] # each of ours has it
+    except InvalidSettings as wrong:
+        return [error("repository-uri", "DRAGOMAN_REPOSITORY", str(wrong), CURES["store-refused"])], None
+    except Forbidden as denied:
+        what, _, cure = str(denied).partition(": ")
+        return [error("listing-denied", uri, what, cure)], None
+    except ServingError as wrong:
+        code = "store-refused" if isinstance(wrong, ModelNotLoadable) else "store-unreachable"
+        return [error(code, uri, wrong.message, CURES["store-refused"])], None
+    if not models:
+        cure = f"check the prefix; `dragoman push FOLDER {uri}/NAME` publishes a model"
+        return [error("repository-empty", uri, "there is no model below it", cure)], None
+    return [], grouped([file._replace(path=f"{name}/{file.path}") for name, files in models.items() for file in files])
 
 
 class _Stopped(Exception):

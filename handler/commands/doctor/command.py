@@ -30,7 +30,7 @@ from handler.commands.doctor.loads import LoadLimits
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
-from handler.stores import open_store
+from handler.stores import STORES, open_store
 from handler.stores.s3.location import locate
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class Examination:
             self._visit.add(found)
             if files is not None:
                 permissions.examine(settings, locate(settings.repository, os.environ), self._visit)
+            return files
+        if separator and scheme in STORES and scheme != "file":
+            found, files = bucket.of_store(settings)
+            self._visit.add(found)
             return files
         path = unquote(urlsplit(settings.repository).path) if scheme == "file" and separator else settings.repository
         root = Path(path).expanduser()

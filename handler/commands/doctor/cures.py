@@ -28,6 +28,7 @@ CURES: Final = (
         "pip install {0} where the server runs; on Lambda add it to the artifact's requirements",
     ),
     ("runtime-missing", r"needs ONNX Runtime", "pip install 'dragoman[onnx]'"),
+    ("text-missing", r"needs the package tokenizers|operators of onnxruntime-ext", "pip install 'dragoman[text]'"),
     ("no-predict", r"no function predict", "define predict(inputs, parameters) in model.py; it returns arrays by name"),
     ("python-error", r"model\.py raised", "mend model.py; `python model.py` in its folder shows the whole traceback"),
     (

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from core.errors import ServingError
@@ -15,6 +15,7 @@ from handler.commands.publish.versions import LocalVersion, PushJob, missing
 from handler.commands.refused import Refused
 from handler.settings import Settings, model, pipeline
 from handler.settings.checked import Wrong
+from handler.settings.functions import TokenizerSettings
 from handler.settings.model import FILE
 from handler.settings.providers import CPU
 
@@ -74,9 +75,13 @@ def _read_pipeline(version: LocalVersion) -> None:
     path = version.source(PIPELINE)
     assert path is not None  # noqa: S101 - the version's last file
     try:
-        pipeline.read(path.read_bytes())
+        said = pipeline.read(path.read_bytes())
     except Wrong as wrong:
         raise Refused(f"{path}: {wrong}") from None
+    for call in said.functions:
+        file = call.function.file if isinstance(call.function, TokenizerSettings) else None
+        if file is not None and version.source(str(PurePosixPath(file))) is None:
+            raise Refused(f"{path}: {call.path}.tokenizer.file is {file!r}, which is not beside it: push its folder")
 
 
 def _compile(version: LocalVersion) -> None:

@@ -15,7 +15,7 @@ from io import BytesIO
 
 from core.errors import ServingError
 from handler.commands.publish import standing
-from handler.commands.publish.bucket import Bucket, ListedFile, Only, Taken
+from handler.commands.publish.buckets.port import Bucket, Only, Taken
 from handler.commands.publish.sending import PushedObject
 from handler.commands.publish.versions import PushJob
 from handler.commands.refused import Refused
@@ -40,16 +40,12 @@ class PushClaim:
         self._held = True
 
     def _take_over(self) -> None:
-        found = self._found()
+        found = self._bucket.find(self._key)
         if found is None:
             raise Taken
         if not self._is_same() and not standing.is_debris(self._bucket, found, None):
             raise standing.under_way(self._key)
         self._put(Only(etag=found.etag))
-
-    def _found(self) -> ListedFile | None:
-        """Finds the object of this claim: .push-1, and not .push-10."""
-        return next((item for item in self._bucket.items(self._key) if not item.path), None)
 
     def _is_same(self) -> bool:
         head = self._bucket.head(self._key)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import mmap
 import os
 import threading
 from base64 import b64encode
@@ -99,6 +100,19 @@ class Section(io.RawIOBase):
             os.close(self._file)
         super().close()
 
+    def mapped(self) -> bytes | mmap.mmap:
+        """Returns all bytes without reading them: the system reads each when it is sent. Of whole files only."""
+        return mmap.mmap(self._file, self._size, access=mmap.ACCESS_READ) if self._size else b""
+
+    def check(self) -> None:
+        """Raises CommandStopped after Ctrl-C, or once another file has failed."""
+        if self._stop.is_set():
+            raise CommandStopped
+
+    def sent(self) -> None:
+        """Counts all bytes, where the client reads them by itself."""
+        self._meter.add(self._size)
+
     def readable(self) -> bool:
         return True
 
@@ -118,8 +132,7 @@ class Section(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        if self._stop.is_set():
-            raise CommandStopped
+        self.check()
         view = memoryview(buffer)[: max(0, self._size - self._at)]
         read = os.preadv(self._file, [view], self._start + self._at)
         self._at += read

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from core.errors import ModelNotLoadable
 from handler.backends import EXPECTED
 from handler.commands.publish import shelf, targets
-from handler.commands.publish.bucket import ListedFile
+from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.publish.meter import human
 from handler.lifecycle.repository import NAME, Listing, Repository, Version, folders_of
 from handler.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from handler.commands.publish import shelf, targets, versions
-from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.buckets import opened
 from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.commands.staging import appear, of_number, staged
@@ -21,7 +21,7 @@ from handler.stores.progress import Progress
 def run(options: Namespace, settings: Settings) -> None:
     """Fetches the wanted versions, then the settings. Raises Refused, ServingError."""
     source = targets.model(options.source, settings.repository)
-    if not targets.is_s3(source.repository):
+    if not targets.is_remote(source.repository):
         raise Refused(f"{str(source)!r} is on this machine already; expected s3://bucket/prefix/NAME")
     there = shelf.model(settings, source)
     wanted = _wanted(there, source, versions.number(options.version), every=options.all)
@@ -97,7 +97,7 @@ def _files(new: Path, folder: str) -> Iterator[File]:
 
 def _verify(source: targets.Target, version: Version, folder: Path, settings: Settings) -> None:
     """Compares each file with the checksum that `push` wrote beside its object. Raises Refused."""
-    bucket = Bucket(settings, source.repository)
+    bucket = opened(settings, source.repository)
     for file in version.files:
         head = bucket.head(f"{source.name}/{file.path}")
         if head is None or head.sha256 is None:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from handler.commands import signature
 from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
-from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.buckets import opened
 from handler.commands.publish.meter import Meter, human
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
@@ -20,6 +20,8 @@ NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip in
 def run(options: Namespace, settings: Settings) -> None:
     """Checks every version, then sends them. Raises Refused, ServingError."""
     target = targets.model(options.target, settings.repository)
+    if not targets.is_writable(target.repository):
+        raise Refused(f"{target} cannot be written: a repository on a web server is read only")
     wanted = versions.number(options.version)
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)
@@ -63,8 +65,8 @@ def _check_free(jobs: Sequence[PushJob], there: shelf.RepositoryModel, target: t
 
 def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter) -> None:
     try:
-        if targets.is_s3(target.repository):
-            upload.publish(Bucket(settings, target.repository), job, meter)
+        if targets.is_remote(target.repository):
+            upload.publish(opened(settings, target.repository), job, meter)
         else:
             folder.publish(Path(target.repository).expanduser(), job, meter)
     finally:

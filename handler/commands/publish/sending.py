@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from core.errors import ServingError
-from handler.commands.publish.bucket import STREAMS, Bucket, Conflict, Copied, Only, Taken, Uncopied
+from handler.commands.publish.buckets.port import STREAMS, Bucket, Conflict, Copied, Only, PartUploads, Taken, Uncopied
 from handler.commands.publish.files import CommandStopped, Content, LocalFile, Section, stamp
 from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
@@ -49,20 +49,27 @@ class Sender:
     """Sends objects. `shown`: keys that have appeared; they are removed if the push ends before its version appears."""
 
     def __init__(self, bucket: Bucket, meter: Meter) -> None:
-        self._bucket, self._meter = bucket, meter
+        self._bucket, self._parts, self._meter = bucket, bucket.parts, meter
         self._pool: Executor = ThreadPoolExecutor(STREAMS)
         self._stop = threading.Event()
         self._large: dict[str, Large] = {}
         self.shown: list[str] = []
+
+    @property
+    def _uploads(self) -> PartUploads:
+        assert self._parts is not None  # noqa: S101 - no object is larger than a part then
+        return self._parts
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def forget_uploads(self, folder: str) -> None:
         """Aborts a dead push's uploads: invisible, they cost storage. Does nothing without permission to list them."""
+        if self._parts is None:
+            return
         with suppress(Refused, Taken):
-            for key, upload in self._bucket.uploads(folder):
-                self._bucket.abort(key, upload)
+            for key, upload in self._parts.uploads(folder):
+                self._parts.abort(key, upload)
 
     def send_parts(self, objects: Iterable[PushedObject]) -> None:
         for each in objects:
@@ -74,7 +81,7 @@ class Sender:
 
     def _send_parts(self, each: PushedObject) -> None:
         self._give_up(each.key)
-        large = self._large[each.key] = Large(each.key, self._bucket.begin(each.key, each.content.sha256))
+        large = self._large[each.key] = Large(each.key, self._uploads.begin(each.key, each.content.sha256))
         # The first copy shows if the store has any.
         first = [] if each.copied is None else [self._send_part(each, large.upload, 0)]
         rest = range(len(first), len(each.content.md5s))
@@ -85,9 +92,9 @@ class Sender:
 
     def _send_part(self, each: PushedObject, upload: str, index: int) -> str:
         if each.copied is not None:
-            return self._bucket.copy(each.copied, each.key, upload, index + 1, each.span(index))
+            return self._uploads.copy(each.copied, each.key, upload, index + 1, each.span(index))
         with self._body(each, index) as body:
-            return self._bucket.part(each.key, upload, index + 1, body, each.content.md5s[index])
+            return self._uploads.part(each.key, upload, index + 1, body, each.content.md5s[index])
 
     def _body(self, each: PushedObject, index: int) -> Section:
         return Section(each.file.source, *each.span(index), self._meter, self._stop)
@@ -130,14 +137,14 @@ class Sender:
                 self._meter.done(f"sent {each.file.path}, {human(each.file.size)}")
         else:
             large = self._large[each.key]
-            self._bucket.complete(each.key, large.upload, large.etags, only)
+            self._uploads.complete(each.key, large.upload, large.etags, only)
             del self._large[each.key]
 
     def _give_up(self, key: str) -> None:
         large = self._large.pop(key, None)
         if large is not None:
             with suppress(Taken):
-                self._bucket.abort(large.key, large.upload)
+                self._uploads.abort(large.key, large.upload)
 
     def verify(self, each: PushedObject) -> None:
         """Raises Taken if the object differs from the sent one. Not every store keeps the metadata to compare."""
@@ -189,7 +196,7 @@ class Sender:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
         for large in self._large.values():
-            self._tried(self._bucket.abort, large.key, large.upload)
+            self._tried(self._uploads.abort, large.key, large.upload)
         for key in self.shown:
             self.drop(key)
 

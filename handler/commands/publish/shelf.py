@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from core.errors import ModelNotLoadable
 from handler.commands.publish import targets
-from handler.commands.publish.bucket import Bucket, ListedFile
+from handler.commands.publish.buckets import opened
+from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, folders_of
 from handler.settings import Settings
@@ -62,7 +63,8 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
     try:
         files = _files(store, target)
     except Forbidden:
-        raise Refused(f"listing {target.repository} is not permitted: grant s3:ListBucket") from None
+        grant = opened(settings, target.repository).listing
+        raise Refused(f"listing {target.repository} is not permitted: grant {grant}") from None
     text = store.read(target.name, FILE) if any(file.path == FILE for file in files) else None
     folders = folders_of(files)
     complete = (folder.number for folder in folders if is_complete(store, target.name, folder, text))
@@ -96,15 +98,15 @@ def is_complete(store: Store, name: str, version: Version, text: bytes | None) -
 
 
 def _files(store: Store, target: targets.Target) -> Sequence[File]:
-    if not targets.is_s3(target.repository) and not Path(target.repository).expanduser().exists():
+    if not targets.is_remote(target.repository) and not Path(target.repository).expanduser().exists():
         return ()  # a first push makes the repository
     return store.files(target.name)
 
 
 def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
     """Returns every file below a folder of the repository, except hidden ones. Paths are relative to the folder."""
-    if targets.is_s3(repository):
-        return [item for item in Bucket(settings, repository).items(prefix) if not item.path.endswith("/")]
+    if targets.is_remote(repository):
+        return [item for item in opened(settings, repository).items(prefix) if not item.path.endswith("/")]
     root = Path(repository).expanduser() / prefix
     if not root.is_dir():
         raise Refused(f"there is no folder {root}")

@@ -96,7 +96,7 @@ def _local(options: Namespace) -> Iterator[tuple[LocalVersion, bytes | None]]:
 def verify(options: Namespace, settings: Settings) -> None:
     """Verifies each version as a server would, and prints its signer. Raises Refused, ServingError."""
     settings = _trusting(options, settings)
-    proofs = _in_bucket(options, settings) if targets.is_s3(options.model) else _on_disk(options, settings)
+    proofs = _in_bucket(options, settings) if targets.is_remote(options.model) else _on_disk(options, settings)
     for name, proof in proofs:
         print(f"{name}: verified, {proof}")  # noqa: T201 - the result
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from handler.commands.publish.bucket import Bucket, ListedFile
+from handler.commands.publish.buckets.port import Bucket, ListedFile
 from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 

@@ -4,16 +4,16 @@ import os
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from handler.commands.publish.buckets import BUCKETS, READ_ONLY
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME
 from handler.settings import InvalidSettings
-from handler.stores.s3.location import locate
 
-S3 = "s3://"
+EXPECTED = "expected s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, https://host/path or a path"
 
 
 class Target(NamedTuple):
-    """A model in a repository. `repository`: a folder's path or s3://bucket/prefix, like DRAGOMAN_REPOSITORY."""
+    """A model in a repository. `repository`: a folder's path or a bucket's URI, like DRAGOMAN_REPOSITORY."""
 
     repository: str
     name: str
@@ -22,23 +22,27 @@ class Target(NamedTuple):
         return self.repository + self.name if self.repository.endswith("/") else f"{self.repository}/{self.name}"
 
 
-def is_s3(uri: str) -> bool:
-    return uri.startswith(S3)
+def is_remote(uri: str) -> bool:
+    """Decides whether a repository is in a bucket or on a web server."""
+    scheme, separator, _ = uri.partition("://")
+    return bool(separator) and scheme in BUCKETS
+
+
+def is_writable(uri: str) -> bool:
+    """Decides whether versions can be published there."""
+    return uri.partition("://")[0] not in READ_ONLY
 
 
 def repository(text: str) -> str:
-    """Reads a REPOSITORY. Raises Refused if it is neither in S3 nor on this machine."""
+    """Reads a REPOSITORY. Raises Refused if it is neither in a store that is known nor on this machine."""
     scheme, separator, _ = text.partition("://")
-    if is_s3(text):
-        try:
-            locate(text, os.environ)
-        except InvalidSettings:
-            raise Refused(f"{text!r} names no bucket; expected s3://bucket/prefix") from None
+    if is_remote(text):
+        _locate(text, f"{text!r} names no {_noun(text)}; expected {_example(text)}")
         return text.rstrip("/")
     if scheme == "file" and separator:
         return unquote(urlsplit(text).path)
     if separator:
-        raise Refused(f"{text!r} is neither a folder nor in S3; expected s3://bucket/prefix or a path")
+        raise Refused(f"{text!r} is neither a folder nor in a store that is known; {EXPECTED}")
     return text
 
 
@@ -49,25 +53,41 @@ def model(text: str, default: str = "") -> Target:
     whole = repository(text)
     if default and _same(whole, repository(default)):
         raise Refused(f"{text} is the repository: add the model's name, {text.rstrip('/')}/NAME")
-    if not is_s3(whole):
+    if not is_remote(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed
     parent, separator, name = whole.rpartition("/")
-    if not NAME.fullmatch(name) or (is_s3(whole) and not is_s3(parent + "/")):
+    if not NAME.fullmatch(name) or (is_remote(whole) and not is_remote(parent + "/")):
         raise Refused(f"{text!r} does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME")
-    if is_s3(whole):
-        return Target(_with_bucket(parent, text), name)
+    if is_remote(whole):
+        _locate(parent, f"{text!r} names a {_noun(text)} and no model; expected {_example(text)}/NAME")
+        return Target(parent, name)
     return Target(parent or separator or ".", name)
 
 
 def _same(one: str, other: str) -> bool:
-    if is_s3(one) or is_s3(other):
+    if is_remote(one) or is_remote(other):
         return one == other
     return os.path.abspath(one) == os.path.abspath(other)  # noqa: PTH100 - as above
 
 
-def _with_bucket(parent: str, text: str) -> str:
+def _noun(uri: str) -> str:
+    return "bucket" if is_writable(uri) else "host"
+
+
+def _example(uri: str) -> str:
+    scheme = uri.partition("://")[0]
+    return f"{scheme}://bucket/prefix" if is_writable(uri) else f"{scheme}://host/path"
+
+
+def _locate(uri: str, refusal: str) -> None:
+    """Raises Refused for a URI without a bucket or host. What else is wrong is for the store to say."""
+    scheme = uri.partition("://")[0]
     try:
-        locate(parent, os.environ)
-    except InvalidSettings:
-        raise Refused(f"{text!r} names a bucket and no model; expected s3://bucket/prefix/NAME") from None
-    return parent
+        if scheme == "s3":
+            from handler.stores.s3.location import locate  # noqa: PLC0415 - one store's parser is enough
+
+            locate(uri, os.environ)
+        elif not urlsplit(uri).netloc:
+            raise Refused(refusal)
+    except (InvalidSettings, ValueError):
+        raise Refused(refusal) from None

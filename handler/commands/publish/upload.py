@@ -34,7 +34,7 @@ from typing import Final
 from core.errors import ServingError
 from handler.backends import EXPECTED
 from handler.commands.publish import standing
-from handler.commands.publish.bucket import Bucket, Copied, Only, Taken
+from handler.commands.publish.buckets.port import Bucket, Copied, Only, Taken
 from handler.commands.publish.claim import PushClaim
 from handler.commands.publish.files import LocalFile, content, local_file
 from handler.commands.publish.meter import Meter
@@ -44,13 +44,13 @@ from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused
 from handler.settings.model import FILE
 
-PART: Final = 16 * 1024 * 1024
-"""Bytes in a part, and the most in one request. S3 requires 5 MiB or more in a part, and permits 10,000 parts."""
 MOST_PARTS: Final = 10_000
+"""S3 permits no more in an object."""
 
 
-def publish(bucket: Bucket, job: PushJob, meter: Meter, part: int = PART) -> None:
-    """Publishes a version, then the model's settings. `part`: bytes in a part. Raises Refused, ServingError."""
+def publish(bucket: Bucket, job: PushJob, meter: Meter, part: int | None = None) -> None:
+    """Publishes a version, then the model's settings. `part`: bytes in a part, if not the store's. Raises Refused."""
+    part = part or bucket.part_size
     meter.begin(f"reading {job.model}/{job.number}", job.version.size)
     objects = [_object(each.path, each, meter, part) for each in job.version.files]
     model_settings = None

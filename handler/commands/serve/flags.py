@@ -11,7 +11,7 @@ from handler.settings.sources import FILE, SERVES, Layered
 RELOADING: Final = {"repository_poll": "1"}
 """The default of a setting under --reload: new versions are found within a second."""
 SHORT: Final = frozenset(
-    ("repository", "preload", "memory_limit", "allow_code", "threads", "auth", "keys_file", "log_level")
+    ("repository", "preload", "memory_limit", "allow_code", "threads", "workers", "auth", "keys_file", "log_level")
 )
 """The settings that `--help` shows. `--help-all` shows every one."""
 KSERVE: Final = {
@@ -43,6 +43,7 @@ METAVARS: Final[Mapping[Any, str]] = {
     parsers.metrics: "NAME,...",
     providers.parse: "NAME,...",
     parsers.positive: "N",
+    parsers.workers: "N",
     parsers.size: "SIZE",
     parsers.port: "PORT",
     parsers.seconds: "SECONDS",
@@ -124,4 +125,9 @@ def run(options: argparse.Namespace) -> int:
     if how.api != "off":
         environ = layered.environment() | {"AWS_LAMBDA_FUNCTION_NAME": "dragoman"}
         return server.serve_function(Settings.from_env(environ), how, environ)
-    return server.serve(layered.settings(access_log="true", **RELOADING if how.reload else {}), how)
+    settings = layered.settings(access_log="true", **RELOADING if how.reload else {})
+    if settings.workers == 1:
+        return server.serve(settings, how)
+    from handler.commands.serve import supervisor  # noqa: PLC0415 - for servers of several processes
+
+    return supervisor.serve(settings, how, {"DRAGOMAN_ACCESS_LOG": "true"} | layered.environment())

@@ -40,7 +40,7 @@ class Serving(NamedTuple):
 
 def serve(settings: Settings, how: Serving) -> int:
     """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
-    _check_uvicorn()
+    check_uvicorn()
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
 
     app = asgi.create(settings)
@@ -48,7 +48,7 @@ def serve(settings: Settings, how: Serving) -> int:
     if how.on_empty == "stop" and seen.problem:
         app.close()
         raise InvalidSettings(seen.problem)
-    served: Any = _with_grpc(app, how.rpc_address) if how.grpc_port else asgi.hooked(app)
+    served: Any = with_grpc(app, how.rpc_address) if how.grpc_port else asgi.hooked(app)
     with ExitStack() as watching:
         if how.reload:
             from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models
@@ -56,8 +56,13 @@ def serve(settings: Settings, how: Serving) -> int:
             reloader = Reloader(settings, app.registry)
             reloader.start()
             watching.callback(reloader.close)
-        rpc = how.rpc_address if how.grpc_port else ""
-        return _run(served, settings, how, partial(welcome.say, seen, settings, how.url, rpc, how.file))
+        return run(served, settings, how, welcomed(seen, settings, how))
+
+
+def welcomed(seen: welcome.Glance, settings: Settings, how: Serving) -> Callable[[], None]:
+    """Returns what prints the addresses."""
+    rpc = how.rpc_address if how.grpc_port else ""
+    return partial(welcome.say, seen, settings, how.url, rpc, how.file)
 
 
 def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
@@ -65,27 +70,34 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
 
     `settings`: the function's, whose process gets them as `environ`.
     """
-    _check_uvicorn()
-    if how.grpc_port or how.reload:
-        raise InvalidSettings(f"--lambda has no {'gRPC' if how.grpc_port else '--reload'}: leave one of the two out")
+    check_uvicorn()
+    others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1}
+    for other in (name for name, is_on in others.items() if is_on):
+        raise InvalidSettings(f"--lambda has no {other}: leave one of the two out")
     from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function
     from handler.edge import log_lines  # noqa: PLC0415 - as above
 
     log_lines.begin(settings.log_level, settings.log_format)
     gateway = Gateway(APIS[how.api], environ)
     url = how.url + APIS[how.api].prefix
-    return _run(gateway, settings, how, partial(welcome.say_function, settings, url, how.api, how.file))
+    return run(gateway, settings, how, partial(welcome.say_function, settings, url, how.api, how.file))
 
 
-def _check_uvicorn() -> None:
+def check_uvicorn() -> None:
     try:
         import uvicorn  # noqa: F401, PLC0415 - an extra: the function has none
     except ImportError:
         raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
 
 
-def _run(served: Any, settings: Settings, how: Serving, say: Callable[[], None]) -> int:
-    """Serves an application until a signal. `say`: prints the addresses."""
+def run(
+    served: Any,
+    settings: Settings,
+    how: Serving,
+    say: Callable[[], None],
+    server_of: Callable[[Any], Any] | None = None,
+) -> int:
+    """Serves an application until a signal. `say`: prints the addresses. `server_of`: makes uvicorn's server."""
     import uvicorn  # noqa: PLC0415 - as above
 
     from handler.edge.dispatch import streams  # noqa: PLC0415 - as the application
@@ -102,12 +114,12 @@ def _run(served: Any, settings: Settings, how: Serving, say: Callable[[], None])
         timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
         timeout_graceful_shutdown=streams.GRACE_SECONDS,
     )
-    server = uvicorn.Server(config)
+    server = (server_of or uvicorn.Server)(config)
     with ExitStack() as bound:
-        if how.grpc_port:
+        if how.grpc_port and settings.workers == 1:
             with ExitStack() as tried:  # gRPC binds by itself, and says less
-                _bind(tried, "--grpc-port", how.host, how.grpc_port)
-        sockets = _bind(bound, "--port", how.host, how.port)
+                bind(tried, "--grpc-port", how.host, how.grpc_port)
+        sockets = bind(bound, "--port", how.host, how.port, shared=settings.workers > 1)
         say()
         with suppress(KeyboardInterrupt):
             server.run(sockets=sockets)
@@ -122,14 +134,19 @@ def _protocol(settings: Settings) -> Any:
     return type("BoundedHttp", (BoundedHttp,), {"bounds": limits.of(settings)})
 
 
-def _bind(stack: ExitStack, flag: str, host: str, port: int) -> list[socket.socket]:
-    """Returns sockets on all addresses of a host, which the stack closes. Raises InvalidSettings if one is taken."""
+def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Returns sockets on all addresses of a host, which the stack closes. Raises InvalidSettings if one is taken.
+
+    `shared`: other processes of this user may listen there, too.
+    """
     sockets = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in dict.fromkeys(found):
             made = stack.enter_context(socket.socket(family, kind, protocol))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has a socket of its own
             made.bind(address)
@@ -142,7 +159,7 @@ def _bind(stack: ExitStack, flag: str, host: str, port: int) -> list[socket.sock
     return sockets
 
 
-def _with_grpc(app: Any, address: str) -> Any:
+def with_grpc(app: Any, address: str) -> Any:
     """Returns the application beside a gRPC server of the same models. Raises InvalidSettings."""
     if find_spec("grpc") is None:
         raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")

@@ -70,6 +70,8 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
     names = ", ".join(map(escaped, seen.models)) or "no model yet"
     lines = [f"gRPC on {rpc}"] if rpc else []
     lines.append(f"dragoman serves {settings.repository} on {url}: {names}")
+    if settings.workers > 1:
+        lines.append(f"{settings.workers} workers share the port and answer as one server")
     if file is not None:
         lines.append(f"Settings of {file}")
     example = escaped(seen.models[0]) if seen.models else "MODEL"

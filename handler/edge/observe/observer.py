@@ -1,6 +1,7 @@
 """Watches the requests of one application: begins their records, and counts and logs each when it has ended."""
 
 import asyncio
+import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,8 @@ from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from handler.edge.observe.access import Lines
     from handler.edge.observe.facts import Facts, Queue
     from handler.edge.observe.workers import Shared
@@ -43,7 +46,7 @@ def paths(settings: Settings) -> tuple[str, ...]:
 
 
 class Observer:
-    """One application's. `counts`: of its requests."""
+    """One application's. `counts`: of its requests. `gather`: has other processes write theirs before a scrape."""
 
     def __init__(self, settings: Settings, registry: Registry, queue: "Queue", *, at_once: bool) -> None:
         """`at_once`: nothing runs after a request, as on Lambda."""
@@ -63,6 +66,8 @@ class Observer:
         self._shared: Shared | None = None
         self._is_alone = at_once or not settings.scraped
         self._armed = False
+        self.gather: Callable[[], object] = lambda: None
+        self._ending = threading.Lock()  # a function's events end in threads of their own
 
     def begin(self, scope: Scope, send: Send) -> Record:
         """Begins the record of a request over HTTP."""
@@ -73,6 +78,13 @@ class Observer:
 
     def end(self, record: Record) -> None:
         """Counts a request that has its answer, or whose client has left, and writes its line."""
+        with self._ending:
+            self._end(record)
+        record.drop()
+        if not self._is_alone:
+            self._share()
+
+    def _end(self, record: Record) -> None:
         ns = time.perf_counter_ns() - record.came
         status = record.status
         if not status:
@@ -86,9 +98,6 @@ class Observer:
             self._log(record, ns, model, version)
         if self._emf:
             self._measure(record, ns, model, version)
-        record.drop()
-        if not self._is_alone:
-            self._share()
 
     def _model(self, record: Record, ns: int) -> tuple[str, str]:
         """Returns the model and version that have worked on the request, else those that it has named."""
@@ -171,6 +180,7 @@ class Observer:
         found = self._facts()
         shared = self._sharing()
         if shared is not None:
+            self.gather()
             for is_alive, other in shared.others():
                 facts.add(found, other, is_alive=is_alive)
         chosen = self._settings.metrics
@@ -213,6 +223,11 @@ class Observer:
         self._armed = False
         with suppress(RuntimeError):  # the server is ending, and has written its last numbers
             self._queue.begin(self._share_now)
+
+    def publish(self) -> None:
+        """Writes the numbers of this process where a scrape of another one finds them."""
+        self._sharing()
+        self._share_now()
 
     def _share_now(self) -> None:
         if self._shared is not None:

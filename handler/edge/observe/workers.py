@@ -8,6 +8,7 @@ that has ended leaves its file: its counters go on to count.
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,7 @@ class Shared:
         """Makes the folder, and removes those of servers that have ended. Raises OSError."""
         self._folder = folder / str(os.getppid())
         self._file = self._folder / f"{os.getpid()}-{time.time_ns()}.json"
+        self._writes = threading.Lock()
         self._folder.mkdir(0o700, parents=True, exist_ok=True)
         for other in folder.iterdir():
             if other.name.isdecimal() and not is_alive(int(other.name)):
@@ -37,7 +39,7 @@ class Shared:
     def write(self, facts: Facts) -> None:
         """Writes this process's facts, as a whole or not at all."""
         new = self._file.with_suffix(".new")
-        with suppress(OSError):  # a full disk must not end a request; the next second tries again
+        with self._writes, suppress(OSError):  # a full disk must not end a request; the next second tries again
             new.write_bytes(orjson.dumps([[name, labels, value] for (name, labels), value in facts.items()]))
             new.replace(self._file)
 

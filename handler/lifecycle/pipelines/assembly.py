@@ -74,6 +74,8 @@ class Assembly:
         names: dict[Wanted, str] = {}
         for step in said.steps:
             for call in step.calls:
+                if call.function is not None:
+                    continue
                 wanted = call.model, call.version
                 names.setdefault(wanted, step.name)
                 if wanted not in versions:

@@ -2,19 +2,21 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import sleep
 from typing import Final, TypeVar
 
+from core.errors import ServingError
 from handler.settings import Settings
-from handler.stores import Forbidden
+from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3 import errors, listing, session
-from handler.stores.s3.answers import Broken, StoreRefused
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location
-from handler.stores.s3.retries import Failed, OutOfTime, Tries
+from handler.stores.transfer.answers import Broken, StoreRefused
+from handler.stores.transfer.fetching import is_plain
+from handler.stores.transfer.retries import Failed, OutOfTime, Tries
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,6 +44,15 @@ class Client:
             if self._made is None:
                 self._made = session.connect(self._settings, self.place, self._region)
             return self._made
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What tells this place from all others."""
+        return self.place.endpoint or "", self.place.bucket, self.place.prefix
+
+    def key(self, model: str, path: str) -> str:
+        """Returns the key of a model's file."""
+        return f"{self.place.prefix}{model}/{path}"
 
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""
@@ -76,6 +87,21 @@ class Client:
             if self._made is bucket:  # of several threads that ask at the same time, the first one ends it
                 self._made = None
         return True
+
+    def files(self, model: str, progress: Progress) -> Sequence[File]:
+        """Returns every file of a model. Raises Forbidden, ServingError."""
+        prefix = self.key(model, "")  # without its slash, the listing of "model" would hold "model-2", too
+        found = (each for page in self.pages({"prefix": prefix}, progress) for each in page.objects)
+        files = (File(each.key[len(prefix) :], each.size, each.etag, each.checked) for each in found)
+        return [file for file in files if is_plain(file.path)]
+
+    def is_absent(self, reason: Broken | StoreRefused) -> bool:
+        """Decides whether an object is missing or forbidden."""
+        return errors.is_absent(reason)
+
+    def failure(self, reason: Broken | StoreRefused, what: str) -> ServingError:
+        """Returns the error for a client. `what`: the file that was being read."""
+        return errors.of(reason, self.place, self._settings.repository, what)
 
     def pages(self, parameters: Mapping[str, str], progress: Progress) -> Iterator[Page]:
         """Yields a listing's pages. `parameters`: ListObjectsV2's. Raises Forbidden, ServingError."""

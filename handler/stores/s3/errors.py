@@ -4,8 +4,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
-from handler.stores.s3.answers import Broken, StoreRefused
 from handler.stores.s3.location import Location
+from handler.stores.transfer.answers import Broken, StoreRefused
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}

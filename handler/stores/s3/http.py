@@ -17,7 +17,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.s3.answers import Answer, Body, Broken, Line, StoreRefused, limit, whole
+from handler.stores.transfer.answers import Answer, Body, Broken, Line, StoreRefused, broken_off, limit, whole
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0
@@ -85,7 +85,7 @@ class BucketReader:
             request = self._request("GET" if body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
         answered = self._ask(request, until, line or Line())
         try:
-            return Answer(answered)
+            return Answer.of(answered)
         except Broken:
             answered.close()
             raise
@@ -147,7 +147,7 @@ class BucketReader:
             if connection.sock is None:
                 connection.connect()
             its_socket = connection.sock
-            line.hold(its_socket)
+            line.hold(broken_off(its_socket))
             its_socket.settimeout(limit(until - time.monotonic()))
             connection.request(request.method, request.target, headers=request.headers)
             response = connection.getresponse()

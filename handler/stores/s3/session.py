@@ -66,7 +66,7 @@ def _bucket(
         log.warning("%s: %s", settings.repository, error)
         raise errors.unanswered(place, type(error).__name__) from error
     log.info("repository %s: %s, region %s", settings.repository, url, region)
-    return BucketReader(url, region, Anonymous() if settings.s3_anonymous else KeySigner(region), tls, _proxy(url))
+    return BucketReader(url, region, Anonymous() if settings.s3_anonymous else KeySigner(region), tls, proxy_of(url))
 
 
 def region_of(session: Any) -> str:
@@ -123,7 +123,7 @@ def _tls(bundle: Callable[[], str | None]) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=environment.certificates(bundle(), os.environ))
 
 
-def _proxy(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """Returns the URL of the proxy for `url`, None without one."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return None

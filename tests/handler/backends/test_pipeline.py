@@ -50,7 +50,7 @@ BAD = [
     ({"steps": []}, "pipeline.steps is []; expected an array of at least one step"),
     ({"steps": [A] * 65}, "pipeline.steps is '65 steps'; expected at most 64"),
     ({"steps": [A, A]}, "pipeline.steps[1].name is 'a'; expected a name of its own"),
-    ({"steps": [{}]}, "pipeline.steps[0] is []; expected one of model, switch and split"),
+    ({"steps": [{}]}, "pipeline.steps[0] is []; expected one of model, switch, split, tokenizer, pooling and no"),
     ({"steps": [A | {"split": []}]}, "pipeline.steps[0] is ['inputs', 'model', 'name', 'outputs', 'split']; expected"),
     ({"steps": [A | {"model": 5}]}, "pipeline.steps[0].model is 5; expected the name of a model"),
     ({"steps": [A | {"name": ""}]}, "pipeline.steps[0].name is ''; expected text of at most 64"),

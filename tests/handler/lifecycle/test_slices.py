@@ -14,8 +14,8 @@ from core.operations import ModelRef, State
 from handler.aws import Function
 from handler.lifecycle.single_flight import Background
 from handler.stores.progress import Progress
-from handler.stores.s3.answers import Broken
 from handler.stores.s3.http import BucketReader
+from handler.stores.transfer.answers import Broken
 from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import ONNX, PATIENT, ROOT, served

@@ -30,7 +30,7 @@ CONFIG = {
     # model's inputs are. Those that must be accepted have their own test.
     "operations": [
         {
-            "include-path-regex": "/(infer|generate|generate_stream)$|^/v1/.*:|^/grps/.*/predict$",
+            "include-path-regex": "/(infer|generate|generate_stream)$|^/v1/.*:|^/v1/embeddings$|^/grps/.*/predict$",
             "checks": {"positive_data_acceptance": {"enabled": False}},
         },
         # A label that the model does not have is 400, as in TF Serving, and so is a method that a path does not have.

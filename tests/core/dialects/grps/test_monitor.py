@@ -23,7 +23,7 @@ ROUTER = Router(GRPS)
 def asked(path: str, query: bytes = b"") -> Any:
     """The function that phrases the series."""
     route, values = ROUTER.find("GET", f"/grps/v1/monitor/{path}")
-    assert (route.right, route.waits) == (Right.READ, Waits.NOTHING)
+    assert (route.right, route.waits) == (Right.READ, Waits.STORE)
     operation, reply = route.decode(Call(HttpRequest("GET", f"/grps/v1/monitor/{path}", query=query), values))
     assert operation == ServerSeries()
     return reply

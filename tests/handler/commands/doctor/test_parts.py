@@ -237,6 +237,7 @@ OF_RUNTIME = (
     [
         ("t", OF_RUNTIME, "opset", "Unsupported model IR version: 99"),
         ("model 'm' needs ONNX Runtime: pip install", "", "runtime-missing", "needs ONNX Runtime"),
+        ("step 't' of model 'm' needs the package tokenizers: pip", "", "text-missing", "needs the package"),
         ("the store at h does not answer (X)", "", "fetch", "the store"),
         ("something new", "", "load-refused", "something new"),
     ],
@@ -369,3 +370,22 @@ def test_yaml_without_its_package_is_skipped(
     found = doctor()
     assert found.all == []
     assert any("pip install 'dragoman[doctor]'" in each for each in found.report["skipped"])
+
+
+def test_a_repository_in_another_store_is_examined(
+    stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What its store refuses is a finding, with the store's own cure."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", stand_in.url)
+    asked = Settings.from_env({"DRAGOMAN_REPOSITORY": "gs://bucket/p", "DRAGOMAN_CACHE": str(tmp_path)})
+    assert codes(bucket.of_store(asked)[0]) == ["repository-empty"]
+    stand_in.put("p/m/1/model.onnx", b"")
+    found, files = bucket.of_store(asked)
+    assert (found, list(files.models if files else ())) == ([], ["m"])
+    stand_in.listable = False
+    [denied] = bucket.of_store(asked)[0]
+    assert (denied.code, denied.cure) == ("listing-denied", "grant storage.objects.list to see its models")
+    stand_in.refusal = 404, "NoSuchBucket", {}
+    assert codes(bucket.of_store(asked)[0]) == ["store-refused"]
+    assert codes(bucket.of_store(asked._replace(repository="http://127.0.0.1:1"))[0]) == ["store-unreachable"]
+    assert codes(bucket.of_store(asked._replace(repository="gs://"))[0]) == ["repository-uri"]

@@ -1,4 +1,4 @@
-"""handler.commands.publish.bucket: what a store's refusals mean to a publisher, with canned answers like botocore's."""
+"""handler.commands.publish.buckets.s3: what S3's refusals mean to a publisher, with canned answers like botocore's."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from core.errors import ModelUnavailable
-from handler.commands.publish.bucket import Bucket, Only, Taken
+from handler.commands.publish.buckets.port import Only, Taken
+from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from tests.handler.commands.publish import conftest
@@ -31,12 +32,12 @@ def refusing(code: str, status: int) -> Any:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def place(monkeypatch: pytest.MonkeyPatch) -> S3Bucket:
     """A bucket that gets no requests."""
     variables = {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    return Bucket(Settings.from_env({}), "s3://b/models")
+    return S3Bucket(Settings.from_env({}), "s3://b/models")
 
 
 @pytest.mark.parametrize(("code", "status", "kind", "message"), [
@@ -51,7 +52,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Bucket:
 ])  # fmt: skip
 @pytest.mark.parametrize("method", DENIED)
 def test_every_refusal_has_its_meaning(
-    place: Bucket, code: str, status: int, kind: type[Exception], message: str, method: str
+    place: S3Bucket, code: str, status: int, kind: type[Exception], message: str, method: str
 ) -> None:
     """The message names the missing permission."""
     place._client = refusing(code, status)
@@ -65,14 +66,14 @@ def test_every_refusal_has_its_meaning(
     assert message.format(permission=DENIED[method], method=method) in str(refusal.value)
 
 
-def test_an_object_that_is_not_there_has_no_head(place: Bucket) -> None:
+def test_an_object_that_is_not_there_has_no_head(place: S3Bucket) -> None:
     """HEAD has no body: the status is the code."""
     place._client = refusing("404", 404)
     assert place.head("k") is None
 
 
 @pytest.mark.parametrize("name", ["sha256", "Sha256", "SHA256"])
-def test_a_checksum_is_found_in_any_case_of_its_name(place: Bucket, name: str) -> None:
+def test_a_checksum_is_found_in_any_case_of_its_name(place: S3Bucket, name: str) -> None:
     """Rclone and old MinIO send the name with a capital letter."""
     found = {"ContentLength": 1, "Metadata": {name: "a1"}}
     place._client = type("Client", (), {"head_object": lambda *_, **__: found})()
@@ -81,7 +82,7 @@ def test_a_checksum_is_found_in_any_case_of_its_name(place: Bucket, name: str) -
     assert head.sha256 == "a1"
 
 
-def test_a_store_that_does_not_answer_is_said_so(place: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message is the one that the stores use."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
@@ -92,7 +93,7 @@ def test_what_cannot_be_taken_back_is_said(
     run: Any, bucket: conftest.Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key may put, but neither delete nor abort; uploads of others do not count."""
-    call = Bucket._call
+    call = S3Bucket._call
 
     def allowed(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
         if method in ("delete_object", "abort_multipart_upload", "list_multipart_uploads"):
@@ -101,7 +102,7 @@ def test_what_cannot_be_taken_back_is_said(
             raise Refused("no permission to look")
         return call(self, method, key, **arguments)
 
-    monkeypatch.setattr(Bucket, "_call", allowed)
+    monkeypatch.setattr(S3Bucket, "_call", allowed)
     code, _, err = run("push", large(1, tmp_path / "m", 20), f"{bucket.uri}/m")
     assert code == 1
     assert err.splitlines()[-2:] == [f"left behind in {bucket.uri}: m/1/weights.bin", "dragoman: no permission to look"]

@@ -17,9 +17,9 @@ import pytest
 
 from core.errors import ServingError, VersionNotFound
 from handler.cli import main
-from handler.commands.publish import bucket as bucket_module
 from handler.commands.publish import standing
-from handler.commands.publish.bucket import Bucket as Publishing
+from handler.commands.publish.buckets import s3 as bucket_module
+from handler.commands.publish.buckets.s3 import S3Bucket as Publishing
 from handler.commands.refused import Refused
 from tests.handler.commands.publish.conftest import adds, answer, large
 
@@ -129,10 +129,10 @@ DYING = """
 import sys, time
 from pathlib import Path
 from handler.cli import main
-from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.buckets.s3 import S3Bucket
 
 method, number = sys.argv[1], int(sys.argv[2])
-call, calls = Bucket._call, [0]
+call, calls = S3Bucket._call, [0]
 
 def stuck(self, asked, key=None, **arguments):
     calls[0] += asked == method
@@ -141,7 +141,7 @@ def stuck(self, asked, key=None, **arguments):
         time.sleep(60)
     return call(self, asked, key, **arguments)
 
-Bucket._call = stuck
+S3Bucket._call = stuck
 sys.exit(main(sys.argv[4:]))
 """
 

@@ -15,6 +15,7 @@ from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 from tests.handler.commands.publish import conftest
 from tests.handler.commands.publish.conftest import adds, answer, large
+from tests.support import texts
 
 
 def served(repository: Path) -> Registry:
@@ -197,6 +198,8 @@ def test_a_repository_that_cannot_be_written_is_refused(run: Any, tmp_path: Path
     ({"model.py": b"\0"}, "cannot contain null bytes"),
     ({"pipeline.json": b"{"}, "m/pipeline.json: the file is '{'; expected JSON"),
     ({"pipeline.json": b'{"steps": [{"model": 1}]}'}, "m/pipeline.json: steps[0].model is 1; expected the name"),
+    ({"pipeline.json": b'{"steps": [{"tokenizer": {}}]}', "words.json": b"{}"},
+     "m/pipeline.json: steps[0].tokenizer.file is 'tokenizer.json', which is not beside it: push its folder"),
     ({"model.onnx": b"", "a\\b": b""}, "has a backslash or a control character in its name"),
 ])  # fmt: skip
 def test_what_no_server_could_load_is_refused(run: Any, tmp_path: Path, files: Any, message: str) -> None:
@@ -226,6 +229,13 @@ def test_a_pipeline_is_one_file(run: Any, tmp_path: Path) -> None:
     file.rename(tmp_path / "q" / "4" / "pipeline.json")
     assert run("push", tmp_path / "q", target)[0] == 0
     assert answer(served(repository), "p") == 1
+
+
+def test_a_pipeline_brings_its_tokenizer(run: Any, tmp_path: Path) -> None:
+    """Both files of its folder are pushed."""
+    source, target = texts.build(tmp_path / "t") / "tokens", tmp_path / "r" / "tokens"
+    assert run("push", source, target)[0] == 0
+    assert (target / "1" / "tokenizer.json").read_bytes() == (source / "1" / "tokenizer.json").read_bytes()
 
 
 def test_settings_that_do_not_fit_the_model_are_refused(run: Any, tmp_path: Path) -> None:
@@ -318,7 +328,9 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("s3://", "'s3://' names no bucket"),
     ("s3://b/.m", "does not end in a model's name"),
     ("/", "does not end in a model's name"),
-    ("gs://b/m", "'gs://b/m' is neither a folder nor in S3"),
+    ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
+    ("https://h", "names a host and no model"),
+    ("ftp://b/m", "'ftp://b/m' is neither a folder nor in a store"),
 ])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
     """Nothing is read before that."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from handler.commands.publish.bucket import Bucket as Publishing
+from handler.commands.publish.buckets.s3 import S3Bucket as Publishing
 from handler.stores.s3.client import Client
 from handler.stores.s3.store import S3Store
 from tests.handler.commands.publish.conftest import adds
@@ -129,7 +129,7 @@ def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: 
     assert run("list", bucket.uri) == (0, f"there is no model at {bucket.uri}\n", "")
     assert run("list", bucket.uri, "--json") == (0, "[]\n", "")
     assert run("list", tmp_path / "x") == (1, "", f"dragoman: there is no folder {tmp_path / 'x'}\n")
-    assert run("list", "gs://b")[2].startswith("dragoman: 'gs://b' is neither a folder nor in S3")
+    assert run("list", "ftp://b")[2].startswith("dragoman: 'ftp://b' is neither a folder nor in a store")
     assert run("list", "s3://") == (1, "", "dragoman: 's3://' names no bucket; expected s3://bucket/prefix\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import ServingError
 from handler.commands.publish import upload, versions
-from handler.commands.publish.bucket import Bucket
+from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
     server: s3_stand_in.StandIn
     store: Store
-    bucket: Bucket
+    bucket: S3Bucket
     client: Client
     path: Path
 
@@ -96,7 +96,7 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         settings = Settings.from_env({"DRAGOMAN_REPOSITORY": URI, "DRAGOMAN_CACHE": str(folder / "cache")})
         store = open_store(settings)
         store.check()  # this connects
-        yield Place(server, store, Bucket(settings, URI), Client(server.objects), folder)
+        yield Place(server, store, S3Bucket(settings, URI), Client(server.objects), folder)
 
 
 @pytest.fixture

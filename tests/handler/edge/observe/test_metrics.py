@@ -279,7 +279,8 @@ def test_the_page_of_metrics_has_every_name() -> None:
 
 def test_a_scrape_imports_what_it_needs_and_a_start_does_not() -> None:
     """A cold start has no module of metrics."""
-    script = "import handler.aws, sys; print([m for m in sys.modules if m.startswith('handler.edge.observe.')])"
+    names = "[m for m in sys.modules if m.startswith('handler.edge.observe.')]"
+    script = f"import sys; from handler.aws import lambda_handler; print({names})"
 
     async def main() -> bytes:
         made = await asyncio.create_subprocess_exec(

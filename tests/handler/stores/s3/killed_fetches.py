@@ -12,10 +12,10 @@ import traceback
 
 from handler.settings import Settings
 from handler.stores.progress import Progress
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3 import download as fetching
-from handler.stores.s3 import ranges as regions
 from handler.stores.s3.store import S3Store
+from handler.stores.transfer import answers
+from handler.stores.transfer import download as fetching
+from handler.stores.transfer import ranges as regions
 
 
 def told(result: str) -> None:
@@ -64,7 +64,7 @@ def kill(store: S3Store, times: int, seconds: float) -> None:
 
 def main(mode: str, *numbers: str) -> None:
     regions.PIECE, regions.LEAST, fetching.SAVE = 256 * 1024, 64 * 1024, 64 * 1024  # type: ignore[misc] # of some kB
-    s3_answers.CHUNK = 32 * 1024  # type: ignore[misc]
+    answers.CHUNK = 32 * 1024  # type: ignore[misc]
     store = S3Store(Settings.from_env()._replace(cpus=1.0))
     assert store._client.bucket._signer.sign("GET", "http://h/", {})
     if mode == "kill":

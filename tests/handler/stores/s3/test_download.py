@@ -1,4 +1,4 @@
-"""handler.stores.s3.download, regions and retries: how the work is shared, and what is checked at its end.
+"""handler.stores.transfer.download, regions and retries: how the work is shared, and what is checked at its end.
 
 The tests use a stand-in (tests/support/s3_stand_in.py), whose checksums Swift does not have.
 """
@@ -22,11 +22,11 @@ from handler.settings import Settings
 from handler.stores import File
 from handler.stores import journal as parts
 from handler.stores.progress import Progress
-from handler.stores.s3 import download as fetching
-from handler.stores.s3 import ranges as regions
-from handler.stores.s3.ranges import Work, claim, most_streams
-from handler.stores.s3.retries import Tries
 from handler.stores.s3.store import S3Store
+from handler.stores.transfer import download as fetching
+from handler.stores.transfer import ranges as regions
+from handler.stores.transfer.ranges import Work, claim, most_streams
+from handler.stores.transfer.retries import Tries
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
 

@@ -22,9 +22,9 @@ from core.deadline import NEVER, within
 from core.errors import ServingError
 from handler.settings import Settings
 from handler.stores.progress import Progress
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3 import download as fetching
 from handler.stores.s3.store import S3Store
+from handler.stores.transfer import answers
+from handler.stores.transfer import download as fetching
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
 
@@ -143,13 +143,13 @@ def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_
     store = store_at(stand_in, proxy.url, tmp_path / "cache", monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
         cache = tmp_path / str(seed)
-        store._cache._root = cache
+        store._fetcher._cache._root = cache
         schedule = Schedule(seed, stand_in, proxy)
         files = store.files(schedule.model)
         proxy.faults = list(schedule.faults)
         deadline = NEVER if schedule.deadline is None else within(schedule.deadline)
         with monkeypatch.context() as impatient, suppress(ServingError):
-            impatient.setattr(s3_answers, "STALL", 0.15)
+            impatient.setattr(answers, "STALL", 0.15)
             store.fetch(schedule.model, "1", files, Progress(deadline))
         assert schedule.is_clean(cache), seed
         proxy.faults = []

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3.answers import Broken, Line, StoreRefused, whole
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous
+from handler.stores.transfer import answers
+from handler.stores.transfer.answers import Broken, Line, StoreRefused, whole
 from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_a_kept_connection_that_stalls_is_not_asked_again(
     asked = bucket(stand_in.url)
     assert whole(asked.get("x", 5).body, 5) == b"content"
     request.getfixturevalue("silence")
-    monkeypatch.setattr(s3_answers, "STALL", stall)
+    monkeypatch.setattr(answers, "STALL", stall)
     monkeypatch.setattr(asked, "_connection", lambda _: pytest.fail("asked again"))
     with pytest.raises(Broken, match="TimeoutError"):
         asked.get("x", seconds)
@@ -209,7 +209,7 @@ def test_a_listing_that_breaks_off_may_be_tried_again(speaks: Any, text: bytes, 
 
 def test_a_listing_without_end_is_refused(speaks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit comes before it fills the memory."""
-    monkeypatch.setattr(s3_answers, "SMALL", 10)
+    monkeypatch.setattr(answers, "SMALL", 10)
     speaks["text"] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 2
     with pytest.raises(StoreRefused, match="200 TooLong"):
         bucket(speaks["url"]).list({}, 5)

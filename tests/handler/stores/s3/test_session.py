@@ -229,9 +229,9 @@ def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("http_proxy", "proxy:3128")
     monkeypatch.setenv("https_proxy", "http://proxy:3129")
     monkeypatch.setenv("no_proxy", "inside.example")
-    assert session._proxy("http://h/b") == "http://proxy:3128"
-    assert session._proxy("https://h/b") == "http://proxy:3129"
-    assert session._proxy("http://inside.example/b") is None
+    assert session.proxy_of("http://h/b") == "http://proxy:3128"
+    assert session.proxy_of("https://h/b") == "http://proxy:3129"
+    assert session.proxy_of("http://inside.example/b") is None
 
 
 def test_certificates_are_checked_unless_that_is_switched_off(
@@ -240,7 +240,7 @@ def test_certificates_are_checked_unless_that_is_switched_off(
     """AWS_CA_BUNDLE names the trusted ones; S3_VERIFY_SSL=0 is KServe's."""
     url, certificate = secure
     stand_in.put("p/m/x", b"content")
-    monkeypatch.setattr("handler.stores.s3.retries.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("handler.stores.transfer.retries.FIRST_PAUSE", 0.001)
     for name, value in stand_in.variables(url).items():
         monkeypatch.setenv(name, value)
     settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(tmp_path)})

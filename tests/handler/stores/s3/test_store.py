@@ -6,6 +6,7 @@ answers that no real server here can be made to send; those tests say so.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -21,16 +22,16 @@ from core.deadline import within
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, ServingError, StillLoading
 from core.operations import ModelRef
 from handler.aws import Function
+from handler.edge.runtime.carrier import LoopCarrier
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
-from handler.stores.s3 import answers as s3_answers
-from handler.stores.s3 import retries
 from handler.stores.s3.client import Client
 from handler.stores.s3.location import locate
 from handler.stores.s3.store import S3Store
+from handler.stores.transfer import answers, retries
 from tests.e2e import s3 as servers
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
@@ -71,7 +72,7 @@ def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
 @pytest.fixture
 def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens waits, too."""
-    monkeypatch.setattr(s3_answers, "STALL", 0.5)
+    monkeypatch.setattr(answers, "STALL", 0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -215,9 +216,13 @@ def created(*keys: str, bucket: str = BUCKET) -> dict[str, Any]:
     return {"Records": [record | {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}} for key in keys]}
 
 
-def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: servers.Store, env: Env) -> None:
+@pytest.mark.parametrize("is_carried", [False, True], ids=["lambda's runtime", "our own"])
+def test_objects_created_in_the_bucket_load_the_models_they_belong_to(
+    server: servers.Store, env: Env, *, is_carried: bool
+) -> None:
     """Each is loaded once, errors are reported, and objects of other buckets and prefixes are ignored."""
-    function = Function(env.settings(server.variables()))
+    loop = asyncio.new_event_loop()
+    function = Function(env.settings(server.variables()), carrier=LoopCarrier(loop) if is_carried else None)
     sample = json.loads((ROOT / "events" / "s3-object-created.json").read_text(encoding="utf-8"))
     assert function(sample, None) == {"checked": [{"model": "half_plus_three", "ready": True}]}
     keys = (f"{PREFIX}/iris/1/model.onnx", f"{PREFIX}/iris/model-settings.json", f"{PREFIX}/nobody/1/model.onnx")
@@ -228,6 +233,9 @@ def test_objects_created_in_the_bucket_load_the_models_they_belong_to(server: se
     assert function(created(keys[0], bucket="elsewhere"), None) == {"checked": []}
     assert function({}, None)["models"] == {"half_plus_three": "READY", "iris": "READY"}
     function.close()
+    loop.close()
+    if function.app is not None:
+        function.app.close()
 
 
 def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **more: str) -> S3Store:

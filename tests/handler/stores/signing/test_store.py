@@ -99,7 +99,7 @@ def test_what_an_unverified_fetch_has_left_is_read_again(bucket: s3_stand_in.Sta
     """A complete file of an unfinished fetch is fetched anew if its content differs."""
     listed = [file for file in store(tmp_path).files("m") if file.path == "1/model.onnx"]
     opened = store(tmp_path)
-    place = opened._store._cache.place(bucket.url, "bucket", "p/", "m", "1")
+    place = opened._store._fetcher._cache.place(bucket.url, "bucket", "p/", "m", "1")
     from handler.stores.journal import Identity, Parts  # noqa: PLC0415 - the format of the cache
 
     parts = Parts(place.parts)

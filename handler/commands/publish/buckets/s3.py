@@ -1,4 +1,4 @@
-"""The only module of this package that knows S3: a bucket's prefix for a publisher, and the meaning of S3's refusals.
+"""A prefix of a bucket in S3 for a publisher, and the meaning of S3's refusals.
 
 Needs s3:ListBucket, GetObject and PutObject; DeleteObject where something is replaced or was left behind, and
 AbortMultipartUpload where an upload is given up.
@@ -15,9 +15,20 @@ import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import ModelNotLoadable, ServingError
+from handler.commands.publish.buckets.port import (
+    SHA256,
+    STREAMS,
+    Conflict,
+    Copied,
+    Head,
+    ListedFile,
+    Only,
+    Taken,
+    Uncopied,
+)
 from handler.commands.publish.files import Section
 from handler.commands.refused import Refused
 from handler.settings import Settings
@@ -32,10 +43,6 @@ from handler.stores.s3.location import locate
 from handler.stores.s3.session import NO_CREDENTIALS
 
 log = logging.getLogger(__name__)
-STREAMS: Final = 8
-"""Requests at a time. A body is read while it is sent: memory does not grow with files."""
-SHA256: Final = "sha256"
-"""Key in an object's metadata (x-amz-meta-sha256) for the hexadecimal checksum of its whole content."""
 TAKEN: Final = {"PreconditionFailed", "412", "NoSuchUpload"}
 CONFLICT: Final = {"ConditionalRequestConflict", "409"}
 CONDITIONS: Final = {"IfMatch", "IfNoneMatch"}
@@ -49,59 +56,16 @@ PERMISSIONS: Final = {
 }
 
 
-class Taken(Exception):
-    """Another writer has written this object, or has aborted its upload, since this push read it."""
+class S3Bucket:
+    """See `handler.commands.publish.buckets.port.Bucket`."""
 
-
-class Conflict(Taken):
-    """The key changed meanwhile, and the store cannot decide whether the condition holds: try again."""
-
-
-class Uncopied(Exception):
-    """The store does not copy parts."""
-
-
-class ListedFile(NamedTuple):
-    """A listed object. `path`: relative to the listed prefix. `etag`: with its quotes, None if the store lists none."""
-
-    path: str
-    size: int
-    modified: datetime
-    etag: str | None = None
-
-
-class Head(NamedTuple):
-    size: int
-    sha256: str | None
-    etag: str | None = None
-
-
-class Only(NamedTuple):
-    """A write's condition. `new`: the key has no object. `etag`: its object has this ETag."""
-
-    new: bool = False
-    etag: str | None = None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The condition's headers, by botocore's names."""
-        if self.new:
-            return {"IfNoneMatch": "*"}
-        return {} if self.etag is None else {"IfMatch": self.etag}
-
-
-class Copied(NamedTuple):
-    """The source of bytes that the bucket has already: an object, as long as it has this ETag."""
-
-    key: str
-    etag: str | None
-
-
-class Bucket:
-    """A bucket's prefix. Keys are relative to the repository's prefix."""
+    part_size = 16 * 1024 * 1024
+    """S3 requires 5 MiB or more in a part, and permits 10,000 parts."""
+    listing = "s3:ListBucket"
 
     def __init__(self, settings: Settings, uri: str) -> None:
         self.uri = uri
+        self.parts = self
         self._place = locate(uri, os.environ)
         self._reader = Client(settings._replace(repository=uri), self._place)
         try:
@@ -135,6 +99,10 @@ class Bucket:
             raise Refused(errors.meaning(403, "AccessDenied", self._place, self.uri, "s3:ListBucket")) from None
         except Unreadable as error:
             raise errors.unanswered(self._place, str(error)) from error
+
+    def find(self, key: str) -> ListedFile | None:
+        """Finds one object: .push-1, and not .push-10."""
+        return next((item for item in self.items(key) if not item.path), None)
 
     def head(self, key: str) -> Head | None:
         """Returns an object's size, checksum and ETag, None if it does not exist."""
@@ -192,10 +160,10 @@ class Bucket:
         self._write("delete_object", key, Only(etag=etag))
 
     def _write(self, method: str, key: str, only: Only, **arguments: Any) -> None:
-        conditions = {f"{method} {name}" for name in only.headers}
+        conditions = {f"{method} {name}" for name in _headers(only)}
         if conditions and not conditions & self._unknown:
             try:
-                self._call(method, key, **only.headers, **arguments)
+                self._call(method, key, **_headers(only), **arguments)
             except _Unsupported:
                 self._unknown |= conditions
                 if "Body" in arguments:
@@ -237,6 +205,13 @@ class Bucket:
     def _unanswered(self, error: Exception) -> ServingError:
         kind = type(error).__name__
         return ModelNotLoadable(NO_CREDENTIALS) if "Credential" in kind else errors.unanswered(self._place, kind)
+
+
+def _headers(only: Only) -> dict[str, str]:
+    """Returns a condition's headers, by botocore's names."""
+    if only.new:
+        return {"IfNoneMatch": "*"}
+    return {} if only.etag is None else {"IfMatch": only.etag}
 
 
 class _Absent(Exception):

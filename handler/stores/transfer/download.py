@@ -25,15 +25,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from handler.stores import checksums
 from handler.stores.journal import Identity
 from handler.stores.progress import Progress
-from handler.stores.s3 import ranges
-from handler.stores.s3.answers import Answer, Broken, Line, StoreRefused
-from handler.stores.s3.http import BucketReader
-from handler.stores.s3.objects import Transfer, fitting, missing, resume, wrong
-from handler.stores.s3.ranges import Region
-from handler.stores.s3.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
+from handler.stores.transfer import ranges
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, StoreRefused
+from handler.stores.transfer.objects import Transfer, fitting, missing, resume, wrong
+from handler.stores.transfer.ranges import Region
+from handler.stores.transfer.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
 
 SAVE: Final = 8 * 1024 * 1024
 """Bytes between two lines in the journal: what a killed process may fetch again, per stream."""
@@ -51,7 +49,7 @@ class Download:
     Raises Replaced, Failed, Damaged, Tampered, OutOfTime; OSError for the disk; ServingError for credentials.
     """
 
-    def __init__(self, bucket: BucketReader, items: Sequence[Transfer], most: int, progress: Progress) -> None:
+    def __init__(self, bucket: ObjectReader, items: Sequence[Transfer], most: int, progress: Progress) -> None:
         self._bucket = bucket
         self._progress = progress
         self._items = {item.work: item for item in items if not item.part.complete}
@@ -228,8 +226,8 @@ class Download:
         headers = {"Range": f"bytes={start}-{end - 1}"}
         headers |= {"If-Match": f'"{identity.etag}"'} if identity.etag else {}
         answer = fitting(self._get(item, line, headers), start, end, identity)
-        if identity.checksum is None and (checksum := checksums.of_answer(answer.headers)):
-            item.part.learn(checksum)
+        if identity.checksum is None and answer.checksum is not None:
+            item.part.learn(answer.checksum)
         return answer
 
     def _get(
@@ -247,7 +245,7 @@ class Download:
         if (answer.size, answer.etag) != (item.file.size, item.file.etag):
             answer.body.close()
             raise Replaced
-        item.part.begin(Identity(answer.size, answer.etag, checksums.of_answer(answer.headers)))
+        item.part.begin(Identity(answer.size, answer.etag, answer.checksum))
         with self._changed:
             item.work.divide(self._streams)
             self._changed.notify_all()
@@ -275,8 +273,8 @@ class Download:
                 answer.body.close()
             if answer.etag != identity.etag:
                 raise Replaced
-            if checksum := checksums.of_answer(answer.headers):
-                item.part.learn(checksum)
+            if answer.checksum is not None:
+                item.part.learn(answer.checksum)
 
     def _verify(self, item: Transfer) -> None:
         """Renames a right file to its final name. Restarts a wrong one once. Raises Damaged, Tampered."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from handler.stores import checksums
 from handler.stores.checksums import Checksum
 from handler.stores.journal import Identity, Part, gaps
-from handler.stores.s3.answers import Answer, Broken
-from handler.stores.s3.ranges import Work, worth
-from handler.stores.s3.retries import Damaged, Replaced, Tampered
+from handler.stores.transfer.answers import Answer, Broken
+from handler.stores.transfer.ranges import Work, worth
+from handler.stores.transfer.retries import Damaged, Replaced, Tampered
 
 
 class Known(NamedTuple):

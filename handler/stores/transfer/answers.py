@@ -4,10 +4,14 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from typing import Final
+from typing import Final, Protocol, Self
+
+from handler.stores import checksums
+from handler.stores.checksums import Checksum
 
 CHUNK: Final = 1024 * 1024
 """The most bytes that one read returns."""
@@ -49,20 +53,17 @@ class StoreRefused(Exception):
 
 
 class Line:
-    """The connection that a thread waits on, from its request until it closes the answer.
-
-    Another thread ends that wait with `cut`: a read of the network ends only with its socket.
-    """
+    """What a thread waits on, from its request until it closes the answer. Another thread ends that wait with `cut`."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._stop: Callable[[], object] | None = None
         self._is_cut = False
         self._lock = threading.Lock()
 
-    def hold(self, its_socket: socket.socket | None) -> None:
-        """Names the socket that the thread waits on from now on, None after its answer."""
+    def hold(self, stop: Callable[[], object] | None) -> None:
+        """Names what ends the wait from now on, None after the answer."""
         with self._lock:
-            self._socket = its_socket
+            self._stop = stop
             self._end()
 
     def cut(self) -> None:
@@ -72,14 +73,37 @@ class Line:
             self._end()
 
     def _end(self) -> None:
-        if self._is_cut and self._socket is not None:
-            with suppress(OSError):
-                # Not SSLSocket's own shutdown: a request that is being written would go on in plain text after it.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        if self._is_cut and self._stop is not None:
+            self._stop()
+
+
+def broken_off(its_socket: socket.socket) -> Callable[[], None]:
+    """Returns what ends a read of a socket: that ends with its socket only."""
+
+    def stop() -> None:
+        with suppress(OSError):
+            # Not SSLSocket's own shutdown: a request that is being written would go on in plain text after it.
+            socket.socket.shutdown(its_socket, socket.SHUT_RDWR)
+
+    return stop
+
+
+class AnswerBody(Protocol):
+    """The body of an answer. `line`: what its reads wait on."""
+
+    line: Line
+
+    def read(self, seconds: float, /) -> bytes:
+        """Returns the next bytes, none at the end. Raises Broken, also where the body ends before its length."""
+        ...
+
+    def close(self) -> None:
+        """Ends the answer. A second call does nothing."""
+        ...
 
 
 class Body:
-    """The body of a successful answer: as many bytes as its head states, or in chunks, as S3 sends listings.
+    """The body of a successful answer of HTTP: as many bytes as its head states, or in chunks, as S3 sends listings.
 
     `done`: called once, with whether the connection may be used again.
     """
@@ -123,30 +147,55 @@ class Body:
         self._done(reusable)
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """An object, or a range of it.
 
-    In bytes: `start` of the body within the object, `length` of the body, `size` of the object. Raises Broken where
-    the head contradicts itself.
+    In bytes: `start` of the body within the object, `length` of the body, `size` of the object. `etag`: without quotes,
+    empty if the store has none. `ranged`: the answer is marked as a range. `checksum`: of the whole object.
     """
 
-    def __init__(self, body: Body) -> None:
-        self.body = body
-        self.headers = body.headers
-        self.length = _number(self.headers.get("Content-Length"))
-        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", self.headers.get("Content-Range", ""))
-        self.start, last, self.size = map(int, found.groups()) if found else (0, self.length - 1, self.length)
-        self.ranged = found is not None
-        if last - self.start + 1 != self.length:
-            raise Broken(f"{self.length} bytes for the range {self.start}-{last}")
+    body: AnswerBody
+    start: int
+    length: int
+    size: int
+    etag: str
+    ranged: bool
+    checksum: Checksum | None
 
-    @property
-    def etag(self) -> str:
-        """The ETag without quotes, empty if the store has none."""
-        return self.headers.get("ETag", "").strip('"')
+    @classmethod
+    def of(cls, body: Body) -> Self:
+        """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself."""
+        headers = body.headers
+        length = _number(headers.get("Content-Length"))
+        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", headers.get("Content-Range", ""))
+        start, last, size = map(int, found.groups()) if found else (0, length - 1, length)
+        if last - start + 1 != length:
+            raise Broken(f"{length} bytes for the range {start}-{last}")
+        etag = headers.get("ETag", "").strip('"')
+        return cls(body, start, length, size, etag, found is not None, checksums.of_answer(headers))
 
 
-def whole(body: Body, seconds: float) -> bytes:
+class ObjectReader(Protocol):
+    """Reads the objects of one place in a store."""
+
+    def get(
+        self,
+        key: str,
+        seconds: float,
+        ranged: Mapping[str, str] | None = None,
+        *,
+        body: bool = True,
+        line: Line | None = None,
+    ) -> Answer:
+        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, StoreRefused.
+
+        `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
+        """
+        ...
+
+
+def whole(body: AnswerBody, seconds: float) -> bytes:
     """Returns a small body, and closes it. `seconds`: for all of it. Raises Broken, StoreRefused if it is too long."""
     until = time.monotonic() + seconds
     content = bytearray()

@@ -1,10 +1,16 @@
 """The number of attempts, the pauses between them, and the ways in which a fetch can fail."""
 
+import logging
 import random
-from typing import Final
+from collections.abc import Callable
+from time import sleep
+from typing import Final, TypeVar
 
-from handler.stores.s3.answers import Broken, StoreRefused
+from handler.stores.progress import Progress
+from handler.stores.transfer.answers import Broken, StoreRefused
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 TRIES: Final = 6
 """Attempts in a row without a single byte."""
 FIRST_PAUSE: Final = 0.1
@@ -64,3 +70,21 @@ class Tries:
             return None
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._failed - 1))
         return random.uniform(0, longest)  # noqa: S311 - jitter is not a secret
+
+
+def tried(ask: Callable[[], T], progress: Progress, uri: str, most: int) -> T:
+    """Calls `ask` until it succeeds. Raises Failed for a refusal or after `most` failures, OutOfTime.
+
+    `uri`: names the store in log lines.
+    """
+    tries = Tries(most)
+    while progress.left > 0:
+        try:
+            return ask()
+        except (Broken, StoreRefused) as reason:
+            log.warning("%s: %s", uri, reason)
+            pause = tries.pause() if isinstance(reason, Broken) else None
+            if pause is None:
+                raise Failed("", reason) from reason
+            sleep(max(0.0, min(pause, progress.left)))
+    raise OutOfTime

@@ -1,0 +1,87 @@
+"""Writes an image's context (a wheel of this installation, the models, the Dockerfile), and has the engine build it."""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from handler.commands.init.wheel import installed, wheel
+from handler.commands.refused import Refused
+
+DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
+IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
+FOLDER: Final = "repository"
+"""The models' folder in the context."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns the engine's exit code, or 0 after the context alone. Raises Refused."""
+    if "://" in (options.models or ""):
+        raise Refused("the models of an image come from a folder; `dragoman pull` fetches them from a bucket")
+    models = None if options.models is None else Path(options.models)
+    constraints = None if options.constraints is None else Path(options.constraints)
+    _check(models, constraints)
+    if options.context is not None:
+        folder = Path(options.context)
+        write(folder, models, constraints)
+        print(f"{folder} is written. Next:\n\n  {shlex.join(command(options, folder))}")  # noqa: T201 - the answer
+        return 0
+    if shutil.which(options.engine) is None:
+        raise Refused(f"there is no program {options.engine} to build an image with; --engine names another one")
+    with tempfile.TemporaryDirectory(prefix="dragoman-image-") as made:
+        write(Path(made), models, constraints)
+        done = subprocess.run(command(options, Path(made)), check=False)  # noqa: S603 - the user's own engine
+    return done.returncode
+
+
+def _check(models: Path | None, constraints: Path | None) -> None:
+    if models is not None and not models.is_dir():
+        raise Refused(f"there is no folder {models}")
+    if models is not None and not any(each.is_dir() and not each.name.startswith(".") for each in models.iterdir()):
+        raise Refused(f"{models} has no models: expected a folder for each, such as {models}/iris/1/model.onnx")
+    if constraints is not None and not constraints.is_file():
+        raise Refused(f"there is no file {constraints}")
+
+
+def write(folder: Path, models: Path | None, constraints: Path | None = None) -> None:
+    """Writes the context into a folder that is empty, or not there. Raises Refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise Refused(f"{folder} is not empty; choose another folder")
+        name, content = wheel(installed())
+        (folder / "wheels").mkdir()
+        (folder / "wheels" / name).write_bytes(content)
+        shutil.copyfile(DOCKERFILE, folder / "Dockerfile")
+        if constraints is not None:
+            shutil.copyfile(constraints, folder / "constraints.txt")
+        if models is not None:
+            shutil.copytree(models, folder / FOLDER, copy_function=_link, ignore=IGNORED)
+    except (OSError, shutil.Error) as error:
+        raise Refused(f"the image's parts cannot be written: {error}") from None
+
+
+def _link(source: str, target: str) -> str:
+    """Takes a file into the context without a copy of its bytes, where the file system can."""
+    try:
+        os.link(os.path.realpath(source), target)
+    except OSError:
+        shutil.copyfile(source, target)
+    return target
+
+
+def command(options: argparse.Namespace, context: Path) -> list[str]:
+    """Returns the engine's command line."""
+    words = [options.engine, "build", "--target", options.target, "--tag", options.tag]
+    words += ["--platform", options.platform] if options.platform else []
+    arguments = {
+        "PYTHON": options.base,
+        "EXTRAS" if options.target == "server" else "LAMBDA_EXTRAS": options.extras,
+    }
+    for name, text in arguments.items():
+        words += ["--build-arg", f"{name}={text}"] if text else []
+    return [*words, str(context)]

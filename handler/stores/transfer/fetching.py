@@ -1,0 +1,211 @@
+"""Versions of a remote store in the cache: held, fetched, and fetched again where they were replaced meanwhile."""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import PurePosixPath
+from typing import Final, Protocol, TypeVar
+
+from core.errors import ModelUnavailable, ServingError
+from handler.settings import Settings
+from handler.stores import File, Folder, Forbidden, Gone, WrongContent
+from handler.stores.cache import Cache, Place, digest, unwritable
+from handler.stores.checksums import Checksum
+from handler.stores.contents import KnownContents, of_bytes
+from handler.stores.journal import Parts
+from handler.stores.progress import Progress
+from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused, whole
+from handler.stores.transfer.download import Download
+from handler.stores.transfer.objects import Known, Transfer
+from handler.stores.transfer.ranges import Work, most_streams
+from handler.stores.transfer.retries import Damaged, Failed, OutOfTime, Replaced, Tampered
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+REPLACEMENTS: Final = 4
+
+
+class Remote(Protocol):
+    """The place of a repository in a remote store."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What tells this place from all others, for the cache."""
+        ...
+
+    @property
+    def bucket(self) -> ObjectReader:
+        """The objects, with connections and credentials. Raises ServingError."""
+        ...
+
+    def key(self, model: str, path: str, /) -> str:
+        """Returns the key of a model's file."""
+        ...
+
+    def tried(self, ask: Callable[[ObjectReader], T], progress: Progress, /) -> T:
+        """Calls `ask` with retries. Raises Failed, OutOfTime, ServingError."""
+        ...
+
+    def files(self, model: str, progress: Progress, /) -> Sequence[File]:
+        """Returns every file of a model. Raises Forbidden where listing is not permitted, else ServingError."""
+        ...
+
+    def is_absent(self, reason: Broken | StoreRefused, /) -> bool:
+        """Decides whether an object is missing or forbidden."""
+        ...
+
+    def failure(self, reason: Broken | StoreRefused, what: str, /) -> ServingError:
+        """Returns the error for a client. `what`: the file that was being read."""
+        ...
+
+
+class Fetcher:
+    """Reads the files of one place. `proved`: the store has sent one, so it accepts the credentials."""
+
+    def __init__(self, settings: Settings, remote: Remote) -> None:
+        self._remote = remote
+        self._cache = Cache.of(settings)
+        self._contents = KnownContents(again=settings.cache_shared)
+        self._streams = most_streams(settings.cpus)
+        self.proved = False
+
+    def read(self, model: str, path: str, progress: Progress) -> bytes | None:
+        """See `handler.stores.Store.read`."""
+        key = self._remote.key(model, path)
+
+        def ask(bucket: ObjectReader) -> bytes:
+            answer = bucket.get(key, progress.left, {})
+            content, stated = whole(answer.body, progress.left), answer.checksum
+            # Other algorithms than a publisher's SHA-256 would be the store's own, for which it needs to be asked.
+            if stated is not None and stated.algorithm == "sha256" and of_bytes(content) != stated.value:
+                raise Broken("the content is another than its SHA-256 says", started=True)
+            return content
+
+        try:
+            content = self._remote.tried(ask, progress)
+        except Failed as failed:
+            if self._remote.is_absent(failed.reason):
+                return None
+            raise self._remote.failure(failed.reason, _named(path, model)) from failed
+        except OutOfTime:
+            raise progress.unanswered() from None
+        self.proved = True
+        return content
+
+    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        """See `handler.stores.Store.fetch`."""
+        try:
+            return self._settled(model, version, files, progress)
+        except OSError as error:  # the disk's: those of the network are Broken
+            raise unwritable(error) from error
+        except OutOfTime:
+            raise progress.out_of_time(model) from None
+        except Failed as failed:
+            path, reason = failed.path, failed.reason
+            if self._remote.is_absent(reason):
+                raise Gone(f"{path} of model {model!r} is missing or forbidden") from failed
+            raise self._remote.failure(reason, _named(path, model)) from failed
+        except Damaged as damaged:
+            raise ModelUnavailable(
+                f"{_named(damaged.path, model)} came twice with another content than the store's "
+                f"{damaged.algorithm} says"
+            ) from damaged
+        except Tampered as tampered:
+            raise WrongContent(tampered.path.partition("/")[2]) from None
+
+    def _settled(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        for _ in range(REPLACEMENTS):
+            try:
+                return self._fetched(model, version, files, progress)
+            except Replaced:
+                log.warning("version %s of model %s was replaced while it was fetched", version, model)
+            files = self._listed_again(model, version, files, progress)
+        raise ModelUnavailable(f"version {version} of model {model!r} is being replaced: try again when it is complete")
+
+    def _fetched(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        place = self._cache.place(*self._remote.names, model, version)
+        with ExitStack() as stack:
+            known = [self._known(model, file, progress, stack) for file in files]
+            progress.total = sum(each.size for each in known)
+            content = _content(known)
+            if folder := self._held(place, content, known, version):
+                return folder
+            stack.enter_context(place.locked(progress, model))
+            if folder := self._held(place, content, known, version):  # another process fetched it meanwhile
+                return folder
+            self._download(model, version, known, place, progress)
+            return self._contents.add(place.publish(content), _digests(known))
+
+    def _held(self, place: Place, content: str, files: Sequence[Known], version: str) -> Folder | None:
+        """Returns the version in the cache. Drops one that does not have the wanted digests."""
+        folder = place.held(content)
+        if folder is None or self._contents.has(folder, _digests(files)):
+            return folder
+        log.warning("version %s in DRAGOMAN_CACHE is not the one that was fetched: it is fetched again", version)
+        del folder
+        place.drop(content)
+        return None
+
+    def _known(self, model: str, file: File, progress: Progress, stack: ExitStack) -> Known:
+        """Returns a file with size and ETag. Where listing is not permitted, they come from the head of a GET."""
+        key = self._remote.key(model, file.path)
+        if file.size is not None and file.etag is not None:
+            return Known(file.path, key, file.size, file.etag, file.checked, None, file.digest)
+        try:
+            answer = self._remote.tried(lambda bucket: bucket.get(key, progress.left), progress)
+        except Failed as failed:
+            raise Failed(file.path, failed.reason) from failed
+        self.proved = True
+        stack.callback(answer.body.close)
+        return Known(file.path, key, answer.size, answer.etag, file.checked, answer, file.digest)
+
+    def _download(self, model: str, version: str, files: Sequence[Known], place: Place, progress: Progress) -> None:
+        parts = Parts(place.parts)
+        try:
+            items = []
+            for each in files:
+                path = str(PurePosixPath(each.path).relative_to(version))
+                part = parts.part(path, each.size, each.etag)
+                if each.digest is not None:
+                    part.doubt(each.digest)
+                items.append(Transfer(each, part, Work(each.size), each.first))
+            parts.keep([item.part for item in items])
+            self._cache.make_room(model, progress.total, parts.allocated())
+            Download(self._remote.bucket, items, self._streams, progress).run()
+            self.proved = True
+        finally:
+            parts.close()
+
+    def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
+        """Returns the version's files as they are now, without ETags where the listing's are not those of GET."""
+        try:
+            found = [file for file in self._remote.files(model, progress) if file.path.startswith(f"{version}/")]
+        except Forbidden:
+            found = []
+        listed = [file._replace(digest=None) for file in files]
+        if not found or all(file in found for file in listed):
+            return [File(file.path, digest=file.digest) for file in files]
+        if listed != list(files):  # the digests are those of the version that was there before
+            raise Gone(f"version {version} of model {model!r} has been replaced")
+        return found
+
+
+def is_plain(path: str) -> bool:
+    """Decides whether a path is a file's: not a folder marker, and not outside of the model's folder."""
+    segments = path.split("/")
+    return not any(segment in ("", ".", "..") or "\\" in segment or "\0" in segment for segment in segments)
+
+
+def _named(path: str, model: str) -> str:
+    return f"{path} of model {model!r}"
+
+
+def _digests(files: Sequence[Known]) -> dict[str, Checksum]:
+    return {each.path.partition("/")[2]: each.digest for each in files if each.digest is not None}
+
+
+def _content(files: Sequence[Known]) -> str:
+    """Returns a hash that stands for the version's content. Without ETags it never repeats."""
+    known = sorted((file.path, str(file.size), file.etag or os.urandom(16).hex()) for file in files)
+    return digest(*(text for file in known for text in file))

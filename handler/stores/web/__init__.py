@@ -1,0 +1,1 @@
+"""Repositories on a web server (http:// and https://), which are read only: an index names their files."""

@@ -1,0 +1,56 @@
+"""A repository on a web server: its index is its listing, and its files are fetched as those of S3 are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from handler.settings import Settings
+from handler.stores import File, Folder
+from handler.stores.progress import Progress
+from handler.stores.transfer.fetching import Fetcher
+from handler.stores.web.index import IndexedFile
+from handler.stores.web.reader import WebClient
+
+
+class WebStore:
+    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files."""
+
+    hashes = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.uri = settings.repository
+        self._client = WebClient(settings)
+        self._fetcher = Fetcher(settings, self._client)
+
+    def check(self, progress: Progress | None = None) -> None:
+        self._client.indexed(progress or Progress())
+
+    def everything(self, progress: Progress | None = None) -> Mapping[str, Sequence[File]]:
+        """Returns every model's files, by one request."""
+        return _by_model(self._client.indexed(progress or Progress()).values())
+
+    glance = everything
+    """However many files there are, they are one request."""
+
+    def models(self, progress: Progress | None = None) -> Sequence[str]:
+        return sorted(self.everything(progress))
+
+    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
+        return self._client.files(model, progress or Progress())
+
+    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
+        return self._fetcher.read(model, path, progress or Progress())
+
+    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        return self._fetcher.fetch(model, version, files, progress)
+
+    def disconnect(self) -> None:
+        """Forgets the connections. The next request makes new ones."""
+        self._client.disconnect()
+
+
+def _by_model(files: Iterable[IndexedFile]) -> dict[str, list[File]]:
+    models: dict[str, list[File]] = {}
+    for each in files:
+        name, slash, path = each.path.partition("/")
+        if slash:
+            models.setdefault(name, []).append(File(path, each.size, each.sha256))
+    return models

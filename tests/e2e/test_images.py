@@ -1,0 +1,125 @@
+"""The images of `dragoman build-image`, built and run by a container engine, without a registry of images.
+
+Their bases are made here: Debian's Python 3.13 stands in for python:3.13-slim, and an image with the same runtime
+client and emulator for AWS's own.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.e2e import debian, engine, rie
+from tests.e2e.engine import Engine
+from tests.e2e.tools import listens, run
+from tests.protocols.test_waiting import until
+from tests.support.remote import Remote, raw, tensors
+from tests.support.wire import Wire
+
+TRIXIE = "trixie"  # its python3 is 3.13
+PYTHON, SERVER = "dragoman-python", "dragoman-server"
+FUNCTION, STREAMING = "dragoman-function", "dragoman-streaming"
+MB = 1_000_000
+CERTIFICATE = Path(debian.CERTIFICATES) / "ca-certificates.crt"  # a network that inspects TLS has its own authority
+GUARDED = ("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+
+
+@pytest.fixture(scope="module")
+def containers(artifact: Path) -> Iterator[Engine]:
+    with engine.running() as made:
+        made.load_runtime(artifact)
+        variables = {name: os.environ[name] for name in debian.PASSED_ON if name in os.environ}
+        changes = [f"--change=ENV {name}={value}" for name, value in variables.items()]
+        run("docker", "import", *changes, debian.base(TRIXIE), f"{PYTHON}:bare", env=made.env)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def built(containers: Engine, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Build both images with the sample models inside."""
+    folder = tmp_path_factory.mktemp("base")
+    shutil.copyfile(CERTIFICATE, folder / "ca.crt")
+    lines = f"FROM {PYTHON}:bare\nCOPY ca.crt {CERTIFICATE}\nENV PIP_CERT={CERTIFICATE}\n"
+    (folder / "Dockerfile").write_text(lines, encoding="utf-8")
+    run("docker", "build", "--tag", PYTHON, folder, env=containers.env)
+    context = tmp_path_factory.mktemp("image") / "context"
+    words = ("build-image", "models", "--tag", SERVER, "--context", context)
+    run(sys.executable, "-m", "dragoman", *words)
+    bases = (f"--build-arg=PYTHON={PYTHON}", f"--build-arg=LAMBDA={engine.IMAGE}")
+    for target, tag in (("lambda", FUNCTION), ("streaming", STREAMING), ("server", SERVER)):
+        command = ("docker", "build", "--network=host", "--target", target, "--tag", tag, *bases)
+        run(*command, context, env=containers.env)
+    return containers
+
+
+@contextlib.contextmanager
+def started(containers: Engine, *words: str) -> Iterator[Callable[[str], str]]:
+    """Run a container; what is yielded asks the engine about it, in a template of Go."""
+    name = run("docker", "run", "--detach", *words, env=containers.env).strip()
+
+    def ask(template: str) -> str:
+        return run("docker", "inspect", "--format", template, name, env=containers.env).strip()
+
+    try:
+        yield ask
+    finally:
+        run("docker", "rm", "--force", name, env=containers.env)
+
+
+ADDRESS = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+
+
+def test_the_servers_image_answers_every_protocol_without_rights(built: Engine) -> None:
+    """It is not root, cannot write but to /tmp, and the engine sees that it lives."""
+    with started(built, *GUARDED, SERVER) as ask:
+        host = ask(ADDRESS)
+        until(lambda: ask("{{.State.Health.Status}}") == "healthy")
+        with Wire(host, 8080) as wire:
+            rows = json.dumps({"instances": [1, 2]}).encode()
+            assert wire.call("POST", "/v1/models/half_plus_three:predict", rows).json() == {"predictions": [3.5, 4.0]}
+            assert wire.post("/v2/repository/models/iris/unload").status == 403
+        remote = Remote(f"{host}:8081")
+        x = np.array([1], np.float32)
+        assert tensors(remote.infer("half_plus_three", raw("x", "FP32", x)))["y"].tolist() == [3.5]
+        remote.close()
+        found = run(
+            "docker", "exec", ask("{{.Id}}"), "sh", "-c", "id -u; cat /opt/dragoman/sbom.cdx.json", env=built.env
+        )
+        user, _, bill = found.partition("\n")
+        assert user == "10001"
+        assert {"numpy", "onnxruntime", "grpcio"} <= {each["name"] for each in json.loads(bill)["components"]}
+
+
+@pytest.mark.parametrize("image", [FUNCTION, STREAMING])
+def test_the_functions_image_answers_with_its_models(built: Engine, image: str) -> None:
+    """Lambda's emulator runs the command that the image names, with Lambda's runtime client or our own."""
+    entry, words = json.loads(
+        run(
+            "docker", "inspect", "--format", "[{{json .Config.Entrypoint}}, {{json .Config.Cmd}}]", image, env=built.env
+        )
+    )
+    command = [*(entry or ["/var/runtime/bootstrap"]), *(words or [])]
+    with started(built, "--entrypoint", "/var/rapid/aws-lambda-rie", image, *command) as ask:
+        host = ask(ADDRESS)
+        body = json.dumps(rie.event("POST", "/v1/models/half_plus_three:predict", '{"instances": [1]}')).encode()
+        until(lambda: listens(8080, host))
+        with urllib.request.urlopen(f"http://{host}:8080{rie.PATH}", data=body, timeout=60) as found:
+            assert rie.read(json.load(found)) == {"predictions": [3.5]}
+
+
+def test_the_images_are_small(built: Engine) -> None:
+    """A server's image has at most 350 MB, and a function's code 250 MB."""
+    size = int(run("docker", "inspect", "--format", "{{.Size}}", SERVER, env=built.env))
+    words = ("--rm", "--entrypoint", "/var/lang/bin/python3", FUNCTION, "-c")
+    count = "import os; print(sum(os.path.getsize(os.path.join(a, n)) for a, _, f in os.walk('/var/task') for n in f))"
+    code = int(run("docker", "run", *words, count, env=built.env))
+    print(f"server: {size / MB:.0f} MB; function: {code / MB:.0f} MB")  # noqa: T201 - the documentation states them
+    assert size <= 350 * MB
+    assert code <= 250 * MB

@@ -1,0 +1,101 @@
+"""`dragoman build-image`: what the engine gets, and what is refused; tests/e2e builds the images and runs them."""
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from handler import cli
+from handler.commands.image import command
+
+ROOT = Path(__file__).parents[3]
+ENGINE = f"""#!{sys.executable}
+import json, os, sys
+context = sys.argv[-1]
+files = sorted(os.path.relpath(os.path.join(at, name), context) for at, _, names in os.walk(context) for name in names)
+json.dump([sys.argv[1:-1], files], open(os.environ["TOLD"], "w"))
+sys.exit(int(os.environ.get("EXIT", 0)))
+"""
+"""A stand-in for a container engine: it notes what it was told."""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A repository with one model, which is a link, and what is no model."""
+    folder = tmp_path / "models"
+    (folder / "iris" / "1" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "weights").write_bytes(b"w")
+    (folder / "iris" / "1" / "model.onnx").symlink_to(tmp_path / "weights")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    return folder
+
+
+def test_the_dockerfile_in_the_package_is_fresh() -> None:
+    """A wheel has no files from beside its packages: cp Dockerfile handler/commands/image/."""
+    assert command.DOCKERFILE.read_bytes() == (ROOT / "Dockerfile").read_bytes()
+
+
+def test_the_dockerfile_prunes_what_the_functions_artifact_does_without() -> None:
+    """The list is that of function.mk."""
+    made = (ROOT / "handler/commands/init/files/aws/function.mk").read_text(encoding="utf-8")
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (parts,) = (line.partition("onnxruntime/,")[2].split(")")[0] for line in made.splitlines() if "PRUNED :=" in line)
+    (unused,) = (line.partition(":= ")[2] for line in made.splitlines() if line.startswith("UNUSED"))
+    assert all(f"onnxruntime/{part}" in text for part in parts.split())
+    assert all(f'"*.{name}"' in text for name in unused.split())
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ((), ["--target", "server"]),
+    (("--target", "streaming", "--extras", "onnx,signing"),
+     ["--target", "streaming", "--build-arg", "LAMBDA_EXTRAS=onnx,signing"]),
+    (("--base", "python:3.14", "--platform", "linux/arm64", "--extras", "server,onnx"),
+     ["--target", "server", "--platform", "linux/arm64", "--build-arg", "PYTHON=python:3.14",
+      "--build-arg", "EXTRAS=server,onnx"]),
+])  # fmt: skip
+def test_the_engine_gets_the_wheel_and_the_models(
+    tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: list[str]
+) -> None:
+    """A stand-in for the engine has the context while it runs; its exit code is the command's."""
+    engine, told, pins = tmp_path / "engine", tmp_path / "told", tmp_path / "pins.txt"
+    engine.write_text(ENGINE)
+    engine.chmod(0o755)
+    pins.write_text("numpy==2.3.0\n")
+    monkeypatch.setenv("TOLD", str(told))
+    monkeypatch.setenv("EXIT", "3")
+    flags = ["--tag", "fraud:1", "--engine", str(engine), "--constraints", str(pins), *words]
+    assert cli.main(["build-image", str(models), *flags]) == 3
+    said, files = json.loads(told.read_text())
+    assert [word for word in said if word not in ("build", "--tag", "fraud:1")] == expected
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    parts = ["Dockerfile", "constraints.txt", "repository/iris/1/model.onnx"]
+    assert files == [*parts, f"wheels/dragoman-{version}-py3-none-any.whl"]
+
+
+def test_the_context_can_be_had_alone(tmp_path: Path, models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second run does not mix its files with those of the first."""
+    words = ["build-image", str(models), "--tag", "x", "--context", str(tmp_path / "context")]
+    assert cli.main(words) == 0
+    assert f"docker build --target server --tag x {tmp_path / 'context'}" in capsys.readouterr().out
+    assert (tmp_path / "context" / "repository" / "iris" / "1" / "model.onnx").read_bytes() == b"w"
+    assert cli.main(words) == 1
+    assert "is not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["s3://bucket/models"], "`dragoman pull` fetches them"),
+    (["nowhere"], "there is no folder nowhere"),
+    (["."], "has no models: expected a folder for each"),
+    (["--constraints", "none.txt"], "there is no file none.txt"),
+    (["--engine", "no-such-engine"], "no program no-such-engine to build an image with"),
+])  # fmt: skip
+def test_what_cannot_become_an_image_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+) -> None:
+    """Nothing has been built."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["build-image", *words, "--tag", "x"]) == 1
+    assert text in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""handler.edge.runtime: events, deadlines, several at once, SnapStart, failures; tests/e2e has awslambdaric."""
+
+import base64
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.e2e.expected import ANSWERS, EVENTS, gist
+from tests.handler.edge.runtime.conftest import Start, function_url
+from tests.handler.edge.runtime.test_stream import INFER, generate
+from tests.handler.test_aws import http
+from tests.protocols.test_waiting import until
+from tests.support.runtime_api import RuntimeStandIn, Taken
+from tests.support.zoo.python import LOADS_LATE
+
+ROOT = Path(__file__).parents[4]
+
+
+def infer(tag: str, n: int = 2) -> str:
+    """Returns a request whose model waits for the gate."""
+    tensor = {"name": "n", "shape": [1], "datatype": "INT64", "data": [n]}
+    return json.dumps({"inputs": [tensor], "parameters": {"tag": tag}})
+
+
+def result(taken: Taken) -> Any:
+    """Returns an answer in the form of a buffered one."""
+    taken.wait()
+    if taken.mode != "streaming":
+        return taken.document
+    body = taken.body
+    return taken.head | {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+
+
+@pytest.mark.parametrize("streams", ["true", "false"])
+def test_every_sample_event_is_answered(start: Start, streams: str) -> None:
+    """Each has the answer that it has with Lambda's runtime; REST APIs and Function URLs get it as a stream."""
+    running = start(DRAGOMAN_RESPONSE_STREAMING=streams, DRAGOMAN_PRELOAD="", DRAGOMAN_REPOSITORY=str(ROOT / "models"))
+    for path in (path for path in EVENTS if not path.stem.startswith("s3")):
+        taken = running.api.send(json.loads(path.read_text(encoding="utf-8")))
+        assert gist(result(taken)) == ANSWERS[path.stem], path.stem
+        is_stream = streams == "true" and path.stem.startswith(("rest", "function-url"))
+        assert (taken.mode == "streaming") is is_stream, path.stem
+
+
+def test_several_events_run_side_by_side_each_with_its_own_deadline(start: Start) -> None:
+    """Five are in the model at the same time. Two are late: one is refused, one's stream ends with trailers."""
+    running = start(AWS_LAMBDA_MAX_CONCURRENCY="5", DRAGOMAN_THREADS="8")  # a model has its share of them
+    late = running.api.send(http("POST", INFER, infer("late")), 5)
+    stream = running.api.send(generate(3, tag="stream"), 5)
+    kept = [running.api.send(http("POST", INFER, infer(tag))) for tag in "abc"]
+    until(lambda: all(running.noted(f"waits.{tag}") for tag in ("late", "stream", "a", "b", "c")))
+    assert (late.document["statusCode"], "function's timeout" in late.document["body"]) == (504, True)
+    assert (stream.error["errorType"], b'"y":0' in stream.body) == ("TimedOut", True)
+    assert not any(taken.done.is_set() for taken in kept)
+    running.go()
+    assert [json.loads(taken.document["body"])["outputs"][0]["data"] for taken in kept] == [[1]] * 3
+
+
+def test_a_load_that_takes_longer_than_the_event_has_goes_on(start: Start, tmp_path: Path) -> None:
+    """Its client is told to come again, and the load is not begun again."""
+    running = start()
+    late = tmp_path / "models" / "late" / "1"
+    late.mkdir(parents=True)
+    (late / "model.py").write_text(LOADS_LATE)
+    body = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "INT32", "data": [5]}]})
+    document = running.api.send(http("POST", "/v2/models/late/infer", body), 2).document
+    assert (document["statusCode"], document["headers"]["retry-after"]) == (503, "1")
+    (late / "gate").touch()
+    document = running.api.send(http("POST", "/v2/models/late/infer", body)).document
+    assert json.loads(document["body"])["outputs"][0]["data"] == [5]
+    assert (late / "loads").read_text() == "x"
+
+
+def test_events_without_http_wait_for_their_loads(start: Start) -> None:
+    """A warm-up ping answers when what is preloaded is in memory; other events fail, with the reason."""
+    running = start()
+    assert running.api.send({}).document == {"warm": True, "ready": True, "reason": "", "models": {"steps": "READY"}}
+    failed = running.api.send({"Records": [{"eventSource": "aws:sqs"}]})
+    assert failed.document["errorType"] == failed.headers["lambda-runtime-function-error-type"] == "UnsupportedEvent"
+    assert (failed.kind, failed.document["requestId"]) == ("error", failed.id)
+    assert running.api.send(b"{").document["errorType"] == "Runtime.UnmarshalError"
+
+
+def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """An answer is not lost by that, and one that is not taken does not end the process."""
+    running = start()
+    assert running.api.send(http("GET", "/v2/health/live"), cut=True).document["statusCode"] == 200
+    for send in (http("GET", "/v2/health/live"), function_url("/v2/health/live", method="GET")):
+        running.api.send(send, status=413).wait()
+    assert running.api.send(http("GET", "/v2/health/live")).document["statusCode"] == 200
+    assert caplog.text.count("status 413") == 2
+
+
+TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled="
+
+
+def test_xray_reaches_the_function(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a variable, as with Lambda's own runtime, and without one once an event has none."""
+    monkeypatch.delenv("_X_AMZN_TRACE_ID", raising=False)
+    running = start()
+    more = {"Lambda_Runtime_Trace_Id": TRACE + "1", "Lambda_Runtime_Invocation_Id": "7"}
+    taken = running.api.send(http("GET", "/v2/health/live"), **more).wait()
+    assert (os.environ["_X_AMZN_TRACE_ID"], taken.headers["lambda-runtime-invocation-id"]) == (TRACE + "1", "7")
+    running.api.send(http("GET", "/v2/health/live")).wait()
+    assert "_X_AMZN_TRACE_ID" not in os.environ
+
+
+def test_each_of_several_events_has_its_own_trace(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the request's header, if X-Ray records it: a variable would be the other event's."""
+    monkeypatch.delenv("_X_AMZN_TRACE_ID", raising=False)
+    running = start(AWS_LAMBDA_MAX_CONCURRENCY="2")
+    event = function_url("/own/steps", query="trace=1") | {"headers": {"x-amzn-trace-id": "the gateway's"}}
+    bodies = [running.api.send(event, Lambda_Runtime_Trace_Id=TRACE + flag).body.decode() for flag in "10"]
+    assert bodies == [TRACE + "1", "the gateway's"]
+    assert "_X_AMZN_TRACE_ID" not in os.environ
+
+
+class Hooks(ModuleType):
+    """Stands in for Lambda's module snapshot_restore_py, with one hook of each kind."""
+
+    def __init__(self, calls: list[str], fails: str) -> None:
+        super().__init__("snapshot_restore_py")
+        self._calls, self._fails = calls, fails
+
+    def _hook(self, name: str) -> None:
+        self._calls.append(name)
+        if name == self._fails:
+            raise RuntimeError(f"{name} failed")
+
+    def get_before_snapshot(self) -> list[Any]:
+        return [(self._hook, ("second",), {}), (self._hook, ("first",), {})]
+
+    def get_after_restore(self) -> list[Any]:
+        return [(self._hook, ("after",), {})]
+
+
+@pytest.mark.parametrize(
+    ("fails", "calls", "code", "told"),
+    [
+        ("", ["first", "second", "after"], None, {}),
+        ("second", ["first", "second"], 64, {"/init/error": "Runtime.BeforeSnapshotError"}),
+        ("after", ["first", "second", "after"], 65, {"/restore/error": "Runtime.AfterRestoreError"}),
+    ],
+    ids=["restored", "before", "after"],
+)
+def test_a_snapshot_has_the_models_and_every_hook(
+    start: Start, monkeypatch: pytest.MonkeyPatch, fails: str, calls: list[str], code: int | None, told: dict[str, str]
+) -> None:
+    """Hooks run around the snapshot; a failing one is told to Lambda, and ends the process."""
+    called: list[str] = []
+    monkeypatch.setitem(sys.modules, "snapshot_restore_py", Hooks(called, fails))
+    running = start(AWS_LAMBDA_INITIALIZATION_TYPE="snap-start", wait=False)
+    api = running.api
+    if fails != "second":
+        assert api.snapshot.wait(60)
+        assert (called, api.polling) == (["first", "second"], 0)
+        api.restored.set()
+    if code is None:
+        answer = api.send(http("GET", "/v2/models/steps/ready"))
+        assert (answer.document["statusCode"], "desc=restored" in answer.document["headers"]["server-timing"]) == (
+            200,
+            True,
+        )
+    else:
+        assert running.ended() == code
+    assert called == calls
+    assert {path: kind for path, (kind, _) in api.errors.items()} == told
+    assert all(f"{fails} failed" in document["errorMessage"] for _, document in api.errors.values())
+
+
+def test_lambda_is_told_why_there_is_no_function(start: Start, api: RuntimeStandIn) -> None:
+    """A function that cannot be made is an error of the init phase."""
+
+    def make(_: Any) -> Any:
+        raise ImportError("no module named numpy")
+
+    assert start(make=make, wait=False).ended() == 1
+    assert api.errors["/init/error"][0] == "ImportError"
+    assert api.errors["/init/error"][1]["errorMessage"] == "no module named numpy"
+
+
+def test_wrong_settings_are_told_to_clients(start: Start) -> None:
+    """The function starts all the same."""
+    running = start(DRAGOMAN_THREADS="many")
+    document = running.api.send(http("GET", "/v2/health/live")).document
+    assert (document["statusCode"], "DRAGOMAN_THREADS" in document["body"]) == (503, True)
+
+
+def test_without_a_runtime_api_the_process_ends(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what sets the variable; an address where nobody listens ends it, too."""
+    assert start(AWS_LAMBDA_RUNTIME_API="", wait=False).ended() == 2
+    assert "AWS Lambda, which sets it" in capsys.readouterr().err
+
+
+def test_the_process_ends_when_it_gets_no_events(start: Start, api: RuntimeStandIn) -> None:
+    """Lambda starts another one."""
+    running = start()
+    api.waiting.put(None)
+    assert running.ended() == 1
