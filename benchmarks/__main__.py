@@ -6,6 +6,7 @@ from functools import partial
 
 from benchmarks import (
     abuse,
+    batch,
     batching,
     connect,
     grps,
@@ -51,6 +52,7 @@ SUITES: dict[str, Callable[..., list[Row]]] = {
     "overload": overload.main,
     "pipelines": pipelines.main,
     "batching": batching.main,
+    "batch": batch.main,
     "workers": workers.main,
     "streaming": streaming.main,
     "fetch": fetch,

@@ -99,6 +99,14 @@ def trees(path: Path) -> None:
     _save(path, helper.make_graph([made], "trees", [x], [y]))
 
 
+def linear(path: Path) -> None:
+    """Writes x [n, FEATURES] -> y [n, 1], which takes next to no time."""
+    weights = numpy_helper.from_array(np.random.default_rng(0).standard_normal((FEATURES, 1)).astype(np.float32), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", FEATURES])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])
+    _save(path, helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "linear", [x], [y], [weights]))
+
+
 def _save(path: Path, graph: Any) -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     path.parent.mkdir(parents=True)

@@ -14,8 +14,6 @@ BEGAN = time.monotonic()  # the init phase's seconds count from here
 
 import asyncio
 import logging
-import os
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +38,7 @@ from handler.edge.lambda_events import (
     end_of,
     is_streamed,
     kind_of,
+    models_of,
     normalised,
     raw_path,
     s3_objects,
@@ -87,6 +86,7 @@ class Function:
         keep_large_blocks()
         log_lines.guard()
         self.app: App | None = None
+        self._records: Any = None  # what answers events of records, once there was one
         self._carrier = carrier
         self._streams = False
         self._loop = None if carrier is not None else asyncio.new_event_loop()
@@ -150,7 +150,12 @@ class Function:
         if self.app is None:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
         waiting = Background(self._ends(event, context, streamed=False).wait)
-        return self._checked(self.app, event, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
+        if kind in (Kind.QUEUE, Kind.BATCH):
+            records = self._records_of(self.app)
+            waiting = Background(end_of(context))
+            answer: dict[str, Any] = (records.messages if kind is Kind.QUEUE else records.invocation)(event, waiting)
+            return answer
+        return self._created(self.app, event, context, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
 
     def _ends(self, event: Any, context: Any, *, streamed: bool) -> EventEnds:
         """Returns when an event's waits end, its answer has to begin, and the function's own time ends."""
@@ -229,7 +234,7 @@ class Function:
 
     def _checked(self, app: App, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
         """Loads the models whose objects were created, as they are now, and returns the outcome of each."""
-        models = dict.fromkeys(_models(app.settings.repository, s3_objects(event)))
+        models = dict.fromkeys(models_of(app.settings.repository, s3_objects(event)))
         checked = []
         for model in models:
             try:
@@ -240,25 +245,35 @@ class Function:
                 checked.append({"model": model, "ready": False, "error": error.message})
         return {"checked": checked}
 
+    def _created(self, app: App, event: dict[str, Any], context: Any, waiting: Background) -> dict[str, Any]:
+        """Runs the records of objects that were created below DRAGOMAN_BATCH_INPUT. Others may be models'."""
+        if not app.settings.batch_input:
+            return self._checked(app, event, waiting)
+        records = self._records_of(app)
+        keys = [key for bucket, key in s3_objects(event) if records.takes(bucket, key)]
+        if not keys:
+            return self._checked(app, event, waiting)
+        answer: dict[str, Any] = records.objects(keys, Background(end_of(context)))
+        return answer
+
+    def _records_of(self, app: App) -> Any:
+        """Returns what runs records. Raises UnsupportedEvent unless the settings name a place for results."""
+        if not app.settings.batch_output:
+            raise UnsupportedEvent(
+                "events with records need DRAGOMAN_BATCH_OUTPUT, the place of results: docs/batch.md"
+            )
+        from handler.edge.batch.events import RecordEvents  # noqa: PLC0415 - few functions get such events
+
+        if self._records is None:
+            self._records = RecordEvents(app.settings, app.registry)
+        return self._records
+
     def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
         if self._carrier is not None:  # else `ready` loads them, in this thread
             app.prepare(waiting.deadline)
         ready = app.registry.ready(waiting)
         states = {version.name: version.state for version in app.registry.known()}
         return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
-
-
-def _models(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yields the models whose files are among the objects. Ignores other buckets and prefixes."""
-    from handler.stores.s3.location import locate  # noqa: PLC0415 - few functions get such events
-
-    if not repository.startswith("s3://"):
-        return
-    place = locate(repository, os.environ)
-    for bucket, key in objects:
-        name, slash, _ = key.removeprefix(place.prefix).partition("/")
-        if bucket == place.bucket and key.startswith(place.prefix) and slash:
-            yield name
 
 
 gc.enable()

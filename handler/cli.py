@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "doctor": "handler.commands.doctor.flags",
     "init": "handler.commands.init.flags",
     "replay": "handler.commands.replay.flags",
+    "batch": "handler.commands.batch.flags",
     "build-image": "handler.commands.image.flags",
     "completion": "handler.commands.completion",
 }

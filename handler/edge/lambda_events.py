@@ -3,8 +3,9 @@
 import base64
 import binascii
 import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
@@ -35,6 +36,8 @@ class Kind(Enum):
     WARM_UP = auto()
     S3 = auto()
     DIRECT = auto()
+    QUEUE = auto()
+    BATCH = auto()
 
 
 class UnsupportedEvent(Exception):
@@ -52,13 +55,29 @@ def kind_of(event: Any) -> Kind:
             return Kind.DIRECT
         if s3_objects(event):
             return Kind.S3
+        if _are_messages(event.get("Records")):
+            return Kind.QUEUE
+        if isinstance(event.get("batch"), dict):
+            return Kind.BATCH
         if not event or event.get("source") in WARMERS or event.get("warmup") or event.get("warmer"):
             return Kind.WARM_UP
     told = escaped(", ".join(sorted(map(str, event)))[:256]) if isinstance(event, dict) else type(event).__name__
     raise UnsupportedEvent(
         f"an event with {told or 'nothing'} is not understood; supported are API Gateway (REST, HTTP), Function URL "
-        "and ALB requests, S3 ObjectCreated, warm-up pings, and direct invocation with model_name and inputs"
+        "and ALB requests, S3 ObjectCreated, warm-up pings, direct invocation with model_name and inputs, and with "
+        "DRAGOMAN_BATCH_OUTPUT messages of SQS and batches"
     )
+
+
+def _are_messages(records: Any) -> bool:
+    """Decides whether all of an event's records are messages of SQS."""
+    return isinstance(records, list) and bool(records) and all(map(_is_message, records))
+
+
+def _is_message(record: Any) -> bool:
+    if not isinstance(record, dict) or record.get("eventSource") != "aws:sqs":
+        return False
+    return isinstance(record.get("messageId"), str) and isinstance(record.get("body"), str)
 
 
 def s3_objects(event: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -82,6 +101,19 @@ def _object(named: Mapping[str, Any], decoded: Callable[[str], str]) -> tuple[st
     if not isinstance(bucket, str) or not isinstance(key, str):
         raise TypeError
     return bucket, decoded(key)
+
+
+def models_of(repository: str, objects: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields the models whose files are among the objects. Ignores other buckets and prefixes."""
+    from handler.stores.s3.location import locate  # noqa: PLC0415 - few functions get such events
+
+    if not repository.startswith("s3://"):
+        return
+    place = locate(repository, os.environ)
+    for bucket, key in objects:
+        name, slash, _ = key.removeprefix(place.prefix).partition("/")
+        if bucket == place.bucket and key.startswith(place.prefix) and slash:
+            yield name
 
 
 def normalised(event: Mapping[str, Any], base_path: str) -> tuple[dict[str, Any], str]:

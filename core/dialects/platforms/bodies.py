@@ -77,7 +77,7 @@ def bind(question: V1Question, spec: ModelSpec, form: str = replies.AS_JSON) -> 
     name = _kind_of(document)
     kind = KINDS[name]
     signature, inputs = kind.read(document[name], question, spec)
-    inferred = predict.inference(inputs, signature, spec)._replace(parameters=_parameters(document))
+    inferred = predict.infer_of(inputs, signature, spec)._replace(parameters=_parameters(document))
     return inferred, replying(signature, form, kind.value, question)
 
 

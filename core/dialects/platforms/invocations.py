@@ -133,7 +133,7 @@ def _read(call: Call, kind: str, header: str, form: str, spec: ModelSpec) -> tup
     options = call.request.options
     question = V1Question({}, options.tokens(NonFinite.BARE), options.v1_dialect, pinned=False)
     inputs, signature = _tensors(call, kind, header, spec), spec.signatures.get(DEFAULT)
-    return predict.inference(inputs, signature, spec), bodies.replying(signature, form, by_rows, question)
+    return predict.infer_of(inputs, signature, spec), bodies.replying(signature, form, by_rows, question)
 
 
 def _tensors(call: Call, kind: str, header: str, spec: ModelSpec) -> tuple[Tensor, ...]:

@@ -136,6 +136,19 @@ def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
     return _with_defaults(given, bindings, len(instances))
 
 
+def from_table(columns: Mapping[str, Any], rows: int, bindings: Bindings) -> tuple[Tensor, ...]:
+    """Returns the inputs of a table. Each of its columns has the values of one input, one for each row.
+
+    A column is a list, or an int64, uint64 or double array. Missing inputs get their defaults as `from_rows` has it.
+    Raises InvalidInput, also for a column that is not an input.
+    """
+    foreign = next((name for name in columns if bindings is not None and name not in bindings), None)
+    if foreign is not None:
+        raise InvalidInput(f"the table has the column {shown(foreign)}; expected columns {shown(list(bindings or ()))}")
+    names = [name for name in bindings or columns if name in columns]
+    return _with_defaults({name: _stacked(name, bindings, columns[name]) for name in names}, bindings, rows)
+
+
 def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
     """Stacks one input of every row. Raises InvalidInput that names the first row that differs from those before it."""
     if isinstance(values, list) and isinstance(values[0], np.ndarray):

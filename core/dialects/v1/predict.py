@@ -41,7 +41,13 @@ def predict(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
         answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys}
         return HttpResponse(200, (JSON,), (jsonio.dumps(answer),))
 
-    return inference(inputs, signature, spec), reply
+    return infer_of(inputs, signature, spec), reply
+
+
+def bound(question: V1Question, spec: ModelSpec) -> tuple[Infer, Signature | None]:
+    """Binds a request as `predict` does. Returns the inference, and the signature that names its outputs."""
+    signature, inputs, _ = _read(question, spec)
+    return infer_of(inputs, signature, spec), signature
 
 
 def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
@@ -63,7 +69,7 @@ def explain(question: V1Question, spec: ModelSpec) -> tuple[Explain, Reply]:
             raise ModelFailed(f"model {spec.name!r}: explain returned what JSON cannot carry: {error}") from error
         return HttpResponse(200, (JSON,), (body,))
 
-    return Explain(inference(inputs, signature, spec)), reply
+    return Explain(infer_of(inputs, signature, spec)), reply
 
 
 def _plain(value: Any, question: V1Question) -> Any:
@@ -72,7 +78,7 @@ def _plain(value: Any, question: V1Question) -> Any:
     return jsonio.numbers(value, question.non_finite or jsonio.NonFinite.NULL)
 
 
-def inference(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
+def infer_of(inputs: tuple[Tensor, ...], signature: Signature | None, spec: ModelSpec) -> Infer:
     """Returns the inference of the version whose spec decoded the tensors: by now another may be the newest."""
     if signature is None:
         return Infer(ModelRef(spec.name, spec.version), inputs)

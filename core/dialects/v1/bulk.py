@@ -1,0 +1,151 @@
+"""Rows in bulk: many records become one inference under V1's rules, and its outputs one JSON text for each record.
+
+A record is a line of JSON or a table's row. What takes time for each record by itself is done here for all of them at
+once: reading, stacking, and finding the digits of numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter, methodcaller
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from core.dialects.v1.answer import Output, named
+from core.dialects.v1.inputs import from_table
+from core.dialects.v1.predict import NO_SIGNATURE, bound, infer_of
+from core.dialects.v1.request import V1Question, find_signature
+from core.dtype import BYTES
+from core.encoding import jsonio, simd
+from core.encoding.jsonio import NonFinite
+from core.errors import InvalidInput, shown
+from core.operations import Infer, ModelSpec
+from core.signature import Signature
+from core.tensor import Tensor
+
+FIRST: Final = itemgetter(0)
+LAST: Final = itemgetter(-1)
+COMMAS: Final = methodcaller("count", b",")
+NUMBERS: Final = "numbers"
+LISTS: Final = ({ord("[")}, {ord("]")})
+OBJECTS: Final = ({ord("{")}, {ord("}")})
+"""The first and last bytes of lines that are all lists, or all objects."""
+
+
+class BoundRows(NamedTuple):
+    """The inference of some rows. `signature`: names its outputs."""
+
+    infer: Infer
+    signature: Signature | None
+    rows: int
+
+    def texts(self, outputs: Sequence[Tensor], non_finite: NonFinite | None) -> list[bytes]:
+        """Returns the JSON text of each row's prediction, as an answer under /v1 has it among its "predictions".
+
+        Raises InvalidInput for an output without a row for each row, and for NaN and infinities if `non_finite` is
+        None.
+        """
+        named_outputs = named(outputs, self.signature)
+        for alias, tensor in named_outputs:
+            if tensor.shape[:1] != (self.rows,):
+                raise InvalidInput(
+                    f"output {shown(alias)} has the shape {list(tensor.shape)} for {self.rows} records; expected "
+                    f"{self.rows} rows"
+                )
+        texts = [_texts(output, non_finite) for output in named_outputs]
+        if len(texts) == 1:
+            return texts[0]
+        heads = (jsonio.dumps(output.alias).replace(b"%", b"%%") + b":%b" for output in named_outputs)
+        template = b"{" + b",".join(heads) + b"}"
+        return [template % row for row in zip(*texts, strict=True)]
+
+
+def bind(instances: Any, spec: ModelSpec, signature_name: str = "") -> BoundRows:
+    """Returns the inference of rows as "instances" has them. Raises InvalidInput with TF Serving's messages."""
+    question = _question({"instances": instances}, signature_name)
+    return BoundRows(*bound(question, spec), len(instances))
+
+
+def bind_table(columns: Mapping[str, Any], rows: int, spec: ModelSpec, signature_name: str = "") -> BoundRows:
+    """Returns the inference of a table; see `from_table`. Raises InvalidInput."""
+    signature = signature_of(spec, signature_name)
+    inputs = from_table(columns, rows, None if signature is None else signature.inputs)
+    return BoundRows(infer_of(inputs, signature, spec), signature, rows)
+
+
+def signature_of(spec: ModelSpec, signature_name: str = "") -> Signature | None:
+    """Returns the signature of that name, or the default one; None if the model declares none. Raises InvalidInput."""
+    return find_signature(_question({}, signature_name), spec, NO_SIGNATURE)
+
+
+def _question(document: dict[str, Any], signature_name: str) -> V1Question:
+    return V1Question(document | {"signature_name": signature_name}, None, "auto", pinned=False)
+
+
+def instances(lines: Sequence[bytes]) -> Any:
+    """Returns the values of lines of JSON, each without blanks around it, as "instances" has them.
+
+    Lines of numbers may become one array. Raises InvalidInput if a line is not one value, without saying which.
+    """
+    text = b",".join(lines)
+    if len(text) < simd.WORTH_SIMD * len(lines) and _is_one_value_each(lines, text):
+        values = _numbers(lines, text) if len(text) >= simd.WORTH_SIMD else None
+        if values is None:
+            values = jsonio.loads_lists(b"[" + text + b"]")
+        if len(values) == len(lines):
+            return values
+    return [*map(jsonio.loads_shaped, lines)]
+
+
+def _numbers(lines: Sequence[bytes], text: bytes) -> Any:
+    """Returns lines that are lists of equally many numbers as one array; None for others. `text`: the joined lines.
+
+    Their brackets are taken away, so that simdjson reads one long array: rows cost it more than numbers.
+    """
+    if text[:1] == b"{" or b'"' in text or len(set(map(COMMAS, lines))) != 1:
+        return None
+    inner = b",".join([line[1:-1] for line in lines]) if text[:1] == b"[" else text
+    try:
+        values = jsonio.loads(b'{"numbers":[%b]}' % inner, frozenset((NUMBERS,)))[NUMBERS]
+    except InvalidInput:
+        return None
+    if not isinstance(values, np.ndarray):
+        return None
+    return values.reshape(len(lines), -1) if text[:1] == b"[" else values
+
+
+def _is_one_value_each(lines: Sequence[bytes], text: bytes) -> bool:
+    """Decides whether the joined lines, if they are JSON of as many values, have one value in each line.
+
+    `[1` and `2]` are one value when they are joined, and `3,4` would make up for it. This is impossible if brackets
+    stand only at the ends of lines: each value begins with one, and there are as many as lines. So it is with braces,
+    and with commas where there is neither: all of them stand between lines.
+    """
+    ends = set(map(FIRST, lines)), set(map(LAST, lines))
+    if ends == LISTS:
+        return text.count(b"[") == len(lines) == text.count(b"]")
+    if ends == OBJECTS:
+        return text.count(b"{") == len(lines) == text.count(b"}")
+    return not any(each in text for each in b'[{"') and text.count(b",") == len(lines) - 1
+
+
+def _texts(output: Output, non_finite: NonFinite | None) -> list[bytes]:
+    """Returns the JSON of each row of an output."""
+    shape = output.tensor.shape
+    if output.tensor.datatype is BYTES or not all(shape):
+        return [*map(jsonio.dumps, output.rows(non_finite))]
+    # The text of the whole array has each row's text, between separators that stand nowhere else.
+    inner = len(shape) - 1
+    text = jsonio.dumps(output.value(non_finite))
+    rows = text[1 + inner : -1 - inner].split(b"]" * inner + b"," + b"[" * inner)
+    if not inner:
+        return rows
+    opened, closed = b"[" * inner, b"]" * inner
+    return [opened + row + closed for row in rows]
+
+
+def as_values(column: Any) -> Any:
+    """Returns a column as `from_table` takes it: numbers as int64, uint64 or double, everything else as a list."""
+    if not isinstance(column, np.ndarray):
+        return column
+    wide = {"i": np.int64, "u": np.uint64, "f": np.float64}.get(column.dtype.kind)
+    return column.tolist() if wide is None else column.astype(wide, copy=False)

@@ -1,0 +1,118 @@
+"""The command: opens the model, the input and the output, and brings one record after the other from here to there."""
+
+import json
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from core.dialects.v1.bulk import signature_of
+from core.errors import InvalidInput
+from core.operations import ModelRef
+from core.wire import Options
+from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
+from handler.commands.models import reported
+from handler.commands.publish import targets
+from handler.commands.publish.meter import Meter
+from handler.commands.refused import Refused
+from handler.edge.batch import files
+from handler.edge.batch.runner import BatchRunner, batch_rows
+from handler.edge.batch.terms import BatchTerms, BlockLimits
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
+from handler.settings import Settings
+from handler.settings.sources import Layered
+
+FAILED: Final = 3
+"""The exit code of an output that is whole, in which some records have errors."""
+
+
+def run(options: Namespace) -> int:
+    """Raises Refused, ServingError, InvalidSettings."""
+    settings = Layered({}).settings()
+    source, output = Path(options.input), Path(options.output)
+    form = _form(options)
+    if output.exists() and source.exists() and output.samefile(source):
+        raise Refused(f"{output} is the input: name another file for the answers")
+    try:
+        with source.open("rb") as file, OutputFile(output) as answers, reported():
+            began = time.monotonic()
+            skipped = _run(options, settings, form, file, answers)
+            return _tell(options, answers, skipped, time.monotonic() - began)
+    except OSError as error:
+        raise Refused(f"{error.filename or source}: {error.strerror}") from None
+
+
+def _form(options: Namespace) -> str:
+    form = options.format or files.SUFFIXES.get(Path(options.input).suffix.lower())
+    if form is None:
+        known = ", ".join(files.SUFFIXES)
+        raise Refused(f"{options.input} ends in none of {known}: name its form with --format")
+    return str(form)
+
+
+def _run(options: Namespace, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
+    """Returns how many records were there before."""
+    target = targets.model(options.model, settings.repository)
+    registry = Registry(settings._replace(repository=target.repository, preload=()))
+    version = options.version or ("" if options.force else answers.version) or None
+    with (use := registry.use(ModelRef(target.name, version), Background())) as model:
+        spec = model.spec
+        terms = BatchTerms(spec, options.signature, _wire(settings))
+        signature_of(spec, options.signature)  # raises InvalidInput for an unknown one
+        made = OutputOrigin(digest(Path(options.input)), form, spec.name, spec.version, options.signature)
+        answers.open(made, force=options.force)
+        before = answers.standing
+        if before.is_whole:
+            return before.records
+        rows = options.batch_size or batch_rows(spec)
+        limits = BlockLimits(rows, settings.max_body_bytes)
+        blocks = _blocks(form, file, limits, before.records)
+        _pump(options, file, BatchRunner(use, terms, rows, limits), blocks, answers)
+    return before.records
+
+
+def _wire(settings: Settings) -> Options:
+    return Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
+
+
+def _blocks(form: str, file: BinaryIO, limits: BlockLimits, skip: int) -> files.Blocks:
+    try:
+        return files.FORMATS[form](file, limits, skip)
+    except InvalidInput as error:
+        raise Refused(f"{file.name}: {error.message}") from None
+
+
+def _pump(options: Namespace, file: BinaryIO, runner: BatchRunner, blocks: files.Blocks, answers: OutputFile) -> None:
+    meter = Meter(quiet=options.quiet)
+    path = Path(options.input)
+    before = path.stat()
+    meter.begin(f"{path.name} to {options.model}", before.st_size)
+    place = 0
+    try:
+        for answered in runner.answers(blocks):
+            answers.append(answered)
+            now = file.tell()
+            meter.add(now - place)
+            place = now
+    finally:
+        meter.end()
+    after = path.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise Refused(f"{path} has changed while it was read; --force begins again")
+    answers.finish()
+
+
+def _tell(options: Namespace, answers: OutputFile, skipped: int, seconds: float) -> int:
+    """Prints the summary. Returns the exit code."""
+    records, errors, _ = answers.standing
+    done = records - skipped
+    if options.json:
+        summary = {"output": options.output, "records": records, "errors": errors, "resumed_at": skipped}
+        print(json.dumps(summary | {"seconds": round(seconds, 3)}, ensure_ascii=False))  # noqa: T201 - the result
+    elif not options.quiet:
+        told = f"{errors} of them errors" if errors else "no errors"
+        here = "" if not skipped else f", {skipped} of them from before"
+        rate = f"; {seconds:.1f} s, {done / max(seconds, 1e-3):.0f} a second" if done else ""
+        print(f"{options.output}: {records} records{here}, {told}{rate}")  # noqa: T201 - the result
+    return FAILED if errors else 0

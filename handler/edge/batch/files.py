@@ -1,0 +1,187 @@
+"""Reads files of records as blocks: JSON lines, CSV, numpy arrays, Parquet. Any prefix of records can be left out."""
+
+import csv
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, chain
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from core.errors import InvalidInput, shown
+from handler.edge.batch.json_lines import JsonBlock, LongRecord
+from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock, header_of
+from handler.edge.batch.terms import BlockLimits, RecordBlock
+
+PIECE: Final = 1024 * 1024
+"""Bytes that are read at a time."""
+BLOCK_BYTES: Final = 4 * PIECE
+"""The most bytes of the records of one block; one record may have more."""
+GROUP: Final = 8192
+"""Rows of a Parquet file that are read at a time."""
+BOM: Final = b"\xef\xbb\xbf"
+
+
+Blocks = Iterator[RecordBlock]
+Records = Iterator[list[bytes] | None]
+"""Records, many at a time, because work on each of them is what takes time; None is one that is too long."""
+
+
+def json_lines(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+    """Yields blocks of the lines that are not blank."""
+    lines = _lines(file, limits.record_bytes)
+    records = (some and [*filter(None, map(bytes.strip, some))] for some in lines)
+    return _blocks(records, limits, skip, JsonBlock)
+
+
+def _lines(file: BinaryIO, most: int) -> Records:
+    """Yields lines without their ends. None is a line of more than `most` bytes, which is not kept."""
+    rest, is_long = b"", False
+    for number, piece in enumerate(iter(partial(file.read, PIECE), b"")):
+        *lines, rest = (rest + (piece if number else piece.removeprefix(BOM))).split(b"\n")
+        if lines and is_long:  # the end of a long line
+            lines, is_long = lines[1:], False
+            yield None
+        if max(map(len, lines), default=0) <= most:
+            yield lines
+        else:
+            yield from ([line] if len(line) <= most else None for line in lines)
+        is_long = is_long or len(rest) > most
+        rest = b"" if is_long else rest
+    yield None if is_long else [rest]
+
+
+def _blocks(records: Records, limits: BlockLimits, skip: int, make: Callable[[Sequence[bytes]], Any]) -> Blocks:
+    """Yields blocks of all records but the first ones. `skip`: how many these are."""
+    kept: list[bytes] = []
+    for some in records:
+        count = 1 if some is None else len(some)
+        left, skip = skip, max(0, skip - count)
+        if left >= count:
+            continue
+        kept += some[left:] if some is not None else ()
+        while kept and (some is None or len(kept) >= limits.records or sum(map(len, kept)) >= BLOCK_BYTES):
+            count = _fitting(kept, limits.records)
+            yield make(kept[:count])
+            kept = kept[count:]
+        if some is None:
+            yield LongRecord(limits.record_bytes)
+    while kept:
+        count = _fitting(kept, limits.records)
+        yield make(kept[:count])
+        kept = kept[count:]
+
+
+def _fitting(records: list[bytes], most: int) -> int:
+    """Returns how many of the first records have BLOCK_BYTES together; one if it has more."""
+    sizes = [*accumulate(map(len, records[:most]))]
+    return len(sizes) if sizes[-1] <= BLOCK_BYTES else max(1, bisect_right(sizes, BLOCK_BYTES))
+
+
+def csv_records(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+    """Yields blocks of a CSV file's records. Raises InvalidInput for a first record that is not CSV."""
+    records = filter(lambda some: some != [], _csv(file, limits.record_bytes))
+    first = next(records, None) or [b""]
+    try:
+        header = header_of(first[0])
+    except (ValueError, csv.Error) as error:
+        raise InvalidInput(f"the first line is not CSV in UTF-8: {error}") from None
+    if len(set(header)) != len(header):
+        raise InvalidInput(f"the first line is {shown(list(header))}; expected a name once")
+    first = first[1:] if header or first == [b""] else first
+    return _blocks(chain([first], records), limits, skip, lambda kept: CsvBlock(kept, header))
+
+
+def _csv(file: BinaryIO, most: int) -> Records:
+    """Yields records. A record goes on behind a line that ends inside of quotes."""
+    opened: list[bytes] = []
+    size = 0
+    for lines in _lines(file, most):
+        if lines is not None and not opened and b'"' not in b"".join(lines):
+            yield [*filter(bytes.strip, lines)]
+            continue
+        for line in [None] if lines is None else lines:
+            size += most + 1 if line is None else len(line) + 1
+            is_end = line is None or (line.count(b'"') % 2 == 0) is not bool(opened)
+            if size <= most or not opened:
+                opened.append(line or b"")
+            if is_end:
+                yield _joined(opened) if size <= most else None
+                opened, size = [], 0
+    if opened:
+        yield _joined(opened) if size <= most else None
+
+
+def _joined(lines: Sequence[bytes]) -> list[bytes]:
+    """Returns the record of some lines; none for a blank one."""
+    record = b"\n".join(lines)
+    return [record] if record.strip() else []
+
+
+def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+    """Yields blocks of an array's rows. The array of a file on this machine is not read as a whole.
+
+    Raises InvalidInput for what is not an array of numbers, of texts or of columns.
+    """
+    try:
+        name = getattr(file, "name", None)
+        array: Any = np.load(name or file, mmap_mode="r" if name else None, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise InvalidInput(f"the file is not an array that numpy reads: {str(error)[:256]}") from None
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        raise InvalidInput("the file is not an array with rows")
+    start = skip
+    while start < len(array):
+        rows = array[start : start + limits.records]
+        start += len(rows)
+        if rows.dtype.names:
+            yield ColumnBlock({name: rows[name] for name in rows.dtype.names}, len(rows))
+        else:
+            yield ArrayBlock(rows)
+
+
+def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
+    """Yields blocks of a Parquet file's rows. Raises InvalidInput, also without pyarrow."""
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra, for this form alone
+    except ImportError:
+        raise InvalidInput("Parquet needs pyarrow: pip install 'dragoman[parquet]'") from None
+    left = skip
+    try:
+        table = parquet.ParquetFile(file)
+        for batch in table.iter_batches(GROUP):
+            start, left = left, max(0, left - batch.num_rows)
+            while start < batch.num_rows:
+                rows = batch.slice(start, limits.records)
+                start += rows.num_rows
+                yield ColumnBlock({name: _column(rows.column(name)) for name in rows.schema.names}, rows.num_rows)
+    except ArrowException as error:
+        raise InvalidInput(f"the file is not Parquet that pyarrow reads: {str(error)[:256]}") from None
+
+
+def _column(column: Any) -> Any:
+    """Returns a column of numbers, or of equally long lists of them, as an array, and every other one as a list."""
+    lists = hasattr(column, "flatten") and str(column.type).startswith(("list", "fixed_size_list", "large_list"))
+    values = column.flatten() if lists else column
+    if column.null_count or values.null_count or str(values.type) not in NUMBERS:
+        return column.to_pylist()
+    numbers = values.to_numpy(zero_copy_only=False)
+    if not lists:
+        return numbers
+    if len(set(column.value_lengths().to_pylist())) != 1:
+        return column.to_pylist()
+    return numbers.reshape(len(column), -1)
+
+
+NUMBERS: Final = frozenset(
+    ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double")
+)
+FORMATS: Final[dict[str, Callable[[BinaryIO, BlockLimits, int], Blocks]]] = {
+    "jsonl": json_lines,
+    "csv": csv_records,
+    "npy": array_rows,
+    "parquet": parquet_rows,
+}
+"""THE table of the forms of files, by the names that `--format` takes."""
+SUFFIXES: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".npy": "npy", ".parquet": "parquet"}

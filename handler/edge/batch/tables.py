@@ -1,0 +1,191 @@
+"""Records that are rows of a table: CSV, numpy arrays, Parquet. A column is an input, or an element of the only one."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from core.dialects.v1 import bulk
+from core.dialects.v1.inputs import Bindings
+from core.dtype import BOOL, BYTES, DataType
+from core.errors import InvalidInput, shown
+from core.signature import Binding
+from handler.edge.batch.terms import ID, BatchTerms, RecordCall, predictions
+
+TRUTH: Final = {"true": True, "false": False, "1": True, "0": False}
+
+
+class ArrayBlock:
+    """Rows of an array, each a value of the model's only input."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.ids: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def part(self, start: int, end: int) -> "ArrayBlock":
+        return ArrayBlock(self._array[start:end])
+
+    def call(self, terms: BatchTerms) -> RecordCall:
+        return predictions(bulk.bind(bulk.as_values(self._array), terms.spec, terms.signature), None, terms)
+
+
+class ColumnBlock:
+    """Rows of columns by name, each an array or a list."""
+
+    def __init__(self, columns: Mapping[str, Any], count: int) -> None:
+        self._columns = columns
+        self._count = count
+        self.ids: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def part(self, start: int, end: int) -> "ColumnBlock":
+        return ColumnBlock({name: column[start:end] for name, column in self._columns.items()}, end - start)
+
+    def call(self, terms: BatchTerms) -> RecordCall:
+        columns = dict(self._columns)
+        if ID in columns and terms.has_ids:
+            self.ids = list(bulk.as_values(columns.pop(ID)))
+        if (only := _only(columns, terms.bindings)) is not None and columns:
+            values = _flat(_matrix([*columns.values()], _datatype(only)), only)
+            rows = bulk.bind(values, terms.spec, terms.signature)
+        else:
+            table = {name: bulk.as_values(column) for name, column in columns.items()}
+            rows = bulk.bind_table(table, self._count, terms.spec, terms.signature)
+        return predictions(rows, self.ids, terms)
+
+
+class CsvBlock:
+    """Records of a CSV file, each with its line ends. `header`: () for a file without one."""
+
+    def __init__(self, records: Sequence[bytes], header: Sequence[str]) -> None:
+        self._records = records
+        self._header = header
+        self.ids: list[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def part(self, start: int, end: int) -> "CsvBlock":
+        return CsvBlock(self._records[start:end], self._header)
+
+    def call(self, terms: BatchTerms) -> RecordCall:
+        cells = self._cells()
+        bindings, header = terms.bindings, [*self._header]
+        if ID in header and terms.has_ids:
+            place = header.index(ID)
+            self.ids = [row.pop(place) for row in cells]
+            header.remove(ID)
+        only = _only(header, bindings)
+        if header and only is None:
+            bound = (bindings or {}).get
+            columns = zip(header, zip(*cells, strict=True), strict=True)
+            table = {name: typed(column, _datatype(bound(name)), name) for name, column in columns}
+            return predictions(bulk.bind_table(table, len(cells), terms.spec, terms.signature), self.ids, terms)
+        values = _flat(_numbers(cells, _datatype(only)), only)
+        return predictions(bulk.bind(values, terms.spec, terms.signature), self.ids, terms)
+
+    def _cells(self) -> list[list[str]]:
+        """Returns the rows' cells. Raises InvalidInput."""
+        try:
+            cells = [*csv.reader([record.decode() for record in self._records], strict=True)]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InvalidInput(f"the record is not CSV in UTF-8: {error}") from None
+        width = len(self._header) or len(cells[0])
+        odd = next((row for row in cells if len(row) != width), None)
+        if odd is not None or len(cells) != len(self._records):
+            raise InvalidInput(f"the record has {len(odd or ())} cells; expected {width}")
+        return cells
+
+
+def header_of(record: bytes) -> tuple[str, ...]:
+    """Returns the names in the first record of a CSV file, () if all of its cells are numbers. Raises ValueError."""
+    cells = next(csv.reader([record.decode("utf-8-sig")]), [])
+    try:
+        [float(cell) for cell in cells]
+    except ValueError:
+        return tuple(cell.strip() for cell in cells)
+    return ()
+
+
+def _only(columns: Iterable[str], bindings: Bindings) -> Binding | None:
+    """Returns the model's only input, if the columns are its elements: no column has its name."""
+    if bindings is None:
+        return None
+    required = [binding for binding in bindings.values() if binding.default is None] or [*bindings.values()]
+    return None if len(required) != 1 or not set(bindings).isdisjoint(columns) else required[0]
+
+
+def _datatype(binding: Binding | None) -> DataType | None:
+    return None if binding is None else BYTES if binding.encoded else binding.spec.datatype
+
+
+def _flat(values: Any, only: Binding | None) -> Any:
+    """Returns rows of one cell as scalars, unless the input has more axes than that of the rows."""
+    shape = None if only is None else only.spec.shape
+    if np.shape(values)[1:] != (1,) or (shape is not None and len(shape) != 1):
+        return values
+    return [row[0] for row in values] if isinstance(values, list) else values.reshape(-1)
+
+
+def typed(cells: Sequence[str], datatype: DataType | None, name: str) -> Any:
+    """Returns cells as values of the datatype; of an unknown one: numbers if all of them are. Raises InvalidInput."""
+    if datatype is BYTES:
+        return list(cells)
+    if datatype is BOOL:
+        values = [TRUTH.get(cell.strip().lower()) for cell in cells]
+        if None in values:
+            raise InvalidInput(f"column {shown(name)} is {shown(cells[values.index(None)])}; expected true or false")
+        return values
+    try:
+        return _parsed(cells, datatype)
+    except ValueError:
+        if datatype is None:
+            return list(cells)
+        wrong = next((cell for cell in cells if not _fits(cell, datatype)), "")
+        raise InvalidInput(f"column {shown(name)} is {shown(wrong)}; expected {datatype.name}") from None
+
+
+def _fits(cell: str, datatype: DataType) -> bool:
+    try:
+        _parsed([cell], datatype)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(cells: Any, datatype: DataType | None) -> Any:
+    """Returns texts as numbers: int64 or uint64 for whole ones, else double. Raises ValueError."""
+    if datatype is not None and (datatype.is_float or datatype.name == "BF16"):
+        return np.array(cells, np.float64)
+    for dtype in (np.int64, np.uint64, *(() if datatype is not None else (np.float64,))):
+        try:
+            return np.array(cells, dtype)
+        except (ValueError, OverflowError):
+            continue
+    raise ValueError(cells)
+
+
+def _numbers(cells: list[list[str]], datatype: DataType | None) -> Any:
+    """Returns rows of numbers as one array, and of texts as lists. Raises InvalidInput."""
+    if datatype is BYTES or datatype is BOOL:
+        return [typed(row, datatype, "") for row in cells]
+    try:
+        return _parsed(cells, datatype)
+    except ValueError:
+        return [list(typed(row, datatype, "")) for row in cells]
+
+
+def _matrix(columns: Sequence[Any], datatype: DataType | None) -> Any:
+    """Returns columns of scalars as the rows of the only input."""
+    if datatype is BYTES or datatype is BOOL:
+        return [list(row) for row in zip(*map(bulk.as_values, columns), strict=True)]
+    try:
+        return bulk.as_values(np.column_stack([np.asarray(bulk.as_values(column)) for column in columns]))
+    except ValueError:
+        raise InvalidInput("the columns are of different shapes; expected a number in each") from None

@@ -1,0 +1,90 @@
+"""The terms of a batch: the model, and the names and forms of what goes in and out; and one inference of records."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from core.dialects.v1 import bulk
+from core.dialects.v1.bulk import BoundRows
+from core.dialects.v1.inputs import Bindings
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
+from core.operations import Infer, InferResult, ModelSpec
+from core.wire import Options
+
+ID: Final = "id"
+"""The member or column that is a record's own id, unless the model has an input of this name."""
+
+
+class BatchTerms(NamedTuple):
+    """`signature`: the name of the signature whose inputs and outputs rows have; "" for the default one.
+
+    `options`: the operator's choices for JSON.
+    """
+
+    spec: ModelSpec
+    signature: str = ""
+    options: Options = Options()
+
+    @property
+    def non_finite(self) -> NonFinite | None:
+        return self.options.tokens(NonFinite.BARE)
+
+    @property
+    def bindings(self) -> Bindings:
+        """The inputs of rows; None if the model does not declare them. Raises InvalidInput for an unknown signature."""
+        signature = bulk.signature_of(self.spec, self.signature)
+        return None if signature is None else signature.inputs
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether a record's `id` is its own, and not an input."""
+        return ID not in (self.bindings or ())
+
+
+class BlockLimits:
+    """`records`: the most in the next block. `record_bytes`: the most of a record; a longer one is refused."""
+
+    def __init__(self, records: int, record_bytes: int) -> None:
+        self.records = records
+        self.record_bytes = record_bytes
+
+
+class RecordCall(NamedTuple):
+    """The inference of one or more records. `write`: returns the members of each record's answer, as JSON text."""
+
+    infer: Infer
+    write: Callable[[InferResult], list[bytes]]
+
+
+class RecordBlock(Protocol):
+    """Consecutive records. `ids`: their own ids, once `call` has read them; None for records without ids."""
+
+    ids: list[Any] | None
+
+    def __len__(self) -> int: ...
+
+    def part(self, start: int, end: int, /) -> "RecordBlock":
+        """Returns the block of some of the records."""
+        ...
+
+    def call(self, terms: BatchTerms, /) -> RecordCall:
+        """Returns the inference of all records at once. Raises ServingError if one of them is wrong, or differs.
+
+        A block of one record raises what is wrong with it.
+        """
+        ...
+
+
+def predictions(rows: BoundRows, ids: list[Any] | None, terms: BatchTerms) -> RecordCall:
+    """Returns the call of bound rows, whose answers have a prediction each."""
+
+    def write(result: InferResult) -> list[bytes]:
+        texts = rows.texts(result.outputs, terms.non_finite)
+        if ids is None:
+            return [b'"prediction":' + text for text in texts]
+        return [
+            b'"prediction":' + text if own is None else b'"id":%b,"prediction":%b' % (jsonio.dumps(own), text)
+            for own, text in zip(ids, texts, strict=True)
+        ]
+
+    return RecordCall(rows.infer, write)

@@ -1,0 +1,137 @@
+"""core.dialects.v1.bulk: many records at once have the values, inputs and answers that each has by itself."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from core.dialects.v1 import bulk
+from core.dialects.v1.inputs import from_rows, from_table
+from core.dialects.v1.predict import predict
+from core.dtype import DATATYPES
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
+from core.errors import InvalidInput
+from core.tensor import Tensor
+from tests.support.samples import told
+from tests.support.v1_samples import binding, listed, model, output, question, result, signature
+
+NAMES = {"a%": "y", "b": "z"}
+SPEC = model(serving_default=signature({"x": "x"}, NAMES), one=signature({"x": "x"}, {"y": "y"}))
+PIECES = ["[1", "2]", "3,4", "[[1", "2]]", "3],[4", '["a]', '[b"]', '{"a":1}', '{"a":{"b":1', "2}}", '5,"1":6', "[1,2]"]
+PIECES += ['{"a":1},{"a":2}', '"a', 'b"', "1", "NaN", '{"a":"x}', '{y"}', "[]", '{"a":1,"a":2}', "[1],[2", "3]", '"c"']
+
+
+def plain(value: Any) -> Any:
+    """The value with lists for arrays; NaN as a text, which is equal to itself."""
+    return json.loads(json.dumps(value, default=lambda array: array.tolist()).replace("NaN", '"NaN"'))
+
+
+def alone(line: bytes) -> Any:
+    try:
+        return plain(jsonio.loads_lists(line))
+    except InvalidInput:
+        return InvalidInput
+
+
+@example(['["a]', '[b"]'])
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
+def test_lines_are_read_as_each_by_itself(lines: list[str]) -> None:
+    """Even if they make sense together: `[1` and `2]` are not one value, and `3,4` is not two."""
+    texts = [line.encode() for line in lines]
+    expected = [alone(text) for text in texts]
+    if InvalidInput in expected:
+        with pytest.raises(InvalidInput):
+            bulk.instances(texts)
+    else:
+        assert plain(bulk.instances(texts)) == expected
+
+
+@pytest.mark.parametrize("value", [[1.5, -2.0], [1, 2], 0.25, {"x": [1, 2.5]}, [[1, 2], [3, 4]], ["a"], {}])
+@pytest.mark.parametrize("count", [1, 3000])
+def test_long_files_are_read_alike(value: Any, count: int) -> None:
+    """Many short lines of numbers become one array."""
+    found = bulk.instances([json.dumps(value).encode()] * count)
+    assert plain(found) == [value] * count
+    is_flat = isinstance(value, float) or (isinstance(value, list) and not isinstance(value[0], list | str))
+    assert isinstance(found, np.ndarray) == (is_flat and count > 1)
+
+
+def test_long_lines_that_are_not_plain_numbers() -> None:
+    """One long line of numbers is an array; Infinity and true are read as in a short file."""
+    long = bulk.instances([json.dumps([0.5] * 9000).encode()] * 2)
+    assert isinstance(long[0], np.ndarray)
+    for odd in (b"[1, Inf]", b"[1, true]"):
+        assert plain(bulk.instances([odd] * 2000)) == [json.loads(odd.replace(b"Inf", b"Infinity"))] * 2000
+
+
+@given(st.data())
+def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
+    """Of every datatype and shape, with one output and with two, an output without elements included."""
+    rows = data.draw(st.integers(1, 4))
+    tensors = []
+    for name in ("y", "z"):
+        datatype = DATATYPES[data.draw(st.sampled_from(["FP32", "FP64", "FP16", "INT64", "UINT8", "BOOL", "BYTES"]))]
+        shape = (rows, *data.draw(st.lists(st.integers(0, 3), max_size=3)))
+        flat = [data.draw(st.sampled_from([0, 1, 7.5, -2, float("nan")])) for _ in range(int(np.prod(shape)))]
+        if datatype.is_bytes:
+            array = np.array([b"],[ %d" % (value == 1) for value in flat] or [], object).reshape(shape)
+        else:
+            array = np.nan_to_num(flat).astype(datatype.numpy) if datatype.numpy.kind != "f" else np.array(flat)
+            array = array.astype(datatype.numpy).reshape(shape)
+        tensors.append(Tensor(name, datatype, array))
+    chosen = data.draw(st.sampled_from(["serving_default", "one"]))
+    asked, reply = predict(question({"instances": [1] * rows, "signature_name": chosen}), SPEC)
+    bound = bulk.bind([1] * rows, SPEC, chosen)
+    assert (bound.rows, listed(bound.infer.inputs)) == (rows, listed(asked.inputs))  # type: ignore[union-attr]
+    texts = bound.texts(tensors, NonFinite.BARE)
+    assert plain([json.loads(text) for text in texts]) == plain(told(reply(result(*tensors)))["predictions"])
+
+
+def test_outputs_have_a_row_for_each_record() -> None:
+    """Another shape is refused with its name, and NaN where numbers have to be finite."""
+    bound = bulk.bind([1, 2], SPEC, "one")
+    for array in (np.zeros(3, np.float32), np.float32(1)):
+        with pytest.raises(InvalidInput, match="output 'y' has the shape .* for 2 records; expected 2 rows"):
+            bound.texts([output("y", "FP32", array)], None)
+    with pytest.raises(InvalidInput, match="NaN or infinite"):
+        bound.texts([output("y", "FP32", [1, float("nan")])], None)
+    with pytest.raises(InvalidInput, match='"odd" not found'):
+        bulk.bind([1], SPEC, "odd")
+
+
+def test_a_model_that_declares_nothing_takes_any_columns() -> None:
+    """Its outputs have their own names."""
+    spec = model()
+    bound = bulk.bind_table({"p": np.array([1, 2]), "q": ["a", "b"]}, 2, spec)
+    assert (bound.signature, listed(bound.infer.inputs)) == (None, {"p": [1, 2], "q": [b"a", b"b"]})
+    assert bound.texts([output("o", "INT64", [1, 2])], None) == [b"1", b"2"]
+
+
+def test_a_table_is_rows_by_column() -> None:
+    """A missing column gets its default for each row, and one that is not an input is refused."""
+    bindings = {
+        "x": binding("x", shape=(-1, 1)),
+        "n": binding("n", "INT64"),
+        "d": binding("d", shape=(-1,), default=2.0),
+    }
+    rows = [{"x": 1.5, "n": 3}, {"x": 2.5, "n": 4}]
+    columns = {name: bulk.as_values(np.array([row[name] for row in rows])) for name in ("n", "x")}
+    assert listed(from_table(columns, 2, bindings)) == listed(from_rows(rows, bindings))
+    with pytest.raises(InvalidInput, match="the table has the column 'odd'; expected columns"):
+        from_table({"odd": [1]}, 1, bindings)
+    with pytest.raises(InvalidInput, match="Missing named input: x"):
+        from_table({"n": [1]}, 1, bindings)
+
+
+@pytest.mark.parametrize(("column", "dtype"), [
+    (np.array([1], np.int8), np.int64), (np.array([1], np.uint16), np.uint64), (np.array([1], np.float16), np.float64),
+])  # fmt: skip
+def test_columns_are_widened(column: Any, dtype: Any) -> None:
+    """Arrays of other kinds are lists, and lists stay what they are."""
+    assert bulk.as_values(column).dtype == dtype
+    assert bulk.as_values(np.array([True])) == [True]
+    assert bulk.as_values(["a"]) == ["a"]

@@ -1,0 +1,319 @@
+"""handler.edge.batch.events: messages of a queue and asynchronous batches, through the Lambda handler."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from core.deadline import Deadline
+from core.errors import InvalidInput, ModelUnavailable
+from handler.aws import Function
+from handler.edge.batch.events import RecordEvents
+from handler.edge.batch.messages import MessageRunner
+from handler.edge.batch.objects import chain_of
+from handler.edge.batch.runner import BatchRunner
+from handler.edge.lambda_events import UnsupportedEvent
+from handler.lifecycle.single_flight import Background
+from handler.settings import InvalidSettings
+from tests.handler.edge.client import make
+from tests.support import s3_stand_in
+from tests.support.server import ROOT
+
+ROWS = [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]
+TENSOR = {"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}
+IRIS = {"model": "iris", "instances": ROWS}
+HALF = {"model": "half_plus_three", "version": 123, "inputs": [TENSOR], "id": "q"}
+
+
+@contextmanager
+def function(monkeypatch: pytest.MonkeyPatch, output: str, **settings: str) -> Iterator[Function]:
+    """An instance whose results go to `output`."""
+    for name, value in {"REPOSITORY": str(ROOT / "models"), "BATCH_OUTPUT": output, **settings}.items():
+        monkeypatch.setenv(f"DRAGOMAN_{name}", value)
+    level, made = logging.getLogger().level, Function()
+    try:
+        yield made
+    finally:
+        made.close()
+        logging.getLogger().setLevel(level)
+
+
+def queue(*bodies: Any, fifo: bool = False) -> dict[str, Any]:
+    """An event as SQS makes it; a text is a body as it stands."""
+    own = {"eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q" + ".fifo" * fifo, "attributes": {}}
+    texts = [body if isinstance(body, str) else json.dumps(body) for body in bodies]
+    return {"Records": [own | {"messageId": f"m{n}", "body": text} for n, text in enumerate(texts)]}
+
+
+def failed(answer: dict[str, Any]) -> list[str]:
+    (failures,) = answer.values()
+    return [each["itemIdentifier"] for each in failures]
+
+
+def lines(content: bytes | str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def results(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    return {path.stem: lines(path.read_bytes()) for path in sorted(folder.iterdir())}
+
+
+def test_each_message_has_a_result_under_its_id(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Messages of one model run together. What sending again would not change is a result, too."""
+    runs: list[int] = []
+    run = MessageRunner._run
+
+    def counted(self: Any, *arguments: Any) -> None:
+        runs.append(len(arguments[2]))
+        run(self, *arguments)
+
+    monkeypatch.setattr(MessageRunner, "_run", counted)
+    odd = ["{", [], {"model": 7}, {"model": "iris"}, {"model": "iris", "version": [1], "instances": [1]}]
+    odd += [{"model": "iris", "signature_name": 3, "instances": [1]}, {"model": "nobody", "instances": [1, 2]}]
+    odd += [{"model": "iris", "version": "9", "instances": ROWS}, IRIS | {"signature_name": "odd"}]
+    with function(monkeypatch, f"file://{tmp_path}") as aws:
+        mixed = IRIS | {"instances": [{"x": ROWS[0], "id": "own"}, [1], {"inputs": [TENSOR | {"shape": [1, 2]}]}]}
+        event = queue(IRIS, HALF, IRIS | {"instances": ROWS[1:]}, mixed, *odd)
+        assert failed(aws(event, None)) == []
+        first = results(tmp_path)
+        assert failed(aws(event, None)) == []
+    found = results(tmp_path)
+    assert (found, len(found)) == (first, 4 + len(odd))
+    assert [each["index"] for each in found["m0"]] == [0, 1]
+    assert found["m2"] == [found["m0"][1] | {"index": 0}]
+    assert found["m1"][0]["outputs"][0]["data"] == [3.5, 4.25]
+    assert (found["m1"][0]["id"], found["m3"][0]["id"]) == ("q", "own")
+    assert found["m3"][0]["prediction"] == found["m0"][0]["prediction"]
+    assert ["error" in each for each in found["m3"]] == [False, True, True]
+    told = [found[f"m{n}"][0]["error"] for n in range(4, 4 + len(odd))]
+    for text, part in zip(
+        told,
+        (
+            "JSON",
+            "expected an object",
+            "'model' is 7",
+            "'instances'",
+            "'version'",
+            "'signature_name'",
+            "nobody",
+            "version 9",
+            "odd",
+        ),
+        strict=True,
+    ):
+        assert part in text
+    assert len(found["m10"]) == len(found["m11"]) == 2
+    assert sorted(runs) == sorted([3, 1, 1, 1, 1] * 2)
+
+
+def test_what_could_not_be_done_is_sent_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A model that does not load now, a message without a name, a function whose time is over."""
+    (tmp_path / "models" / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "broken" / "1" / "model.onnx").write_bytes(b"no model")
+    (tmp_path / "models" / "iris").symlink_to(ROOT / "models" / "iris")
+    output = tmp_path / "out"
+    broken = {"model": "broken", "instances": [1]}
+    late = SimpleNamespace(get_remaining_time_in_millis=lambda: -60_000, aws_request_id="r")
+    with function(monkeypatch, str(output), REPOSITORY=str(tmp_path / "models")) as aws:
+        assert failed(aws(queue(IRIS, broken, IRIS), None)) == ["m1"]
+        assert [*results(output)] == ["m0", "m2"]
+        assert failed(aws(queue(IRIS, broken, IRIS, fifo=True), None)) == ["m1", "m2"]
+        event = queue(IRIS, IRIS)
+        event["Records"][1]["messageId"] = "../m9"
+        assert failed(aws(event, None)) == ["../m9"]
+        monkeypatch.setattr("handler.edge.lambda_events.LEAST_SECONDS", -1.0)
+        assert failed(aws(queue(IRIS, IRIS), late)) == ["m0", "m1"]
+        with pytest.raises(ModelUnavailable, match="no time was left"):
+            aws({"batch": IRIS | {"id": "late"}}, late)
+        monkeypatch.undo()
+        (output / "blocked.jsonl").mkdir()
+        with pytest.raises(ModelUnavailable, match="DRAGOMAN_BATCH_OUTPUT cannot be written"):
+            aws({"batch": IRIS | {"id": "blocked"}}, None)
+
+
+def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The function's time is over with the first inference: those before it are there, and it is run again."""
+    time_left = [60_000]
+    run = BatchRunner._run
+
+    def last(self: Any, halted: Any) -> Any:
+        time_left[0] = -60_000
+        return run(self, halted)
+
+    monkeypatch.setattr(BatchRunner, "_run", last)
+    monkeypatch.setattr("handler.aws.end_of", lambda *_: cast("Deadline", _Left(time_left)))
+    with function(monkeypatch, str(tmp_path)) as aws:
+        answer = aws(queue(IRIS | {"instances": ROWS * 128}, IRIS | {"instances": ROWS * 1000}), None)
+    assert failed(answer) == ["m1"]
+    assert [len(found) for found in results(tmp_path).values()] == [256]
+
+
+class _Left:
+    """A deadline as the function has it, which asks its context again and again."""
+
+    at, is_never, init, beside = math.inf, False, False, None
+
+    def __init__(self, milliseconds: list[int]) -> None:
+        self._milliseconds = milliseconds
+
+    @property
+    def left(self) -> float:
+        return self._milliseconds[0] / 1e3
+
+    def slice(self) -> _Left:
+        return self
+
+    def earlier(self, seconds: float) -> float:
+        return seconds
+
+
+def test_a_batch_of_an_asynchronous_invocation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its id names the result."""
+    with function(monkeypatch, str(tmp_path)) as aws:
+        assert aws({"batch": HALF | {"id": "2026-11-22.a"}}, None) == {"result": "2026-11-22.a.jsonl"}
+        for wrong in ("../a", "", None, 5, "a" * 129):
+            with pytest.raises(InvalidInput, match="the batch has the id"):
+                aws({"batch": HALF | {"id": wrong}}, None)
+    assert results(tmp_path)["2026-11-22.a"][0]["outputs"][0]["data"] == [3.5, 4.25]
+
+
+def test_results_are_objects_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that refuses them leaves the messages in the queue."""
+    with s3_stand_in.running() as store:
+        for name, value in store.variables().items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+        with function(monkeypatch, "s3://bucket/out") as aws:
+            assert failed(aws(queue(IRIS, HALF), None)) == []
+            assert [*store.things] == ["out/m0.jsonl", "out/m1.jsonl"]
+            assert [each["index"] for each in lines(store.things["out/m0.jsonl"].content)] == [0, 1]
+        with function(monkeypatch, "s3://other/out") as aws:
+            monkeypatch.setattr(store.objects, "put", _refuse)
+            assert failed(aws(queue(IRIS), None)) == ["m0"]
+            monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+        with function(monkeypatch, "s3://gone/out") as aws:
+            assert failed(aws(queue(IRIS), None)) == ["m0"]
+
+
+def _refuse(*_: Any) -> str:
+    raise s3_stand_in.Refusal(403, "AccessDenied")
+
+
+def test_a_server_with_threads_for_loads_waits_for_them(tmp_path: Path) -> None:
+    """As that of several events at once."""
+    with closing(make(BATCH_OUTPUT=str(tmp_path))) as app:
+        assert failed(RecordEvents(app.settings, app.registry).messages(queue(IRIS), Background())) == []
+    assert len(results(tmp_path)["m0"]) == 2
+
+
+def created(*keys: str, bucket: str = "bucket") -> dict[str, Any]:
+    own = {"eventSource": "aws:s3", "eventName": "ObjectCreated:Put"}
+    return {"Records": [own | {"s3": {"bucket": {"name": bucket}, "object": {"key": key}}} for key in keys]}
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
+    """A bucket, with credentials for it."""
+    with s3_stand_in.running() as running:
+        for name, value in running.variables().items():
+            monkeypatch.setenv(name, value)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "x")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+        yield running
+
+
+def test_a_new_object_has_its_answers_in_parts(
+    store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An invocation without time leaves parts, and the next ones go on behind them: each record is in one part."""
+    monkeypatch.setattr("handler.edge.batch.objects.PART_RECORDS", 700)
+    texts = ["[1]" if n % 500 == 3 else json.dumps([n % 7, 1, 2, 3.5]) for n in range(9000)]
+    store.put("in/iris/day/a.jsonl", "\n".join(texts).encode())
+    late = SimpleNamespace(get_remaining_time_in_millis=lambda: -60_000, aws_request_id="r")
+    event = created("in/iris/day/a.jsonl")
+    with function(monkeypatch, f"file://{tmp_path}", BATCH_INPUT="s3://bucket/in") as aws:
+        aws(queue(IRIS), None)  # loads the model
+        monkeypatch.setattr("handler.edge.lambda_events.LEAST_SECONDS", -1.0)
+        for number in (1, 2):
+            with pytest.raises(ModelUnavailable, match="no time was left for the others"):
+                aws(event, late)
+            (folder,) = (tmp_path / "iris" / "day" / "a.jsonl").iterdir()
+            some = sorted(path.name for path in folder.iterdir())
+            assert len(some) == number
+        (answer,) = aws(event, None)["batches"]
+        assert (answer["records"], answer["errors"], answer["version"]) == (9000, 18, "1")
+        assert aws(event, None)["batches"][0]["complete"]
+    whole = json.loads((tmp_path / answer["result"] / "complete.json").read_bytes())
+    assert whole["parts"][:2] == some
+    assert len(whole["parts"]) > 3
+    found = [line for name in whole["parts"] for line in lines((folder / name).read_bytes())]
+    assert [line["index"] for line in found] == list(range(9000))
+    assert [line["index"] for line in found if "error" in line] == list(range(3, 9000, 500))
+
+
+def test_objects_of_other_forms_and_those_that_are_wrong(
+    store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What trying again would not change is said in the result; a store that fails is not."""
+    file = io.BytesIO()
+    np.save(file, np.array(ROWS, np.float32))
+    store.put("in/iris/a.npy", file.getvalue())
+    store.put("in/iris/b.csv", b"a,b,c,d\n5.1,3.5,1.4,0.2\n")
+    store.put("in/iris/c.csv", b"\xff,1\n")
+    store.put("in/nobody/d.jsonl", b"1\n")
+    store.put("in/iris/big.npy", bytes(3000))
+    keys = ["in/iris/a.npy", "in/iris/b.csv", "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
+    odd = ["in/iris/e.txt", "in/f.jsonl", "in/iris/../../g.jsonl", "in/"]
+    sizes = {"MAX_BODY_BYTES": "2000"}
+    with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in", **sizes) as aws:
+        told = aws(created(*keys, *odd), None)["batches"]
+        assert [each.get("records") for each in told] == [2, 1] + [None] * 7
+        parts = ("not CSV", "nobody", "at most 2000", *["expected MODEL/NAME"] * 4)
+        for each, part in zip(told[2:], parts, strict=True):
+            assert part in each["error"]
+        assert sum(key.endswith("complete.json") for key in store.things) == 5
+        assert [each["complete"] for each in aws(created(*keys), None)["batches"]] == [True] * 5
+        with pytest.raises(ModelUnavailable, match="NoSuchKey"):
+            aws(created("in/iris/gone.jsonl", "in/iris/a.npy"), None)
+        assert aws(created("models/iris/1/model.onnx", "x"), None) == {"checked": []}
+        assert aws(created("in/iris/a.npy", bucket="other"), None) == {"checked": []}
+
+
+@pytest.mark.parametrize(("place", "records"), [
+    ("s3://bucket/in/out", "s3://bucket/in"), ("s3://bucket", "s3://bucket/in"), ("s3://bucket/out", "s3://bucket"),
+])  # fmt: skip
+def test_results_below_the_records_would_be_records(place: str, records: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is refused, before anything is written."""
+    with function(monkeypatch, place, BATCH_INPUT=records) as aws, pytest.raises(InvalidSettings, match="overlap"):
+        aws(created("in/iris/a.jsonl"), None)
+
+
+def test_parts_that_overlap_count_once() -> None:
+    """Two invocations at a time may leave such ones, and parts of another version do not belong here."""
+    names = [f"v{version}-{start:012}-{end:012}-{1:012}.jsonl" for version, start, end in (
+        (1, 0, 5), (1, 0, 8), (1, 5, 9), (1, 8, 12), (2, 12, 15), (1, 13, 15), (1, 12, 12),
+    )]  # fmt: skip
+    assert [(part.start, part.end) for part in chain_of([*names, "complete.json"], "1")] == [(0, 8), (8, 12)]
+    assert chain_of(names, "3") == []
+
+
+@pytest.mark.parametrize("event", [queue(IRIS), {"batch": IRIS | {"id": "a"}}])
+def test_without_a_place_for_results_there_are_no_such_events(event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may send to a queue needs no key here, so that an operator has to turn it on."""
+    with function(monkeypatch, "") as aws, pytest.raises(UnsupportedEvent, match="need DRAGOMAN_BATCH_OUTPUT"):
+        aws(event, None)
+    with function(monkeypatch, "ftp://host/x") as aws, pytest.raises(InvalidSettings, match="or a folder"):
+        aws(event, None)

@@ -1,0 +1,106 @@
+"""handler.edge.batch.runner: which records run together, and what a failure takes with it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from core.dtype import DATATYPES
+from core.errors import InvalidInput, ModelFailed, ModelUnavailable
+from core.operations import Batching, ModelSpec
+from core.signature import plain
+from core.tensor import Tensor, TensorSpec
+from handler.edge.batch.json_lines import JsonBlock
+from handler.edge.batch.runner import ROWS, BatchRunner, batch_rows
+from handler.edge.batch.terms import BatchTerms, BlockLimits
+
+FP32 = DATATYPES["FP32"]
+INPUTS = (TensorSpec("x", FP32, (-1, -1)),)
+OUTPUTS = (TensorSpec("y", FP32, (-1, -1)),)
+SPEC = ModelSpec("m", "1", "test", INPUTS, OUTPUTS, signatures=plain(INPUTS, OUTPUTS))
+
+
+class Double:
+    """Doubles its input, and remembers its shapes. A row of 13 fails, and one of 99 ends the batch."""
+
+    spec = SPEC
+
+    def __init__(self, *, rows: bool = True) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+        self.model = self
+        self._rows = rows
+
+    def predict(self, inputs: Mapping[str, Tensor], _names: Sequence[str], _parameters: Any) -> list[Tensor]:
+        array = inputs["x"].array
+        self.shapes.append(array.shape)
+        if (array == 99).any():
+            raise ModelUnavailable("gone")
+        if (array == 13).any():
+            raise InvalidInput("thirteen") if len(array) == 1 else ModelFailed("one of them")
+        return [Tensor("y", FP32, array * 2 if self._rows else array[:1] * 2)]
+
+
+def answers(model: Double, *blocks: list[Any], rows: int = 4) -> list[Any]:
+    lines = [JsonBlock([json.dumps(each).encode() for each in block]) for block in blocks]
+    runner = BatchRunner(model, BatchTerms(SPEC), rows, BlockLimits(rows, 1000))
+    return [json.loads(b"{%b}" % text) for found in runner.answers(lines) for text in found.texts]
+
+
+def test_records_of_one_shape_run_together() -> None:
+    """In their own order, whatever the others are; a block of one shape is one inference."""
+    model = Double()
+    found = answers(model, [[1], [2], [3]], [[1, 2], [3], [4, 5], [6]], [[7]])
+    expected = [[2], [4], [6], [2, 4], [6], [8, 10], [12], [14]]
+    assert found == [{"prediction": each} for each in expected]
+    assert sorted(model.shapes) == [(1, 1), (2, 1), (2, 2), (3, 1)]
+
+
+def test_requests_run_together_up_to_the_most_rows() -> None:
+    """A request with as many rows runs alone; so does one that asks for something else."""
+    model = Double()
+    one = {"name": "x", "datatype": "FP32"}
+    asked = [{"inputs": [one | {"shape": [n, 1], "data": [float(n)] * n}], "id": str(n)} for n in (1, 2, 2, 1, 4, 5)]
+    asked.append(asked[0] | {"parameters": {"k": 1}})
+    found = answers(model, asked)
+    assert [each["id"] for each in found] == ["1", "2", "2", "1", "4", "5", "1"]
+    assert [each["outputs"][0]["data"] for each in found] == [[n * 2.0] * n for n in (1, 2, 2, 1, 4, 5, 1)]
+    assert sorted(model.shapes) == [(1, 1), (3, 1), (3, 1), (4, 1), (5, 1)]
+
+
+def test_a_failure_is_its_records_alone() -> None:
+    """What fails together runs again, each by itself."""
+    found = answers(Double(), [[1], [13], [2]], [["a"], [3, 4], [13, 1], {"x": [5], "id": 8}, {"x": ["b"], "id": 9}])
+    assert [each.get("prediction") for each in found] == [[2], None, [4], None, [6, 8], None, [10], None]
+    assert [each["error"] for each in found if "error" in each][0::2] == ["thirteen", "thirteen"]
+    assert [each.get("id") for each in found[-2:]] == [8, 9]
+
+
+def test_a_failure_that_may_pass_ends_the_batch() -> None:
+    """It can be resumed, and the records before it are there."""
+    for block in ([[99], [1]], [[99], [1, 2]], [[99]]):
+        with pytest.raises(ModelUnavailable, match="gone"):
+            answers(Double(), [[1]], block)
+
+
+def test_a_model_without_rows_is_asked_one_by_one() -> None:
+    """Once it is known, nothing runs together any more."""
+    model = Double(rows=False)
+    assert answers(model, *([[n], [n]] for n in range(9))) == [{"prediction": [n // 2 * 2.0]} for n in range(18)]
+    assert model.shapes.count((2, 1)) == 2  # the second block is on its way when the first one is written
+
+
+@pytest.mark.parametrize(("changes", "rows"), [
+    ({}, ROWS), ({"max_batch_size": 8}, 8), ({"max_batch_size": 8, "batching": Batching(4, 0.1)}, 4),
+    ({"inputs": None}, 1), ({"inputs": (TensorSpec("x", FP32, (1, 4)),)}, 1),
+])  # fmt: skip
+def test_the_model_says_how_many_records_run_together(changes: Any, rows: int) -> None:
+    """One without a batch axis gets one at a time."""
+    assert batch_rows(SPEC._replace(**changes)) == rows
+
+
+def test_an_input_of_the_name_id_is_an_input() -> None:
+    """A record's own id has no place there."""
+    inputs = (*INPUTS, TensorSpec("id", FP32, (-1, -1)))
+    assert BatchTerms(SPEC).has_ids
+    assert not BatchTerms(SPEC._replace(signatures=plain(inputs, OUTPUTS))).has_ids

@@ -1,0 +1,147 @@
+"""handler.edge.batch: cells and columns have the datatypes of the inputs, and what does not fit is named."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from core.dtype import DATATYPES
+from core.errors import InvalidInput
+from core.operations import ModelSpec
+from core.signature import Binding, Method, Signature, plain
+from core.tensor import TensorSpec
+from handler.edge.batch import files, slices
+from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock
+from handler.edge.batch.terms import BatchTerms, BlockLimits
+
+UNKNOWN = BatchTerms(ModelSpec("m", "1", "test", None, None))
+
+
+def terms(**inputs: str | Any) -> BatchTerms:
+    """A model with columns of these datatypes, [-1, 1] each; a tuple is a datatype and a shape."""
+    pairs = {name: value if isinstance(value, tuple) else (value, (-1, 1)) for name, value in inputs.items()}
+    specs = tuple(TensorSpec(name, DATATYPES[kind], shape) for name, (kind, shape) in pairs.items())
+    return BatchTerms(ModelSpec("m", "1", "test", specs, (), signatures=plain(specs, ())))
+
+
+def asked(block: Any, of: BatchTerms) -> dict[str, Any]:
+    return {tensor.name: tensor.array.tolist() for tensor in block.call(of).infer.inputs}
+
+
+def csv(text: str, *header: str) -> CsvBlock:
+    return CsvBlock(text.encode().split(b"\n"), header)
+
+
+@pytest.mark.parametrize(("of", "text", "expected"), [
+    (terms(a="INT64", b="BYTES"), "7,x\n-8,9", {"a": [[7], [-8]], "b": [[b"x"], [b"9"]]}),
+    (terms(a="UINT64", b="BOOL"), f"{2**64 - 1},TRUE\n1,0", {"a": [[2**64 - 1], [1]], "b": [[True], [False]]}),
+    (terms(a="FP16", b="BF16"), "1.5,2\n1,1", {"a": [[1.5], [1.0]], "b": [[0x4000], [0x3F80]]}),
+    (terms(x=("BYTES", (-1, 2))), "p,q\nr,1", {"x": [[b"p", b"q"], [b"r", b"1"]]}),
+    (terms(x=("BOOL", (-1, 2))), "true,0\n1,1", {"x": [[True, False], [True, True]]}),
+    (terms(x=("INT8", (-1, 2))), "1,2\n3,4", {"x": [[1, 2], [3, 4]]}),
+    (UNKNOWN, "1,x\n2,y", {"a": [1, 2], "b": [b"x", b"y"]}),
+    (UNKNOWN, "1.5,2\n2,3", {"a": [1.5, 2.0], "b": [2, 3]}),
+])  # fmt: skip
+def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: Any) -> None:
+    """A model that declares nothing gets whole numbers, numbers or texts, as the column has them."""
+    assert asked(csv(text, "a", "b"), of) == expected
+    if of is UNKNOWN:
+        assert [*asked(csv("1,2\n3,4"), of).values()] == [[[1, 2], [3, 4]]]
+        assert [*asked(csv("1,x\n3,y"), of).values()] == [[[b"1", b"x"], [b"3", b"y"]]]
+
+
+@pytest.mark.parametrize(("of", "text", "message"), [
+    (terms(a="INT64", b="BYTES"), "1.0,x", "column 'a' is '1.0'; expected INT64"),
+    (terms(a="BYTES", b="BOOL"), "x,maybe", "column 'b' is 'maybe'; expected true or false"),
+    (terms(x=("FP32", (-1, 2))), "1,", "column '' is ''; expected FP32"),
+])  # fmt: skip
+def test_a_cell_that_does_not_fit_is_named(of: BatchTerms, text: str, message: str) -> None:
+    """With its column and what was expected."""
+    with pytest.raises(InvalidInput, match=message):
+        csv(text, "a", "b").call(of)
+
+
+def test_an_input_whose_strings_are_its_bytes_takes_texts() -> None:
+    """Its tensor is UINT8."""
+    spec = TensorSpec("image", DATATYPES["UINT8"], (-1, -1))
+    signature = Signature(Method.PREDICT, {"image": Binding(spec, encoded=True)}, {})
+    of = BatchTerms(ModelSpec("m", "1", "test", (spec,), (), signatures={"serving_default": signature}))
+    assert asked(CsvBlock([b"ab"], ("image",)), of) == {"image": [[97, 98]]}
+
+
+def test_columns_of_the_only_input() -> None:
+    """Numbers or texts, one in each; lists of several are refused."""
+    numbers = {"a": np.array([1, 2], np.int32), "b": [3, 4]}
+    assert asked(ColumnBlock(numbers, 2), terms(x=("FP32", (-1, 2)))) == {"x": [[1, 3], [2, 4]]}
+    texts = {"a": ["p", "q"], "b": np.array(["r", "s"])}
+    assert asked(ColumnBlock(texts, 2), terms(x=("BYTES", (-1, 2)))) == {"x": [[b"p", b"r"], [b"q", b"s"]]}
+    with pytest.raises(InvalidInput, match="the columns are of different shapes"):
+        ColumnBlock({"a": [1, 2], "b": [[1], [2, 3]]}, 2).call(terms(x=("FP32", (-1, 2))))
+    assert asked(ArrayBlock(np.array([True, False])), terms(x=("BOOL", (-1,)))) == {"x": [True, False]}
+
+
+def test_parquets_columns() -> None:
+    """Lists of equal lengths are arrays; others, and those with nulls, are values."""
+    columns = {"x": [[1.0, 2.0], [3.0, 4.0]], "y": [[1], [2]], "t": ["a", "b"], "id": [8, 9]}
+    file = io.BytesIO()
+    parquet.write_table(pa.table(columns), file)
+    (block,) = files.parquet_rows(file, BlockLimits(10, 100), 0)
+    of = terms(x=("FP32", (-1, 2)), y="INT64", t="BYTES")
+    assert asked(block, of)["x"] == [[1, 2], [3, 4]]
+    assert block.ids == [8, 9]
+    assert [asked(each, of)["y"] for each in files.parquet_rows(file, BlockLimits(1, 100), 1)] == [[[2]]]
+    for values in ([[1, 2], [3]], [[1], None], [["a"], ["b"]]):
+        file = io.BytesIO()
+        parquet.write_table(pa.table({"x": values}), file)
+        (block,) = files.parquet_rows(file, BlockLimits(10, 100), 0)
+        expected = [block.part(0, 1), block.part(1, 2)]
+        assert [each._columns["x"] for each in expected] == [[each] for each in values]
+
+
+def test_without_pyarrow_parquet_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other form works without it."""
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'dragoman\[parquet\]'"):
+        next(files.parquet_rows(io.BytesIO(), BlockLimits(1, 1), 0))
+
+
+@pytest.mark.parametrize("piece", [3, 64, 1 << 20])
+@pytest.mark.parametrize("skip", range(9))
+@pytest.mark.parametrize("name", ["jsonl", "csv"])
+def test_any_number_of_records_can_be_left_out(
+    name: str, skip: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the file is cut while it is read, and wherever records are too long."""
+    monkeypatch.setattr(files, "PIECE", piece)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 20)
+    texts = ["[1]", "[" + "7" * 40 + "]", "[2]", "[3]", "[" + "8" * 99 + "]", "[4]", "[5]", "[6]"]
+    content = "\ufeff\n" + "\r\n\n".join(texts)
+    if name == "csv":
+        content = content.replace("[1]", '"1\n"').replace("[4]", '"' + "\n" * 50 + '"').translate({91: None, 93: None})
+    found: list[Any] = []
+    for block in files.FORMATS[name](io.BytesIO(content.encode()), BlockLimits(2, 30), skip):
+        try:
+            found += asked(block, terms(x=("INT64", (-1, 1) if name == "jsonl" else (-1,))))["x"]
+        except InvalidInput as error:
+            found += [error.message[:15]] * len(block)
+    long = "the record has "
+    expected: list[Any] = [[1], long, [2], [3], long, [4], [5], [6]]
+    if name == "csv":
+        expected = [1, long, 2, 3, long, long, 5, 6]
+    assert found == expected[skip:]
+
+
+def test_texts_stay_texts_in_slices() -> None:
+    """Their bytes are never made, nor are they for outputs in parts."""
+    of = terms(t="BYTES", x="FP32")
+    block = ColumnBlock({"t": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}, 3)
+    inputs = {tensor.name: tensor for tensor in block.call(of).infer.inputs}
+    cut = [slices.of_inputs(inputs, start, end) for start, end in ((0, 1), (1, 3))]
+    whole = {name: slices.joined([each[name] for each in cut]) for name in inputs}
+    assert whole["t"].texts is not None
+    assert {name: tensor.array.tolist() for name, tensor in whole.items()} == asked(block, of)
+    assert json.dumps(whole["x"].shape) == "[3, 1]"
