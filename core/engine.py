@@ -208,7 +208,7 @@ MEANINGS: Final[dict[type, Callable[[Any, Models, Context], Any]]] = {
     ops.ModelMetadata: lambda operation, models, context: models.describe(operation.ref, context),
     ops.ModelStatus: lambda operation, models, context: models.status(operation.ref, context),
     ops.ModelStatistics: lambda operation, models, context: models.statistics(operation.ref, context),
-    ops.Load: lambda operation, models, context: models.load(operation.name, context),
+    ops.Load: lambda operation, models, context: models.load(operation.name, context, anew=operation.anew),
     ops.Unload: lambda operation, models, context: models.unload(operation.name, context),
     ops.SetOnline: lambda operation, models, _: models.set_online(online=operation.online),
 }

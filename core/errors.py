@@ -8,9 +8,11 @@
     |-- ModelNotFound       NOT_FOUND
     |-- VersionNotFound     NOT_FOUND
     |-- ModelNotLoadable    FAILED_PRECONDITION  permanent until the model or the configuration is repaired
+    |   `-- NeverFits       FAILED_PRECONDITION  more memory than there is, whatever else is unloaded
     |-- ModelUnavailable    UNAVAILABLE          may pass by itself: the store did not answer
     |   `-- StillLoading    UNAVAILABLE          the load needs more time than it has; the next request continues it
     |-- ServerBusy          UNAVAILABLE          more requests wait than can be answered in time
+    |   `-- MemoryShort     UNAVAILABLE          models in use leave no room for another one
     |-- TimedOut            DEADLINE_EXCEEDED    the model took longer than an inference may
     |-- NotSupported        UNIMPLEMENTED
     |-- Unauthenticated     UNAUTHENTICATED      no credential, or a wrong one
@@ -193,8 +195,16 @@ class StillLoading(ModelUnavailable):
     pass
 
 
+class NeverFits(ModelNotLoadable):
+    pass
+
+
 class ServerBusy(ServingError):
     fault = Fault.UNAVAILABLE
+
+
+class MemoryShort(ServerBusy):
+    pass
 
 
 class TimedOut(ServingError):

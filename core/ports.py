@@ -158,12 +158,18 @@ class Models(Protocol):
         """Returns the counts of the versions that `ref` names, or of all that were looked at. Loads none."""
         ...
 
-    def load(self, name: str, context: Context, /) -> None:
-        """Lists the model again and loads what its policy serves. Versions that have not changed stay loaded."""
+    def load(self, name: str, context: Context, /, *, anew: bool = True) -> bool:
+        """Lists the model again and loads what its policy serves. Versions that have not changed stay loaded.
+
+        Returns whether it did so. `anew` False: it does not if a version is in memory.
+        """
         ...
 
-    def unload(self, name: str, context: Context, /) -> None:
-        """Takes the model out of memory after the requests that use it. The next request loads it again."""
+    def unload(self, name: str, context: Context, /) -> bool:
+        """Takes the model out of memory after the requests that use it. The next request loads it again.
+
+        Returns whether a version was in memory.
+        """
         ...
 
     def set_online(self, *, online: bool) -> None:

@@ -283,7 +283,7 @@ class Router:
     def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
         values = {}
         for expected, segment in zip(pattern, segments, strict=True):
-            if expected[0] != "{":
+            if expected[:1] != "{":
                 if expected != (segment.lower() if self._any_case else segment):
                     return None
                 continue

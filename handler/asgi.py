@@ -9,7 +9,7 @@ from handler.edge.app import App
 from handler.edge.jobs import ServedModels
 from handler.lifecycle.memory import give_back_when_idle, keep_large_blocks
 from handler.lifecycle.registry import Registry
-from handler.settings import Settings, ignored
+from handler.settings import Settings, hosts, ignored
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +20,25 @@ def create(settings: Settings | None = None, shared: Callable[[Registry], Served
     log_lines.begin(settings.log_level, settings.log_format)
     for line in ignored():
         log.warning(line)
+    if found := hosts.line(settings.contract):
+        log.info(found)
     keep_large_blocks()
     give_back_when_idle()
     return App(settings, shared=shared)
+
+
+def hooked(app: App) -> Any:
+    """Returns the application as its platform calls it: with hooks around a snapshot, if it has any."""
+    if not any(app.settings.contract.hooks):
+        return app
+    from handler.edge.snapshots import HookedApp  # noqa: PLC0415 - behind Lambda Web Adapter only
+
+    return HookedApp(app)
 
 
 def __getattr__(name: str) -> Any:
     """Makes `app` when it is asked for: `dragoman serve` makes an application from other settings."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()["app"] = create()
+    made = globals()["app"] = hooked(create())
     return made

@@ -69,15 +69,15 @@ def loads(body: bytes | memoryview, arrays: frozenset[str] = frozenset()) -> Any
     return value if has_all_members(body, value) else loads_exact(body)
 
 
-def loads_shaped(body: bytes | memoryview) -> Any:
+def loads_shaped(body: bytes | memoryview, *, among_texts: bool = False) -> Any:
     """Returns the parsed text as `loads` does; nested arrays of numbers may be arrays of their own shape.
 
     Such an array is int64, uint64 or double. Ragged arrays, and arrays with a value of another kind, are lists. Any
-    array may be lists.
+    array may be lists. `among_texts`: as `simd.suits` has it.
     """
-    if len(body) >= WORTH_SIMD and simd.suits(body):
+    if len(body) >= WORTH_SIMD and simd.suits(body, among_texts=among_texts):
         try:
-            return simd.loads_shaped(body)
+            return simd.loads_shaped(body, among_texts=among_texts)
         except (ValueError, TypeError, RuntimeError):
             pass
     return loads_lists(body)

@@ -45,9 +45,12 @@ def _simd() -> Any:
     return simdjson
 
 
-def suits(body: bytes | memoryview) -> bool:
-    """Decides whether simdjson is there, is faster, and counts the elements of the text's arrays right."""
-    return _simd() is not None and TEXTS.search(body, 0, HEAD) is None and _is_countable(body)
+def suits(body: bytes | memoryview, *, among_texts: bool = False) -> bool:
+    """Decides whether simdjson is there, is faster, and counts the elements of the text's arrays right.
+
+    `among_texts`: the first array may have texts, such as the names of columns, and a long one of numbers follows.
+    """
+    return _simd() is not None and (among_texts or TEXTS.search(body, 0, HEAD) is None) and _is_countable(body)
 
 
 def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
@@ -56,13 +59,14 @@ def loads(body: bytes | memoryview, arrays: frozenset[str]) -> Any:
     return _whole(_parsed(body, lambda document: _plain(document, arrays, "", structure)), structure)
 
 
-def loads_shaped(body: bytes | memoryview) -> Any:
-    """Returns the parsed text, with nested arrays of numbers as arrays of their own shape."""
+def loads_shaped(body: bytes | memoryview, *, among_texts: bool = False) -> Any:
+    """Returns the parsed text, nested arrays of numbers as arrays of their own shape. `among_texts`: see `suits`."""
     brackets = _count(body, "[")
     if brackets * THIN >= len(body):
         raise ValueError("too many short arrays")
     structure = Structure(body)
-    return _whole(_parsed(body, lambda document: _shaped(document, brackets, structure)), structure)
+    shaper = _Shaper(structure, among_texts=among_texts)
+    return _whole(_parsed(body, lambda document: _shaped(document, brackets, shaper)), structure)
 
 
 def _whole(value: Any, structure: Structure) -> Any:
@@ -140,13 +144,12 @@ def _elements(value: Any, structure: Structure) -> Any:
     return value.as_list()
 
 
-def _shaped(document: Any, brackets: int, structure: Structure) -> Any:
+def _shaped(document: Any, brackets: int, shaper: "_Shaper") -> Any:
     """Returns the document with arrays in their own shapes. Raises ValueError for a text that is better read as lists.
 
     As a buffer, simdjson returns an array's numbers flat, even if other arrays lie between them. If the visited arrays
     are as many as the brackets of the text, none was skipped.
     """
-    shaper = _Shaper(structure)
     value = shaper.read("", document)
     if shaper.arrays != brackets:
         raise ValueError("an array stands between numbers, or a bracket in a string")
@@ -156,8 +159,9 @@ def _shaped(document: Any, brackets: int, structure: Structure) -> Any:
 class _Shaper:
     """Reads a document's arrays in their shapes. `arrays`: how many it has visited."""
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, *, among_texts: bool) -> None:
         self.arrays = 0
+        self._among_texts = among_texts
         self._structure = structure
 
     def read(self, _key: str, value: Any) -> Any:
@@ -170,7 +174,9 @@ class _Shaper:
         shape = self._shape(value)
         elements = _elements(value, self._structure)
         if isinstance(elements, list):
-            raise ValueError("not an array of numbers")  # noqa: TRY004 - the text is wrong, not an argument's type
+            if self._among_texts and len(shape) == 1:
+                return elements
+            raise ValueError("not an array of numbers")
         return elements.reshape(shape)
 
     def _objects(self, value: Any) -> Any:

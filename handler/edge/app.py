@@ -36,7 +36,7 @@ from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
 from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
-from handler.edge.protocols import INTERNAL
+from handler.edge.protocols import INTERNAL, dialects_of
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -73,7 +73,7 @@ class App:
         self.gate = AccessGate(settings, self.registry if shared is None else shared(self.registry))
         self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
-        self._routers = [(dialect, Router(dialect)) for dialect in DIALECTS]
+        self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(settings.contract)]
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
@@ -139,7 +139,7 @@ class App:
             calls = self._calls() if is_rpc else None
             may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
             if may_be_a_models and await self._custom(path, visitor, timing.deadline):
-                protocol, record.protocol = self._routers[0], "custom"
+                protocol, record.protocol = next(pair for pair in self._routers if pair[0] is DIALECTS[0]), "custom"
             elif calls is not None:
                 await calls.serve(scope, receive, send, visitor, timing)
                 return

@@ -4,12 +4,14 @@ SnapStart takes one snapshot of an initialised instance when a version is publis
 perhaps weeks later: with the same memory, the same random numbers to come, and connections that are long gone.
 """
 
+import asyncio
 import gc
 import importlib
 import logging
 import math
 import random
 import sys
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +27,9 @@ from core.wire import Call, HttpRequest, Router
 from handler.backends.runs import limited
 from handler.edge.app import App
 from handler.edge.dispatch.limits import late
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.gate.origins import is_local
+from handler.lifecycle.single_flight import Background
 
 log = logging.getLogger(__name__)
 RESTORE_SECONDS: Final = 8.0
@@ -33,6 +38,53 @@ LENGTH_PREFIX: Final = 4
 """Bytes before each string. If all of them are zero, the string is empty."""
 HOOKS: Final = "snapshot_restore_py"
 """The module of Lambda's runtime (and of PyPI) that keeps the hooks around a snapshot."""
+
+
+FORWARDED: Final = frozenset((b"x-amzn-request-context", b"x-amzn-lambda-context"))
+"""The headers that Lambda Web Adapter adds to the requests of clients, and not to its own."""
+LOOK_SECONDS: Final = 0.05
+LOAD_SECONDS: Final = 120.0
+"""Seconds that models which are preloaded have before a snapshot."""
+
+
+class HookedApp:
+    """The application behind Lambda Web Adapter, which calls the hooks around a snapshot over HTTP.
+
+    Each answers once, in its turn, and to the adapter alone: to anybody else their paths are nothing. Its whole answer
+    is the status. Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        steps = zip(app.settings.contract.hooks, (before, after), strict=True)
+        self._due = [(path, step) for path, step in steps if path]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._due or scope["type"] != "http" or not self._is_due(scope):
+            await self._app(scope, receive, send)
+            return
+        _, step = self._due[0]
+        status = 503
+        if await self._has_loaded():
+            await asyncio.to_thread(step, self._app)
+            self._due.pop(0)
+            status = 200
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _is_due(self, scope: Scope) -> bool:
+        if scope["method"] != "POST" or scope["path"] != self._due[0][0]:
+            return False
+        return is_local(scope) and FORWARDED.isdisjoint(name for name, _ in scope["headers"])
+
+    async def _has_loaded(self) -> bool:
+        """Waits for the models that are preloaded. Returns False if they take too long, or cannot be loaded."""
+        until = time.monotonic() + LOAD_SECONDS
+        while time.monotonic() < until:
+            if (await asyncio.to_thread(self._app.registry.ready, Background())).ready:
+                return True
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
 
 
 def warm(app: App) -> None:

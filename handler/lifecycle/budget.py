@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.errors import ModelNotLoadable, ServerBusy
+from core.errors import MemoryShort, NeverFits
 from handler.lifecycle import memory
 from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Gate, Loaded
@@ -75,13 +75,13 @@ class Budget:
         self._turn = threading.Lock()
 
     def check(self, claim: Claim) -> None:
-        """Raises ModelNotLoadable if the version can never fit, whatever else is evicted."""
+        """Raises NeverFits if the version can never fit, whatever else is evicted."""
         self._check(claim, self._need(claim).cost)
 
     def spend(self, claim: Claim, load: Callable[[], Loaded], progress: Progress) -> Loaded:
         """Calls `load` once there is room for it, and measures it.
 
-        Raises ModelNotLoadable if it can never fit, ServerBusy if the others stay in use, and what `load` raises.
+        Raises NeverFits, MemoryShort if the others stay in use, and what `load` raises.
         """
         for _ in range(TRIES):
             self._admit(claim, progress)
@@ -143,7 +143,7 @@ class Budget:
             raise self._too_large(claim, cost, most, staying)
 
     def _has_room(self, claim: Claim) -> bool:
-        """Decides whether it may load now, after evicting others. Raises ModelNotLoadable if that will not help."""
+        """Decides whether it may load now, after evicting others. Raises NeverFits if that will not help."""
         need = self._need(claim)
         self._check(claim, need.cost)
         if self._fits(claim, need.peak):
@@ -218,18 +218,18 @@ class Budget:
         self._base = min(self._base, max(0, _resident() - sum(map(self.cost, self._loaded(claim)))))
         return self._base
 
-    def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> ModelNotLoadable:
+    def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> NeverFits:
         beside = "the server itself"
         if staying:
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             beside += f" and what has to stay ({named})"
-        return ModelNotLoadable(
+        return NeverFits(
             f"model {claim.version.name!r} version {claim.version.version.number} needs {_mb(need)}; at most "
             f"{_mb(max(0, most))} fit beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)})"
         )
 
-    def _busy(self, claim: Claim) -> ServerBusy:
-        return ServerBusy(
+    def _busy(self, claim: Claim) -> MemoryShort:
+        return MemoryShort(
             f"model {claim.version.name!r} needs {_mb(self._need(claim).peak)} to load, and what is in use leaves no "
             f"room (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)}): try again"
         )

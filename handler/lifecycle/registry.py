@@ -239,36 +239,38 @@ class Registry:
 
     # -- on demand ----------------------------------------------------------------------------------------------------
 
-    def load(self, name: str, context: Context) -> None:
-        if (
-            self._looks is not self._flights
-            and name not in self._catalog.models
-            and not self._repository.admits(name, None)
-        ):
+    def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
+        is_new = name not in self._catalog.models and not self._repository.admits(name, None)
+        if is_new and self._looks is not self._flights:
             # A push may be younger than the latest look.
             may = self._repository.inventory.may_look(name, None)
             work = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
             self._looks.run(("load", name), name, lambda _: work(), context, final=False)
-        self._flights.run(("load", name), name, partial(self._load, name), context, final=True)
+        return bool(self._flights.run(("load", name, anew), name, partial(self._load, name, anew), context, final=True))
 
-    def _load(self, name: str, load: Load) -> None:
+    def _load(self, name: str, anew: bool, load: Load) -> bool:  # noqa: FBT001 - an argument of `partial`
+        if not anew and name in self._catalog.loaded():
+            return False
         self._forget()
         self._rollout.load(name, load)
+        return True
 
     def _forget(self) -> None:
         """Lets the next requests see what the repository has now."""
         self._repository.inventory.forget()
         self._index.forget()
 
-    def unload(self, name: str, context: Context) -> None:
+    def unload(self, name: str, context: Context) -> bool:
         self._catalog.model(name, context.deadline)  # raises ModelNotFound
-        work = partial(self._unload, name)
+        work = partial(self._unload, name, was_there := name in self._catalog.loaded())
         if not self._flights.at_once(name, work):
             self._flights.run(("unload", name), name, lambda _: work(), context, final=True)
+        return was_there
 
-    def _unload(self, name: str) -> None:
+    def _unload(self, name: str, was_there: bool) -> bool:  # noqa: FBT001 - the same
         self._rollout.unload(name)
         self._steps.release()
+        return was_there
 
     def close(self) -> None:
         """Ends the threads that look names up."""

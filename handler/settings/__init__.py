@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from handler.settings import parsers, platform, providers
+from handler.settings import hosts, parsers, platform, providers
+from handler.settings.hosts import Contract
 
 
 class InvalidSettings(Exception):
@@ -44,6 +45,8 @@ LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
     Setting("DRAGOMAN_REPOSITORY", "repository", parsers.text, "models", "where the models are: a directory, `file://`, `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, `https://host/path`; see [stores.md](stores.md)"),
+    Setting("DRAGOMAN_MODEL_NAME", "model_name", parsers.text, "", "the repository is one model's folder (`model.onnx` or `model.py` in it, or numbered versions), and the model has this name; default: on the platforms that mount one model, its settings' or its folder's"),
+    Setting("DRAGOMAN_PLATFORM", "platform", parsers.one_of(*hosts.CHOICES), "auto", "the platform whose contract is kept: its port, its folder and its routes; `auto` (recognised by what it sets, see [platforms.md](platforms.md)), `none`, or its name"),
     Setting("DRAGOMAN_PRELOAD", "preload", parsers.names, "", "models to load at start, by name with commas between, or `*`, each with all versions that its `version_policy` serves; the server is ready when they are"),
     Setting("DRAGOMAN_MEMORY_LIMIT", "memory_limit", parsers.size, "", "the most memory for this process, such as `900MB` or `2GiB`: the least recently used models are unloaded to make room for others; `0`: no limit; default: 90 % of the function's memory on Lambda, elsewhere 90 % of the container's limit, if it has one"),
     Setting("DRAGOMAN_REPOSITORY_POLL", "repository_poll", parsers.seconds_or_never, "60", "seconds after which a request for a model checks the repository again for new versions; `0`: only load calls and S3 events check it"),
@@ -114,11 +117,13 @@ SETTINGS: Final = (
 class Settings(NamedTuple):
     """The values of SETTINGS, which explains them, and of the platform.
 
-    `cpus`: the CPUs of this process; not a whole number on Lambda. `initialization`: Lambda's type of initialization,
+    `platform`: "lambda", another row of `hosts.HOSTS`, or "server". `contract`: what it asks for. `cpus`: the CPUs of this process; not a whole number on Lambda. `initialization`: Lambda's type of initialization,
     "on-demand", "provisioned-concurrency" or "snap-start"; "" elsewhere. `cache_is_default`: DRAGOMAN_CACHE is not set.
     """
 
     repository: str
+    model_name: str
+    platform: str
     preload: tuple[str, ...]
     memory_limit: int | None
     repository_poll: float
@@ -184,9 +189,9 @@ class Settings(NamedTuple):
     batch_output: str
     metrics_namespace: str
     cpus: float
-    platform: str
     initialization: str
     cache_is_default: bool = False
+    contract: Contract = Contract()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> "Settings":
@@ -197,6 +202,8 @@ class Settings(NamedTuple):
     @classmethod
     def of(cls, given: Mapping[str, Given], environ: Mapping[str, str]) -> "Settings":
         """Makes the settings. `given`: by field. `environ`: has the platform's variables. Raises InvalidSettings."""
+        contract = contract_of(given, environ)
+        given = {**defaults_of(contract, given), **given}
         values = {setting.field: value(setting, given) for setting in SETTINGS}
         cpus = platform.cpus(environ)
         values["threads"] = values["threads"] or max(1, round(cpus))
@@ -210,7 +217,7 @@ class Settings(NamedTuple):
         values["timeout"] = default if values["timeout"] == "" else values["timeout"] or None
         limit = values["memory_limit"]
         values["memory_limit"] = (platform.usable_memory(environ) if limit == "" else limit) or None
-        values["platform"] = platform.name(environ)
+        values["platform"] = contract.platform or "server"
         platform.observed(values, environ, has_level="log_level" in given)
         values["grps_health_control"] = values["grps_health_control"] or (
             "off" if values["platform"] == "lambda" else "instance"
@@ -218,12 +225,27 @@ class Settings(NamedTuple):
         initialization = (
             environ.get("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand") if values["platform"] == "lambda" else ""
         )
-        return cls(**values, cpus=cpus, initialization=initialization, cache_is_default=is_default)
+        return cls(**values, cpus=cpus, initialization=initialization, cache_is_default=is_default, contract=contract)
 
     @property
     def scraped(self) -> bool:
         """Whether Prometheus finds metrics here."""
         return self.metrics not in (("off",), ("emf",))
+
+
+def contract_of(given: Mapping[str, Given], environ: Mapping[str, str]) -> Contract:
+    """Returns the contract of the platform that has started this process. Raises InvalidSettings."""
+    row = next(setting for setting in SETTINGS if setting.field == "platform")
+    try:
+        return hosts.recognised(environ, value(row, given))
+    except hosts.WrongRoute as wrong:
+        raise InvalidSettings(str(wrong)) from None
+
+
+def defaults_of(contract: Contract, given: Mapping[str, Given]) -> dict[str, Given]:
+    """Returns what the platform sets, by field, where nothing else does. Only its own folder is preloaded."""
+    sets = {field: Given(text, source) for field, (text, source) in contract.sets.items()}
+    return {field: said for field, said in sets.items() if field != "preload" or "repository" not in given}
 
 
 def value(setting: Setting, given: Mapping[str, Given]) -> Any:

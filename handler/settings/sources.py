@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.errors import shown
-from handler.settings import SETTINGS, Given, InvalidSettings, Setting, Settings, in_environment, parsers, value
+from handler.settings import (
+    SETTINGS,
+    Given,
+    InvalidSettings,
+    Setting,
+    Settings,
+    contract_of,
+    defaults_of,
+    in_environment,
+    parsers,
+    value,
+)
 
 FILE: Final = "dragoman.toml"
 """The file in the current folder that is read where no flag names another one."""
@@ -60,7 +71,8 @@ class Layered:
 
     def own(self) -> dict[str, Any]:
         """Returns the values of the command's own words. Raises InvalidSettings."""
-        return {setting.field: value(setting, self._given) for setting in self._own}
+        given = defaults_of(contract_of(self._given, self._environ), self._given) | self._given
+        return {setting.field: value(setting, given) for setting in self._own}
 
 
 def in_file(path: Path) -> dict[str, Given]:

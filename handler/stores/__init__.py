@@ -21,6 +21,8 @@ STORES: Final = {
     "https": "handler.stores.web.store:WebStore",
     "http": "handler.stores.web.store:WebStore",
 }
+LOOSE: Final = "handler.stores.loose:LooseStore"
+"""The store that takes the place of a directory's where a folder may hold a model without versions."""
 VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"
 """The store that wraps any other one if DRAGOMAN_VERIFY is not off."""
 
@@ -115,7 +117,8 @@ def open_store(settings: Settings) -> Store:
     """Returns the store of DRAGOMAN_REPOSITORY. Raises InvalidSettings for a URI that no store knows."""
     scheme, separator, _ = settings.repository.partition("://")
     scheme = scheme if separator else "file"
-    store = plugins.find(scheme, STORES, "dragoman.stores")
+    is_loose = scheme == "file" and (settings.model_name or settings.contract.layout != "versions")
+    store = plugins.resolve(LOOSE) if is_loose else plugins.find(scheme, STORES, "dragoman.stores")
     if store is None:
         expected = f"expected a directory or one of {', '.join(f'{known}://' for known in STORES)}"
         raise InvalidSettings(

@@ -19,8 +19,7 @@ WALKS: Final = 4
 class DirectoryStore:
     def __init__(self, settings: Settings) -> None:
         self.uri = settings.repository
-        path = unquote(urlsplit(self.uri).path) if self.uri.startswith("file://") else self.uri
-        self._root = Path(path).expanduser().absolute()
+        self._root = root_of(self.uri)
 
     def check(self, _: Progress | None = None) -> None:
         # The path itself is for the log and the operator, not for clients.
@@ -33,28 +32,14 @@ class DirectoryStore:
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
-        return [entry.name for entry in _entries(self._root) if entry.is_dir()]
+        return [entry.name for entry in entries(self._root) if entry.is_dir()]
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
-        return self._settled(self._root / model)
-
-    def _settled(self, folder: Path) -> Sequence[File]:
-        """Walks a folder. Walks again if a version came or went meanwhile: the walk may have seen neither of two."""
-        names, files = _names(folder), list(_walk(folder, ""))
-        for _ in range(WALKS):
-            if names == (names := _names(folder)):
-                break
-            files = list(_walk(folder, ""))
-        return files
+        return settled(self._root / model)
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
-        try:
-            return (self._root / model / path).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ModelUnavailable(f"{path} of model {model!r} cannot be read: {error.strerror}") from error
+        return content(self._root / model / path, model, path)
 
     def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
@@ -63,18 +48,47 @@ class DirectoryStore:
         return Folder(folder)
 
 
+def root_of(uri: str) -> Path:
+    """Returns the folder of a repository: of a path, or of file://."""
+    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
+    return Path(path).expanduser().absolute()
+
+
+def settled(folder: Path) -> Sequence[File]:
+    """Walks a folder. Walks again if a version came or went meanwhile: the walk may have seen neither of two.
+
+    Raises ModelUnavailable.
+    """
+    names, files = _names(folder), list(_walk(folder, ""))
+    for _ in range(WALKS):
+        if names == (names := _names(folder)):
+            break
+        files = list(_walk(folder, ""))
+    return files
+
+
+def content(file: Path, model: str, path: str) -> bytes | None:
+    """Returns a small file's content, None if it does not exist. Raises ModelUnavailable."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ModelUnavailable(f"{path} of model {model!r} cannot be read: {error.strerror}") from error
+
+
 def _walk(folder: Path, prefix: str) -> Iterator[File]:
     """Yields every file below, except hidden ones. Follows links (Kubernetes mounts volumes by them), not loops."""
     if prefix.count("/") > DEEPEST:
         return
-    for entry in _entries(folder):
+    for entry in entries(folder):
         if entry.is_dir():
             yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
         elif entry.is_file() and (file := _file(entry, prefix + entry.name)) is not None:
             yield file
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def entries(folder: Path) -> list[os.DirEntry[str]]:
     """Returns a folder's sorted entries without hidden ones, none if it is not a folder. Raises ModelUnavailable."""
     try:
         return sorted((each for each in os.scandir(folder) if each.name[0] != "."), key=lambda each: each.name)
@@ -85,7 +99,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _names(folder: Path) -> list[str]:
-    return [entry.name for entry in _entries(folder)]
+    return [entry.name for entry in entries(folder)]
 
 
 def _file(entry: os.DirEntry[str], path: str) -> File | None:

@@ -158,7 +158,8 @@ CONTEXT = Request()
     (ops.ModelStatus(REF), ("status", REF, CONTEXT)),
     (ops.ModelStatistics(REF), ("statistics", REF, CONTEXT)),
     (ops.ModelStatistics(None), ("statistics", None, CONTEXT)),
-    (ops.Load("m"), ("load", "m", CONTEXT)),
+    (ops.Load("m"), ("load", "m", CONTEXT, ("anew", True))),
+    (ops.Load("m", anew=False), ("load", "m", CONTEXT, ("anew", False))),
     (ops.Unload("m"), ("unload", "m", CONTEXT)),
     (ops.SetOnline(online=False), ("set_online", ("online", False))),
 ], ids=lambda value: type(value).__name__)  # fmt: skip

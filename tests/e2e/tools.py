@@ -25,6 +25,8 @@ ENVIRONMENTS = {
     "signing": ("model-signing==1.1.1", "pyOpenSSL==26.4.0"),  # it imports OpenSSL, and does not require it
     "runtime": ("awslambdaric==4.2.2", "boto3"),
     "moto": ("moto[server]==5.2.5",),
+    # The rest is what its client of scoring servers imports.
+    "mlflow": ("mlflow-skinny==3.17.2", "numpy==2.4.6", "pandas==3.1.1", "scipy==1.17.1"),
     # The first has the generator's jar; the rest is what the clients that they make import.
     "openapi": (
         *("openapi-generator-cli==7.26.0", "openapi-python-client==0.29.1", "ruff==0.17.6"),
@@ -43,6 +45,7 @@ ENVIRONMENTS = {
 }
 ANY_PYTHON = {
     "swift",
+    "mlflow",
     "moto",
     "rclone",
     "fake-gcs",

@@ -113,8 +113,8 @@ def test_the_command_names_the_source_of_what_is_wrong(
 @pytest.mark.parametrize(("files", "told"), [
     ([], "has no models: add NAME/1/model.onnx, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
-    (["model.onnx"], "is one model: name the folder above it"),
-    (["1/model.py"], "is one model: name the folder above it"),
+    (["model.onnx"], "is one model: name it with --model-name, or name the folder above it"),
+    (["1/model.py"], "is one model: name it with --model-name, or name the folder above it"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     ("file", "is not a directory: name another one"),
 ])  # fmt: skip

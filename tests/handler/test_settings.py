@@ -18,7 +18,7 @@ def test_without_any_variable_every_setting_has_its_default() -> None:
     assert settings.threads >= 1
     assert settings.cache == Path("/tmp/dragoman")  # noqa: S108 - the default
     assert settings.platform == "server"
-    others = {"cpus", "platform", "initialization", "cache_is_default"}
+    others = {"cpus", "initialization", "cache_is_default", "contract"}
     assert {setting.field for setting in SETTINGS} == set(Settings._fields) - others
 
 

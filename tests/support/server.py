@@ -75,14 +75,26 @@ def serve_rpc(log: Path, **settings: str) -> Iterator[Server]:
         yield Server(port, process, log, rpc_port)
 
 
+def nothing(*_: int) -> Mapping[str, str]:
+    """Returns no variables for any ports."""
+    return {}
+
+
 @contextmanager
 def running(
-    arguments: Callable[..., list[str]], count: int, log: Path, settings: Mapping[str, str]
+    arguments: Callable[..., list[str]],
+    count: int,
+    log: Path,
+    settings: Mapping[str, str],
+    more: Callable[..., Mapping[str, str]] = nothing,
 ) -> Iterator[tuple[subprocess.Popen[bytes], Sequence[int]]]:
-    """Runs Python with the arguments for so many ports, and yields when it answers on all of them."""
+    """Runs Python with the arguments for so many ports, and yields when it answers on all of them.
+
+    `more`: further variables for the ports, under their whole names.
+    """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
     environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    process, ports = _started(arguments, count, log, environment | {"PYTHONFAULTHANDLER": "1"})
+    process, ports = _started(arguments, count, log, environment | {"PYTHONFAULTHANDLER": "1"}, more)
     _RUNNING[process] = log
     try:
         yield process, ports
@@ -109,7 +121,11 @@ def stacks() -> list[str]:
 
 
 def _started(
-    arguments: Callable[..., list[str]], count: int, log: Path, environment: Mapping[str, str]
+    arguments: Callable[..., list[str]],
+    count: int,
+    log: Path,
+    environment: Mapping[str, str],
+    more: Callable[..., Mapping[str, str]],
 ) -> tuple[subprocess.Popen[bytes], Sequence[int]]:
     for _ in range(ATTEMPTS):
         ports = free_ports(count)
@@ -117,7 +133,7 @@ def _started(
             process = subprocess.Popen(
                 [sys.executable, *arguments(*ports)],
                 cwd=ROOT,
-                env=environment,
+                env={**environment, **more(*ports)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """The common parts of requests under /v1: the model that a path names, the JSON document, the signature."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,10 +32,14 @@ Finish = Callable[[HttpResponse], HttpResponse]
 
 
 class Verb(NamedTuple):
-    """What a path under /v1 asks for. `shaped`: whether long arrays in its documents are worth the quick reading."""
+    """What a path under /v1 asks for. `shaped`: whether long arrays in its documents are worth the quick reading.
+
+    `among_texts`: whether they are, behind an array of texts.
+    """
 
     bind: Bind
     shaped: bool = False
+    among_texts: bool = False
 
 
 def ref(call: Call) -> ModelRef:
@@ -61,7 +66,8 @@ def ask(
     If the quick reading does not fit, the body is read again as lists. So a message names the first mistake exactly,
     and in the same words, for a body of any size. `finish`: wraps the answer, None to leave it as it is.
     """
-    document = _document(jsonio.loads_shaped if verb.shaped else jsonio.loads_lists, body)
+    quick = partial(jsonio.loads_shaped, among_texts=verb.among_texts)
+    document = _document(quick if verb.shaped else jsonio.loads_lists, body)
     v1_dialect = call.request.options.v1_dialect
     reference = ref(call)
     pinned = reference.version is not None or reference.label is not None

@@ -59,9 +59,9 @@ def decode(call: Call) -> tuple[Infer, Reply]:
     view = memoryview(body)
     head, binary = (body, view[:0]) if length in (None, len(body)) else (view[:length], view[length:])
     try:
-        return _from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
+        return from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
     except Inexact:
-        return _from_members(jsonio.loads_exact(head), binary, model, non_finite)
+        return from_members(jsonio.loads_exact(head), binary, model, non_finite)
 
 
 def _integer_header(request: HttpRequest, name: bytes) -> int | None:
@@ -74,7 +74,8 @@ def _integer_header(request: HttpRequest, name: bytes) -> int | None:
     return int(text)
 
 
-def _from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: NonFinite | None) -> tuple[Infer, Reply]:
+def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: NonFinite | None) -> tuple[Infer, Reply]:
+    """Returns what `decode` does, of a parsed body and the bytes behind it. Raises InvalidInput."""
     if not isinstance(body, dict):
         raise InvalidInput(f"the body is {shown(body)}; expected an object with 'inputs'")
     request_id = body.get("id")

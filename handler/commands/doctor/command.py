@@ -42,6 +42,7 @@ ONNX: Final = "model.onnx"
 LOGIN: Final = re.compile(r"//[^/@]*@")
 """Credentials in a URI. They are a fault, and not for a report."""
 CLEAR: Final = "\r\x1b[K"
+LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
@@ -102,6 +103,7 @@ class Examination:
         settings = Settings.from_env(environ)
         self._visit.examined.append("settings")
         self._visit.add(found)
+        self._visit.add(variables.of_platform(settings))
         self._visit.add(variables.contradictions(settings, self._options.host or host or "127.0.0.1"))
         files = self._files(settings)
         if files is None:
@@ -134,6 +136,9 @@ class Examination:
         return None if self._visit.add(found) and not files.models else files
 
     def _repository(self, settings: Settings, files: tree.Tree, environ: Mapping[str, str]) -> None:
+        if settings.model_name or settings.contract.layout != "versions":
+            self._visit.skipped.append(LOOSE)
+            return
         if (misnamed := layout.of_model(files, settings.repository)) is not None:
             self._visit.add([misnamed])
             return

@@ -34,8 +34,9 @@ def of_model(tree: Tree, where: str) -> Finding | None:
     if marker is None:
         return None
     parent, _, name = where.rstrip("/").rpartition("/")
+    cure = f"name the folder above it: {parent or '.'}, whose model is {name!r}"
     what = f"this is a model's folder and not a repository: it has {marker}"
-    return error("not-a-repository", where, what, f"name the folder above it: {parent or '.'}, whose model is {name!r}")
+    return error("not-a-repository", where, what, f"{cure}, or set DRAGOMAN_MODEL_NAME={name}")
 
 
 def examine(tree: Tree, where: str) -> Iterator[Finding]:

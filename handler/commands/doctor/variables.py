@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from handler.commands.doctor.findings import Finding, error, expected, nearest, note, warning
-from handler.settings import SETTINGS, InvalidSettings, Settings
+from handler.settings import SETTINGS, InvalidSettings, Settings, hosts
 from handler.settings.sources import in_file
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
@@ -53,6 +53,12 @@ def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
         what = "no setting has this name; it is ignored, as Kubernetes sets such variables for a service of that name"
         return note("unknown-setting", variable, what, f"remove it if it is yours; {TABLE}")
     return None
+
+
+def of_platform(settings: Settings) -> Iterator[Finding]:
+    """Yields which platform has started the process, if one has."""
+    if said := hosts.line(settings.contract):
+        yield note("platform", "the environment", said, "DRAGOMAN_PLATFORM=none if that is not so")
 
 
 def contradictions(settings: Settings, host: str) -> Iterator[Finding]:

@@ -14,6 +14,13 @@ SHORT: Final = frozenset(
     ("repository", "preload", "memory_limit", "allow_code", "threads", "workers", "auth", "keys_file", "log_level")
 )
 """The settings that `--help` shows. `--help-all` shows every one."""
+KSERVE: Final = {
+    "repository": "--model_dir",
+    "model_name": "--model_name",
+    "port": "--http_port",
+    "grpc_port": "--grpc_port",
+}
+"""The flags that KServe's ServingRuntimes give to its own servers, by our field. No help shows them."""
 GROUPS: Final = {
     "repository": "models",
     "max_body_bytes": "limits of requests",
@@ -75,6 +82,8 @@ def _add(group: Any, setting: Setting, *, shown: bool) -> None:
         more: dict[str, Any] = {"nargs": "?", "const": "rest"} if setting.field == "lambda" else {}
         metavar = metavar or METAVARS.get(setting.parse, "TEXT")
         added = group.add_argument(flag, dest=setting.field, metavar=metavar, **more)
+    if setting.field in KSERVE:
+        group.add_argument(KSERVE[setting.field], dest=setting.field, help=argparse.SUPPRESS)
     added.full = help_text
     added.help = help_text if shown else argparse.SUPPRESS
 

@@ -59,7 +59,7 @@ def _empty(path: Path) -> str:
     """Returns why a directory has no models, with the cure."""
     loose = next((each.stem for each in path.glob("*.onnx")), None)
     if loose == "model" or any(path.glob("[0-9]*/model.*")):
-        return f"the repository {path} is one model: name the folder above it"
+        return f"the repository {path} is one model: name it with --model-name, or name the folder above it"
     if loose is not None:
         return f"the repository {path} has no models: move {loose}.onnx to {loose}/1/model.onnx"
     return f"the repository {path} has no models: add NAME/1/model.onnx, or {CURE}"

@@ -102,11 +102,11 @@ class SeenModels:
             return self._models.statistics(self._ref(ref, context), context)
         return [stats for stats in self._models.statistics(None, context) if self._sees(stats.name)]
 
-    def load(self, name: str, context: Context) -> None:
-        self._models.load(self._own(name), context)
+    def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
+        return self._models.load(self._own(name), context, anew=anew)
 
-    def unload(self, name: str, context: Context) -> None:
-        self._models.unload(self._own(name), context)
+    def unload(self, name: str, context: Context) -> bool:
+        return self._models.unload(self._own(name), context)
 
     def set_online(self, *, online: bool) -> None:
         """Refuses a caller of some models: readiness is that of all of them."""

@@ -79,30 +79,33 @@ class SharedModels:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def load(self, name: str, context: Context) -> None:
+    def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
         """One that this worker's model fails at is not tried by the others."""
-        self._flights.run(("load", name), name, partial(self._load, name), context, final=True)
+        return bool(self._flights.run(("load", name, anew), name, partial(self._load, name, anew), context, final=True))
 
-    def _load(self, name: str, load: Load) -> None:
+    def _load(self, name: str, anew: bool, load: Load) -> bool:  # noqa: FBT001 - of `partial`
         with self._peers.turn(name):
-            finished(partial(self._registry.load, name, Background()), load)
-            self._agreed(self._peers.tell("load", name))
+            is_loaded = finished(partial(self._registry.load, name, Background(), anew=anew), load)
+            if is_loaded:
+                self._agreed(self._peers.tell("load", name))
+        return bool(is_loaded)
 
-    def unload(self, name: str, context: Context) -> None:
+    def unload(self, name: str, context: Context) -> bool:
         """Another worker may have a model that has left the repository since."""
-        self._flights.run(("unload", name), name, partial(self._unload, name), context, final=True)
+        return bool(self._flights.run(("unload", name), name, partial(self._unload, name), context, final=True))
 
-    def _unload(self, name: str, _: Load) -> None:
+    def _unload(self, name: str, _: Load) -> bool:
         with self._peers.turn(name):
-            missing: ModelNotFound | None = None
+            missing, was_there = None, False
             try:
-                finished(partial(self._registry.unload, name, Background()))
+                was_there = finished(partial(self._registry.unload, name, Background()))
             except ModelNotFound as error:
                 missing = error
             answers = self._peers.tell("unload", name)
             if missing is not None and all(isinstance(answer, ModelNotFound) for answer in answers):
                 raise missing
             self._agreed([answer for answer in answers if not isinstance(answer, ModelNotFound)])
+        return was_there or True in answers
 
     def set_online(self, *, online: bool) -> None:
         work = partial(self._set_online, online)

@@ -52,10 +52,10 @@ class OwnModels:
         """Returns the versions that were looked at so far. Does not ask the repository."""
         return [version.entry for version in self._registry.known()]
 
-    def _do(self, change: Callable[[str, Any], None], name: str) -> None:
+    def _do(self, change: Callable[[str, Any], bool], name: str) -> Any:
         """A change that comes while this worker becomes like the others is made afterwards."""
         self._serves.wait()
-        finished(partial(change, name, Background()))
+        return finished(partial(change, name, Background()))
 
     def _online(self, online: bool) -> None:  # noqa: FBT001 - a verb's argument
         self._serves.wait()

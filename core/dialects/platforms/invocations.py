@@ -1,0 +1,150 @@
+"""A platform's inference route: the body's type decides how it is read, Accept how it is answered.
+
+JSON is the Open Inference Protocol's if its inputs have datatypes, else one of `bodies.KINDS`. Tensors behind JSON come
+with Inference-Header-Content-Length, or, through SageMaker, which passes no such header on, with Triton's content type.
+Sources: SageMaker's "Use your own inference code with hosting services"; Triton's sagemaker_server.cc.
+"""
+
+import re
+from functools import partial
+from typing import Any, Final
+
+from core.dialects.platforms import bodies, replies
+from core.dialects.platforms.frames import tensors
+from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_NPY, by_rows, wanted
+from core.dialects.v1 import predict, request
+from core.dialects.v1.request import V1Question, Verb
+from core.dialects.v2 import infer
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
+from core.encoding.values import Inexact
+from core.errors import InvalidInput, shown
+from core.operations import Deferred, Infer, ModelRef, ModelSpec
+from core.signature import DEFAULT
+from core.tensor import Tensor
+from core.wire import Call, HttpError, HttpResponse, Reply
+
+TRITON: Final = "application/vnd.sagemaker-triton.binary+json"
+HEAD_SIZE: Final = "json-header-size"
+ATTRIBUTES: Final = b"x-amzn-sagemaker-custom-attributes"
+"""A header that a client's words travel in. Ours are those of SageMaker's container for TensorFlow Serving."""
+MODEL, VERSION = "tfs-model-name", "tfs-model-version"
+UNTYPED: Final = frozenset(("", "application/x-www-form-urlencoded", "application/octet-stream"))
+"""Types that tools send without being asked: the body is read as JSON."""
+FRAME: Final = re.compile(rb'\s*\{\s*"(?:dataframe_split|input_data)"')
+"""Matches the start of a body whose names of columns come before its numbers, as pandas writes it."""
+DATATYPE: Final = b'"datatype"'
+
+
+class UnsupportedType(HttpError):
+    status = 415
+
+
+def ref(call: Call) -> ModelRef:
+    """Returns the model: that of the path, of the client's attributes, else the default one."""
+    if "model" in call.path:
+        return ModelRef(call.path["model"])
+    words = call.request.headers.get(ATTRIBUTES)
+    if words is None:
+        return ModelRef("", dashed=True)
+    pairs = (word.partition("=") for word in words.decode("latin-1").split(","))
+    said = {name.strip(): value.strip() for name, _, value in pairs}
+    return ModelRef(said[MODEL], said.get(VERSION)) if said.get(MODEL) else ModelRef("", dashed=True)
+
+
+def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Reply]:
+    """Returns the question, and the function that writes its answer. Raises InvalidInput, UnsupportedType."""
+    kind, parameters = _content_type(call)
+    if kind == TRITON or infer.HEADER_LENGTH in call.request.headers:
+        return _binary(call, parameters.get(HEAD_SIZE) if kind == TRITON else None)
+    form = wanted(call.request, kind if kind in replies.FORMS and not as_mlflow else AS_JSON)
+    if kind in (AS_CSV, AS_NPY):
+        header = parameters.get("header", "")
+        return Deferred(ref(call), partial(_read, call, kind, header, form)), _as_it_is
+    if kind != AS_JSON and kind not in UNTYPED:
+        expected = ", ".join((*replies.FORMS, TRITON))
+        raise UnsupportedType(f"Content-Type is {shown(kind)}; expected one of {expected}")
+    return _json(call, form)
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _content_type(call: Call) -> tuple[str, dict[str, str]]:
+    """Returns the type, and its parameters. Names are in lower case."""
+    text = call.request.headers.get(b"content-type", b"").decode("latin-1")
+    kind, *rest = text.split(";")
+    pairs = (word.partition("=") for word in rest)
+    return kind.strip().lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+
+
+def _json(call: Call, form: str) -> tuple[Infer | Deferred, Reply]:
+    body, non_finite = call.request.content(), call.request.options.tokens(NonFinite.BARE)
+    found = _open_inference(call, body)
+    if found is not None:
+        return found
+    verb = Verb(partial(bodies.bind, form=form), shaped=True, among_texts=FRAME.match(body) is not None)
+    deferred, reply = request.ask(_at(call), body, non_finite, verb, None)
+    return deferred._replace(ref=ref(call)), reply
+
+
+def _at(call: Call) -> Call:
+    """Returns the call with a model in its path, as those routes have it whose decoders are used here."""
+    return Call(call.request, {"model": ref(call).name})
+
+
+def _open_inference(call: Call, body: bytes | memoryview) -> tuple[Infer, Reply] | None:
+    """Returns the inference of a body of the Open Inference Protocol, None for any other. Raises InvalidInput."""
+    if DATATYPE not in bytes(body):
+        return None
+    document = jsonio.loads(body, infer.ARRAYS)
+    inputs = document.get("inputs") if isinstance(document, dict) else None
+    if not isinstance(inputs, list) or not all(isinstance(each, dict) and "datatype" in each for each in inputs):
+        return None
+    non_finite = call.request.options.tokens(NonFinite.QUOTED)
+    try:
+        return infer.from_members(document, memoryview(b""), ref(call), non_finite)
+    except Inexact:
+        return infer.from_members(jsonio.loads_exact(body), memoryview(b""), ref(call), non_finite)
+
+
+def _binary(call: Call, head_size: str | None) -> tuple[Infer, Reply]:
+    """Returns the inference of JSON with tensors behind it. Raises InvalidInput."""
+    if head_size is None:
+        operation, reply = infer.decode(_at(call))
+        return operation._replace(ref=ref(call)), reply
+    headers = {**call.request.headers, infer.HEADER_LENGTH: head_size.encode()}
+    operation, reply = infer.decode(_at(Call(call.request._replace(headers=headers), call.path)))
+    return operation._replace(ref=ref(call)), lambda result: _as_triton(reply(result))
+
+
+def _as_triton(answer: HttpResponse) -> HttpResponse:
+    """Returns an answer whose content type has the length of its JSON: SageMaker drops the header."""
+    length = dict(answer.headers).get(infer.HEADER_LENGTH)
+    if length is None:
+        return answer
+    kind = f"{TRITON};{HEAD_SIZE}={length.decode()}".encode()
+    return answer._replace(headers=((b"content-type", kind),))
+
+
+def _read(call: Call, kind: str, header: str, form: str, spec: ModelSpec) -> tuple[Infer, Reply]:
+    """Reads a body that needs the model's spec. Raises InvalidInput."""
+    options = call.request.options
+    question = V1Question({}, options.tokens(NonFinite.BARE), options.v1_dialect, pinned=False)
+    inputs, signature = _tensors(call, kind, header, spec), spec.signatures.get(DEFAULT)
+    return predict.infer_of(inputs, signature, spec), bodies.replying(signature, form, by_rows, question)
+
+
+def _tensors(call: Call, kind: str, header: str, spec: ModelSpec) -> tuple[Tensor, ...]:
+    body = call.request.content()
+    if kind == AS_NPY:
+        from core.dialects.platforms import npy  # noqa: PLC0415 - for its clients alone
+
+        return (npy.read(body, spec),)
+    from core.dialects.platforms import table  # noqa: PLC0415 - the same
+
+    try:
+        return tensors(table.read(bytes(body), spec, header), spec)
+    except InvalidInput:
+        return tensors(table.read(bytes(body), spec, header, exact=True), spec)

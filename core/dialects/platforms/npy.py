@@ -1,0 +1,84 @@
+"""One array in numpy's own format, .npy: its head says datatype and shape, and its elements follow.
+
+Objects, which take pickle, are refused. Source: numpy.lib.format, versions 1.0 and 2.0.
+"""
+
+import math
+from io import BytesIO
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib import format as npy
+
+from core.dtype import BF16, of_array
+from core.encoding.values import from_values
+from core.errors import InvalidInput, ModelFailed, shown
+from core.float16 import widened
+from core.operations import ModelSpec
+from core.tensor import Tensor, as_column, check_rank, flat_texts
+
+NUMBERS: Final = "biuf"
+"""numpy's kinds of booleans, integers and floats."""
+LONGEST_HEAD: Final = 4096
+"""Bytes of a head that is read. numpy's have 128."""
+NAME: Final = "input-0"
+HEADS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
+    """Returns the model's only input. Raises InvalidInput."""
+    array = _array(body)
+    inputs = spec.inputs
+    datatype = of_array(array.dtype)
+    if inputs is None:
+        if datatype is None:
+            raise InvalidInput(f"the array's type is {shown(str(array.dtype))}; expected one of at most 64 bits")
+        return Tensor(NAME, datatype, array)
+    required = [tensor for tensor in inputs if not tensor.optional] or inputs
+    if len(required) != 1:
+        names = [tensor.name for tensor in required]
+        raise InvalidInput(f"one array is one input, and model {shown(spec.name)} needs {shown(names)}: send JSON")
+    only = required[0]
+    if only.datatype is datatype:
+        return as_column(Tensor(only.name, datatype, array), only.shape)
+    wide = array.astype({"f": np.float64, "u": np.uint64}.get(array.dtype.kind, np.int64))
+    return as_column(from_values(only.name, only.datatype, array.shape, wide.reshape(-1)), only.shape)
+
+
+def _array(body: bytes | memoryview) -> Any:
+    """Returns the array, over the body's memory. Raises InvalidInput."""
+    stream = BytesIO(body[: LONGEST_HEAD + len(npy.MAGIC_PREFIX) + 6])
+    try:
+        version = npy.read_magic(stream)
+        head = HEADS.get(version)
+        if head is None:
+            raise ValueError(f"version {version} of the format is not known")  # noqa: TRY301 - one way out for all
+        shape, is_fortran, dtype = head(stream, max_header_size=LONGEST_HEAD)
+    except Exception as error:  # noqa: BLE001 - Python's own parser reads the head
+        text = " ".join(str(error).split())
+        raise InvalidInput(f"the body is not an array in numpy's format: {text[:128]}") from None
+    if dtype.kind not in NUMBERS:
+        raise InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans")
+    check_rank(len(shape), NAME)
+    data = memoryview(body)[stream.tell() :]
+    needed = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or needed != len(data):
+        raise InvalidInput(f"the array has {len(data)} bytes; {dtype} {shown(list(shape))} needs {needed}")
+    flat = np.frombuffer(data, dtype)
+    if dtype.kind == "b":
+        flat = flat.view(np.uint8) != 0  # any other bit pattern is undefined behaviour
+    flat = flat.astype(flat.dtype.newbyteorder("<"), copy=not flat.flags.aligned)
+    return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def write(tensor: Tensor) -> bytes:
+    """Returns an output; texts become numpy's strings of one length. Raises ModelFailed."""
+    array: Any = widened(tensor.array, BF16) if tensor.datatype is BF16 else tensor.array
+    if tensor.datatype.is_bytes:
+        try:
+            array = np.array(flat_texts(tensor), np.str_).reshape(tensor.shape)
+        except UnicodeDecodeError:
+            raise ModelFailed(f"output {shown(tensor.name)} has bytes that are not UTF-8") from None
+    stream = BytesIO()
+    npy.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+    return stream.getvalue()

@@ -1,0 +1,65 @@
+"""The forms of answers on a platform's inference route, chosen by Accept: JSON, CSV, or one array of numpy's.
+
+JSON is {"predictions": ...}, which MLflow, Vertex AI and TensorFlow Serving share. Azure ML's clients, who send
+"input_data", get the predictions alone. A client without a preference gets the form of its own request.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from core.dialects.v1.answer import Output, columns, rows
+from core.encoding import jsonio
+from core.encoding.jsonio import NonFinite
+from core.errors import InvalidInput, shown
+from core.wire import JSON, HttpError, HttpRequest, HttpResponse
+
+AS_JSON, AS_CSV, AS_NPY = "application/json", "text/csv", "application/x-npy"
+FORMS: Final = (AS_JSON, AS_CSV, AS_NPY)
+ANY: Final = frozenset(("*/*", "application/*", "text/*"))
+Value = Callable[[Sequence[Output], NonFinite | None], Any]
+
+
+class NotAcceptable(HttpError):
+    status = 406
+
+
+def wanted(request: HttpRequest, own: str) -> str:
+    """Returns the form that the client accepts. `own`: without a preference. Raises NotAcceptable.
+
+    The first known one counts, whatever its weight: SageMaker's clients send one.
+    """
+    accept = request.headers.get(b"accept", b"").decode("latin-1")
+    kinds = [kind for part in accept.split(",") if (kind := part.partition(";")[0].strip().lower())]
+    for kind in kinds:
+        if kind in FORMS:
+            return kind
+        if kind in ANY:
+            return own
+    if kinds:
+        raise NotAcceptable(f"Accept is {shown(accept)}; expected one of {', '.join(FORMS)}")
+    return own
+
+
+def phrase(outputs: Sequence[Output], form: str, value: Value, non_finite: NonFinite | None) -> HttpResponse:
+    """Returns the answer of an inference. `value`: makes the JSON value of the outputs. Raises InvalidInput."""
+    if form == AS_JSON:
+        return HttpResponse(200, (JSON,), (jsonio.dumps(value(outputs, non_finite)),))
+    tensors = [output.tensor for output in outputs]
+    if form == AS_CSV:
+        from core.dialects.platforms import table  # noqa: PLC0415 - for its clients alone
+
+        return HttpResponse(200, ((b"content-type", b"text/csv; charset=utf-8"),), (table.write(tensors),))
+    from core.dialects.platforms import npy  # noqa: PLC0415 - the same
+
+    if len(tensors) != 1:
+        names = [output.alias for output in outputs]
+        raise InvalidInput(f"{AS_NPY} has one array, and the model has the outputs {shown(names)}: accept JSON")
+    return HttpResponse(200, ((b"content-type", AS_NPY.encode()),), (npy.write(tensors[0]),))
+
+
+def by_rows(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
+    return {"predictions": rows(outputs, non_finite)}
+
+
+def by_columns(outputs: Sequence[Output], non_finite: NonFinite | None) -> Any:
+    return {"predictions": columns(outputs, non_finite)}

@@ -1,0 +1,121 @@
+"""A directory that platforms mount: one model's folder without a name, or models without folders for versions.
+
+A folder is one version if a model's file is in it (`OWN`), and a model with versions if it has numbered folders. A
+folder that holds no other folder than one stands for that one: archives are unpacked so. Any other is a repository.
+A folder that is one version is version 1 of its model.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from core.encoding import jsonio
+from core.errors import InvalidInput
+from handler.settings import Settings, routing
+from handler.stores import File, Folder, Gone
+from handler.stores.directory import DirectoryStore, content, entries, root_of, settled
+from handler.stores.progress import Progress
+
+OWN: Final = re.compile(r"(?:model|pipeline)\.[a-z0-9]+|model-settings\.json|config\.pbtxt")
+"""The files of a version, and the settings that may stand alone where another package runs the model."""
+SETTINGS: Final = "model-settings.json"
+OF_THE_MODEL: Final = (SETTINGS, "config.pbtxt")
+"""Files that a repository has beside the folders of versions."""
+ONLY: Final = "1/"
+"""The version that a folder without versions is."""
+DEEPEST: Final = 3
+
+
+class LoosePlace(NamedTuple):
+    """Where a model is. `is_version`: the folder itself is its only version."""
+
+    folder: Path
+    is_version: bool
+
+
+def place_of(folder: Path) -> LoosePlace | None:
+    """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
+    for _ in range(DEEPEST):
+        found = entries(folder)
+        folders = [entry.name for entry in found if entry.is_dir()]
+        if any(OWN.fullmatch(entry.name) for entry in found if entry.is_file()):
+            has_model = any(entry.name.startswith(("model.", "pipeline.")) for entry in found)
+            return LoosePlace(folder, is_version=has_model or not folders)
+        if any(map(routing.VERSION.fullmatch, folders)):
+            return LoosePlace(folder, is_version=False)
+        if len(folders) != 1:
+            return None
+        folder /= folders[0]
+    return None
+
+
+def _said_name(folder: Path) -> str:
+    """Returns the name that the model's settings state, "" if they state none, or cannot be read: the load says why."""
+    text = content(folder / SETTINGS, folder.name, SETTINGS)
+    try:
+        members = {} if text is None else jsonio.loads(text)
+    except InvalidInput:
+        return ""
+    name = members.get("name") if isinstance(members, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+class LooseStore:
+    """Uses the files in place, as DirectoryStore does, which answers for what is a repository."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._inner = DirectoryStore(settings)
+        self.uri = self._inner.uri
+        self._root = root_of(self.uri)
+        self._name = settings.model_name
+        self._each = settings.contract.layout == "each"
+
+    def check(self, _: Progress | None = None) -> None:
+        self._inner.check()
+
+    def has(self, model: str) -> bool:
+        """Decides whether a model's folder may be looked at."""
+        return self._place(model) is not None or self._inner.has(model)
+
+    def models(self, _: Progress | None = None) -> Sequence[str]:
+        only = self._only()
+        return self._inner.models() if only is None else [only[0]]
+
+    def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
+        place = self._place(model)
+        if place is None:
+            return () if self._only() is not None else self._inner.files(model)
+        self.check()
+        files = settled(place.folder)
+        if not place.is_version:
+            return files
+        return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
+
+    def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
+        place = self._place(model)
+        if place is None:
+            return self._inner.read(model, path)
+        return content(place.folder / (path.removeprefix(ONLY) if place.is_version else path), model, path)
+
+    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        place = self._place(model)
+        if place is None:
+            return self._inner.fetch(model, version, files, progress)
+        folder = place.folder if place.is_version else place.folder / version
+        if not folder.is_dir():
+            raise Gone(f"version {version} of model {model!r} has gone from the repository")
+        return Folder(folder)
+
+    def _only(self) -> tuple[str, LoosePlace] | None:
+        """Returns the one model that the whole directory is, with its name; None for a repository."""
+        place = None if self._each else place_of(self._root)
+        if place is None:
+            return None
+        return self._name or _said_name(place.folder) or place.folder.name, place
+
+    def _place(self, model: str) -> LoosePlace | None:
+        only = self._only()
+        if only is not None:
+            return only[1] if model == only[0] else None
+        return place_of(self._root / model) if self._each else None

@@ -1,0 +1,406 @@
+"""core.dialects.platforms: each body that platforms' clients send becomes inputs, and is answered in kind."""
+
+import io
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.dialects.platforms import invocations, npy, table
+from core.dtype import DATATYPES
+from core.engine import result_of
+from core.errors import InvalidInput, ServingError, TooLarge
+from core.operations import Deferred, Explainer, Infer, ModelRef, ModelSpec
+from core.signature import plain
+from core.tensor import Tensor, TensorSpec
+from core.wire import Call, HttpError, HttpRequest, HttpResponse, Options
+from tests.support.strategies import byte_mutants, mutants, values
+
+HEAD = "Inference-Header-Content-Length"
+
+
+def spec(outputs: Sequence[TensorSpec] = (), **inputs: tuple[str, Sequence[int] | None]) -> ModelSpec:
+    """Returns a model's description; an input whose name ends in _opt is optional."""
+    made = tuple(
+        TensorSpec(name, DATATYPES[kind], None if shape is None else tuple(shape), optional=name.endswith("_opt"))
+        for name, (kind, shape) in inputs.items()
+    )
+    outputs = tuple(outputs) or (TensorSpec("y", DATATYPES["FP32"], (-1, 1)),)
+    return ModelSpec("m", "1", "test", made, outputs, signatures=plain(made, outputs))
+
+
+MATRIX = spec(x=("FP32", (-1, 2)))
+INTS = spec(x=("INT32", (-1, 2)))
+TABLE = spec(age=("FP64", (-1, 1)), name=("BYTES", (-1, 1)), n=("INT64", (-1,)))
+MIXED = spec(a=("FP32", (-1, 1)), b=("INT64", (-1, 1)), c_opt=("BOOL", (-1, 1)))
+ROWS = spec(a=("FP32", (-1, 1)), b=("INT64", (-1, 1)))
+CUBE = spec(image=("FP32", (-1, 2, 2)))
+LIST = spec(x=("FP32", (-1,)))
+TEXTS = spec(x=("BYTES", (-1, 2)))
+FLAGS = spec(x=("BOOL", (-1, 2)))
+ANY = ModelSpec("m", "1", "test", None, None)
+ORDERED = MATRIX._replace(explainer=Explainer({}, feature_names={"x": ("width", "height")}))
+
+
+def decoded(kind: str, body: Any, model: ModelSpec, **headers: str) -> tuple[Infer, Any]:
+    """Returns the inference and its reply."""
+    body = body if isinstance(body, bytes) else (body if isinstance(body, str) else json.dumps(body)).encode()
+    named = {name.replace("_", "-").lower().encode(): text.encode() for name, text in headers.items()}
+    request = HttpRequest("POST", "/invocations", {b"content-type": kind.encode(), **named}, body)
+    operation, reply = invocations.decode(Call(request, {}))
+    if isinstance(operation, Deferred):
+        operation, reply = operation.decode(model)
+    assert isinstance(operation, Infer)
+    return operation, reply
+
+
+def inputs(kind: str, body: Any, model: ModelSpec, **headers: str) -> dict[str, Any]:
+    """Returns the inputs as lists, by name."""
+    return {tensor.name: tensor.array.tolist() for tensor in decoded(kind, body, model, **headers)[0].inputs}
+
+
+def saved(values: Any, dtype: str, order: Any = "C") -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.array(values, dtype, order=order))
+    return stream.getvalue()
+
+
+FRAME, RECORDS = "dataframe_split", "dataframe_records"
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+SPLIT = {"columns": ["n", "name", "age", "more"], "index": [7, 9], "data": [[1, "a", 2.5, 0], [2, "b", None, 0]]}
+PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
+
+
+@pytest.mark.parametrize(("kind", "body", "model", "expected"), [
+    (JSON, {FRAME: SPLIT}, TABLE, PEOPLE),
+    (JSON, {RECORDS: [{"n": 1, "name": "a", "age": 2.5}, {"age": None, "n": 2.0, "name": "b"}]}, TABLE, PEOPLE),
+    (JSON, {"input_data": SPLIT}, TABLE, PEOPLE),
+    (JSON, {FRAME: {"data": [[1, 2], [3, 4]]}}, MATRIX, {"x": [[1, 2], [3, 4]]}),
+    (JSON, {FRAME: {"columns": [0, 1], "data": [[1, 2.5]]}}, MATRIX, {"x": [[1, 2.5]]}),
+    (JSON, {FRAME: {"columns": ["height", "width"], "data": [[1, 2]]}}, ORDERED, {"x": [[2, 1]]}),
+    (JSON, {RECORDS: [{"height": None, "width": 2}]}, ORDERED, {"x": [[2, float("nan")]]}),
+    (JSON, {FRAME: {"columns": ["a", "width"], "data": [[1, 2]]}}, ORDERED, {"x": [[1, 2]]}),
+    (JSON, {FRAME: {"columns": ["pixels"], "data": [[[[1, 2], [3, 4]]]]}}, CUBE, {"image": [[[1, 2], [3, 4]]]}),
+    (JSON, {FRAME: {"columns": ["q"], "data": [[1], [2]]}}, LIST, {"x": [1, 2]}),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1, "t"], [2, "u"]]}}, ANY, {"a": [1, 2], "b": [b"t", b"u"]}),
+    (JSON, {FRAME: {"data": [[1, 2], [3, 4]]}}, ANY, {"input-0": [[1, 2], [3, 4]]}),
+    (JSON, {"instances": [[1, 2], [3, 4]]}, MATRIX, {"x": [[1, 2], [3, 4]]}),
+    (JSON, {"instances": [{"a": 1, "b": 2}]}, ROWS, {"a": [[1]], "b": [[2]]}),
+    (JSON, {"inputs": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, {"inputs": {"x": [[1, 2]]}, "params": None}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, {"inputs": [{"x": [1, 2]}]}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, {"input_data": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, {"instances": [[1, 2]]}, ANY, {"input-0": [[1, 2]]}),
+    (JSON, {"inputs": {"datatype": [[1, 2]]}}, ANY, {"datatype": [[1, 2]]}),
+    (JSON, {"signature_name": "serving_default", "inputs": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}, MATRIX, {"x": [[1, 2]]}),
+    (JSON, '{"inputs": [{"name": "x", "datatype": "INT64", "shape": [1], "data": [18014398509481985.0]}]}', LIST, None),
+    (JSON, {"inputs": [{"name": "x", "datatype": "INT64", "shape": [2048], "data": [2**60 + 1, *[0.0] * 2047]}]}, LIST,
+        {"x": [2**60 + 1, *[0] * 2047]}),
+    ("", {"instances": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
+    ("application/json; charset=utf-8", {"instances": [[1, 2]]}, MATRIX, {"x": [[1, 2]]}),
+    (CSV, "1,2\r\n3,4\r\n", MATRIX, {"x": [[1, 2], [3, 4]]}),
+    (CSV, "1,2", INTS, {"x": [[1, 2]]}),
+    (CSV, "+1.,.5\n,nan", MATRIX, {"x": [[1, 0.5], [float("nan")] * 2]}),
+    (CSV, "height,width\n1,2", ORDERED, {"x": [[2, 1]]}),
+    (CSV, "height,width\n1,\n\n", ORDERED, {"x": [[float("nan"), 1]]}),
+    (CSV + "; header=present", "1,2\n3,4", MATRIX, {"x": [[3, 4]]}),
+    (CSV + "; header=absent", "1,2\n3,4", MATRIX, {"x": [[1, 2], [3, 4]]}),
+    (CSV, 'name,age,n\n"a",2.5,1\nb,,2', TABLE, PEOPLE),
+    (CSV, '"a ""b"", c",007', TEXTS, {"x": [[b'a "b", c', b"007"]]}),
+    (CSV, "true,0\nFALSE,1", FLAGS, {"x": [[True, False], [False, True]]}),
+    (CSV, "1.5,2,0\n2,3,1", MIXED, {"a": [[1.5], [2]], "b": [[2], [3]], "c_opt": [[False], [True]]}),
+    (CSV, "b,a\n2,1.5", MIXED, {"a": [[1.5]], "b": [[2]]}),
+    (CSV, "a,b\n1,2", ANY, {"a": [1], "b": [2]}),
+    (CSV, "a,b\nx,2", ANY, {"a": [b"x"], "b": [b"2"]}),
+    (NPY, saved([[1, 2]], "<f4"), MATRIX, {"x": [[1, 2]]}),
+    (NPY, saved([[1, 2]], ">f8"), MATRIX, {"x": [[1, 2]]}),
+    (NPY, saved([[1, 2], [3, 4]], "u1", "F"), INTS, {"x": [[1, 2], [3, 4]]}),
+    (NPY, saved([[True, False]], "?"), FLAGS, {"x": [[True, False]]}),
+    (NPY, saved([1, 2], "<i8"), ANY, {"input-0": [1, 2]}),
+    (NPY, saved([1, 2], "<f4"), spec(x=("FP32", (-1, 1))), {"x": [[1], [2]]}),
+])  # fmt: skip
+def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expected: Any) -> None:
+    """The JSON of MLflow, Databricks, Vertex AI, Azure ML, TensorFlow Serving and V2; CSV; numpy's arrays.
+
+    Sources: https://mlflow.org/docs/latest/ml/deployment/deploy-model-locally/,
+    https://docs.databricks.com/aws/en/machine-learning/model-serving/score-custom-model-endpoints,
+    https://cloud.google.com/vertex-ai/docs/predictions/custom-container-requirements,
+    https://learn.microsoft.com/en-us/azure/machine-learning/how-to-deploy-mlflow-models-online-endpoints,
+    https://docs.aws.amazon.com/sagemaker/latest/dg/cdf-inference.html.
+    """
+    if expected is None:
+        with pytest.raises(InvalidInput):
+            inputs(kind, body, model)
+        return
+    found = inputs(kind, body, model)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.array(found[name]), np.array(value))
+
+
+@pytest.mark.parametrize(("kind", "body", "model", "message"), [
+    (JSON, "{", MATRIX, "JSON Parse error"),
+    (JSON, [1], MATRIX, "Is not object"),
+    (JSON, {}, MATRIX, r"the body has the members \[\]; expected exactly one of dataframe_split, dataframe_records"),
+    (JSON, {"inputs": 1, "instances": 1}, MATRIX, "expected exactly one of"),
+    (JSON, {"instances": [[1, 2]], "params": [1]}, MATRIX, r"'params' is \[1\]; expected an object"),
+    (JSON, {FRAME: [[1]]}, MATRIX, r"'dataframe_split' is \[\[1\]\]; expected an object with 'columns'"),
+    (JSON, {FRAME: {"columns": "ab", "data": [[1]]}}, MATRIX, "'columns' is 'ab'; expected an array of names"),
+    (JSON, {FRAME: {"columns": [0.5], "data": [[1]]}}, MATRIX, "expected an array of names"),
+    (JSON, {FRAME: {"columns": ["a", "a"], "data": [[1, 2]]}}, MATRIX, "'columns' has 'a' twice"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": []}}, MATRIX, "'dataframe_split' has no rows"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": 5}}, MATRIX, "'dataframe_split' has no rows"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[1, 2], [3]]}}, MATRIX,
+        r"has the row \[3\] at index 1; expected 2 cells"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [1, 2]}}, MATRIX, "has the row 1 at index 0; expected 2"),
+    (JSON, {FRAME: {"columns": [], "data": [[]]}}, MATRIX, "rows without cells"),
+    (JSON, {FRAME: {"columns": ["a", "b"], "data": [[[1, 3], 2]] * 2}}, MATRIX, "input 'x' has 6 elements"),
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, 2, 3]]}}, TABLE,
+        "input 'name' has 2 where BYTES needs strings"),
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[1, "a", None]]}}, TABLE,
+        "input 'n' has null where INT64 needs integers"),
+    (JSON, {FRAME: {"columns": ["age", "name", "n"], "data": [[[1, 2], "", 1], [[1], "", 1]]}}, TABLE, "size"),
+    (JSON, {FRAME: {"columns": ["age"], "data": [[1]]}}, TABLE,
+        r"has the columns \('age',\); model 'm' also needs \['name', 'n'\]"),
+    (JSON, {RECORDS: []}, MATRIX, r"'dataframe_records' is \[\]; expected an array of objects"),
+    (JSON, {RECORDS: [{"a": 1}, {"b": 1}]}, MATRIX, r"has {'b': 1} at index 1; expected an object with"),
+    (JSON, {RECORDS: [{"a": 1}, 5]}, MATRIX, "has 5 at index 1"),
+    (JSON, {"instances": [[1, "a"]]}, MATRIX, 'JSON Value: "a" Type: String is not of expected type: float'),
+    (JSON, {"inputs": [{"name": "x", "datatype": "FP3", "shape": [1], "data": [1]}]}, MATRIX, "'datatype' of input"),
+    (CSV, "", MATRIX, "'text/csv' has no rows"),
+    (CSV + ";header=present", "a,b", MATRIX, "'text/csv' has no rows"),
+    (CSV + ";header=maybe", "1,2", MATRIX, "header='maybe'; expected present or absent"),
+    (CSV, "1,2\n3", MATRIX, r"has the row \['3'\] at index 1; expected 2 cells"),
+    (CSV, "1,x", MATRIX, "input 'x' has 'x' where FP32 needs numbers"),
+    (CSV, "1,2.5", INTS, "input 'x' has 2.5 where INT32 needs integers"),
+    (CSV, "1_0,2", MATRIX, "input 'x' has '1_0' where FP32 needs numbers"),
+    (CSV, "a,a\n1,2", MATRIX, "expected each name once"),
+    (CSV, "1,2,3,4", TABLE, r"has 4 columns without names; model 'm' also needs \['age', 'name', 'n'\]"),
+    (CSV, b"\xff,1", MATRIX, "the CSV is not UTF-8: byte 0"),
+    (CSV, '"a', MATRIX, "the body is not CSV"),
+    (CSV, "1,[2\n3,4]", MATRIX, "where FP32 needs numbers"),
+    (NPY, b"", MATRIX, "the body is not an array in numpy's format"),
+    (NPY, b"\x93NUMPY\x03\x00", MATRIX, "version .3, 0. of the format is not known"),
+    (NPY, b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((((", MATRIX, "not an array in numpy's format"),
+    (NPY, saved([[1, 2]], "<f4")[:-1], MATRIX, r"the array has 7 bytes; float32 \[1, 2\] needs 8"),
+    (NPY, saved([[1, 2]], "<c8"), MATRIX, "the array's type is 'complex64'; expected numbers or booleans"),
+    (NPY, saved([[1, 2]], "<g"), ANY, "the array's type is 'float128'|the array's type is 'longdouble'"),
+    (NPY, saved([["a"]], "U1"), TEXTS, "expected numbers or booleans"),
+    (NPY, saved([[1.5, 2]], "<f8"), INTS, "input 'x' has 1.5 where INT32 needs integers"),
+    (NPY, saved([1], "<f4"), TABLE, r"one array is one input, and model 'm' needs \['age', 'name', 'n'\]"),
+])  # fmt: skip
+def test_a_wrong_body_is_refused_with_the_place_and_what_was_expected(
+    kind: str, body: Any, model: ModelSpec, message: str
+) -> None:
+    """No body raises anything but an error for its client."""
+    with pytest.raises(InvalidInput, match=message):
+        decoded(kind, body, model)
+
+
+def test_odd_csv_is_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell that is a number takes an eighth of the memory of one that has to be looked at as text."""
+    monkeypatch.setattr(table, "MOST_CELLS", 10)
+    assert inputs(CSV, "1,2\n" * 10, MATRIX)["x"] == [[1, 2]] * 10
+    with pytest.raises(TooLarge, match="the CSV has 20 cells that are not all plain numbers; at most 10 are read"):
+        inputs(CSV, "1,.2\n" * 10, MATRIX)
+
+
+def answer(form: dict[str, str], *outputs: tuple[str, str, Any], kind: str = JSON, body: Any = None) -> HttpResponse:
+    """Returns the answer of a model with these outputs (name, datatype, values)."""
+    made = [Tensor(name, DATATYPES[datatype], np.array(array)) for name, datatype, array in outputs]
+    model = spec([TensorSpec(t.name, t.datatype, t.shape) for t in made], x=("FP32", (-1, 2)))
+    operation, reply = decoded(kind, {"instances": [[1, 2]]} if body is None else body, model, **form)
+    found: HttpResponse = reply(result_of(operation, model, made))
+    return found
+
+
+ONE = ("y", "FP32", np.array([[0.5, 1.5], [float("nan"), 2]], "f4"))
+TWO = ("z", "BYTES", np.array([b"a", b'b,"c'], object))
+WORDS = "the outputs have the shapes"
+
+
+@pytest.mark.parametrize(("form", "body", "outputs", "expected"), [
+    ({}, None, [ONE], b'{"predictions":[[0.5,1.5],[NaN,2.0]]}'),
+    ({}, None, [ONE, TWO], b'{"predictions":[{"y":[0.5,1.5],"z":"a"},{"y":[NaN,2.0],"z":"b,\\"c"}]}'),
+    ({}, {"inputs": [[1, 2]]}, [ONE, TWO], b'{"predictions":{"y":[[0.5,1.5],[NaN,2.0]],"z":["a","b,\\"c"]}}'),
+    ({}, {"input_data": [[1, 2]]}, [TWO], b'["a","b,\\"c"]'),
+    ({}, {"inputs": [[1, 2]], "signature_name": "serving_default"}, [TWO], b'{"outputs":["a","b,\\"c"]}'),
+    ({"accept": "text/csv"}, None, [ONE, TWO], b'0.5,1.5,a\nNaN,2.0,"b,""c"\n'),
+    ({"accept": "image/png, text/csv;q=0.5"}, None, [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
+    ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
+    ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
+])  # fmt: skip
+def test_accept_and_the_body_decide_on_the_form(
+    form: dict[str, str], body: Any, outputs: list[Any], expected: bytes
+) -> None:
+    """JSON has predictions by row for rows, whole for columns; CSV a line for each row."""
+    assert b"".join(answer(form, *outputs, body=body).parts) == expected
+
+
+@pytest.mark.parametrize("output", [ONE, TWO, ("y", "BF16", np.array([0x3FC0], "u2")), ("s", "INT64", np.array(3))])
+def test_an_array_is_answered_as_one(output: Any) -> None:
+    """Numpy reads it without pickle."""
+    found = np.load(io.BytesIO(b"".join(answer({"accept": "application/x-npy"}, output).parts)), allow_pickle=False)
+    name, kind, array = output
+    expected = {"z": np.array(["a", 'b,"c']), "y": np.array([1.5]) if kind == "BF16" else array, "s": array}[name]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("form", "outputs", "error", "message"), [
+    ({"accept": "text/html"}, [ONE], HttpError, "Accept is 'text/html'; expected one of application/json, text/csv"),
+    ({"accept": "text/csv"}, [("s", "FP32", np.float32(1))], InvalidInput, WORDS),
+    ({"accept": "text/csv"}, [ONE, ("s", "FP32", np.zeros(3, "f4"))], InvalidInput, WORDS),
+    ({"accept": "application/x-npy"}, [ONE, TWO], InvalidInput, r"the model has the outputs \['y', 'z'\]: accept JSON"),
+    ({"accept": "application/x-npy"}, [("z", "BYTES", np.array([b"\xff"], object))], Exception, "not UTF-8"),
+])  # fmt: skip
+def test_an_answer_that_the_form_cannot_carry_is_refused(
+    form: dict[str, str], outputs: list[Any], error: type[Exception], message: str
+) -> None:
+    """The refusal names what the client can accept instead."""
+    with pytest.raises(error, match=message):
+        answer(form, *outputs)
+
+
+def test_without_a_preference_the_answer_has_the_form_of_the_request() -> None:
+    """MLflow's server answers with JSON always."""
+    assert b"".join(answer({"accept": "*/*"}, ONE, kind=CSV, body="1,2").parts) == b"0.5,1.5\nNaN,2.0\n"
+    call = Call(HttpRequest("POST", "/", {b"content-type": b"text/csv"}, b"1,2"), {})
+    deferred, as_it_is = invocations.decode(call, as_mlflow=True)
+    assert isinstance(deferred, Deferred)
+    _, reply = deferred.decode(MATRIX)
+    result = result_of(Infer(ModelRef("m"), ()), MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))])
+    assert b"".join(as_it_is(reply(result)).parts) == b'{"predictions":[[1.0]]}'
+
+
+LONG = [[index + 123456789012.0, index + 123456789012.0625] for index in range(600)]
+PAIR = spec(x=("FP64", (-1, 2)))
+TWICE = spec(a=("FP64", (-1, 1)), b=("INT64", (-1,)))
+FRAMES: list[tuple[ModelSpec, Any, dict[str, Any]]] = [
+    (PAIR, ["p", "q"], {"x": LONG}),
+    (PAIR, [0, 1], {"x": LONG}),
+    (PAIR._replace(explainer=ORDERED.explainer), ["height", "width"], {"x": [row[::-1] for row in LONG]}),
+    (TWICE, ["b", "a"], {"a": [[row[1]] for row in LONG], "b": [row[0] for row in LONG]}),
+    (ANY, ["b", "a"], {"a": [row[1] for row in LONG], "b": [row[0] for row in LONG]}),
+]
+
+
+@pytest.mark.parametrize(("model", "columns", "expected"), FRAMES)
+def test_a_long_frame_is_read_without_a_list_of_its_numbers(model: ModelSpec, columns: Any, expected: Any) -> None:
+    """It becomes the same inputs, in JSON and in CSV."""
+    found = inputs(JSON, {FRAME: {"data": LONG, "columns": columns}}, model)
+    assert inputs(JSON, {FRAME: {"columns": columns, "data": LONG}}, model) == found
+    lines = "\n".join(f"{a},{b}" for a, b in LONG)
+    names = "" if columns == [0, 1] else ",".join(columns) + "\n"
+    assert found == inputs(CSV, names + lines, model) == expected
+
+
+def test_a_long_row_of_names_is_read() -> None:
+    """Pandas numbers the columns of a frame without names."""
+    wide = {"columns": list(range(3000)), "data": [list(range(3000))]}
+    assert inputs(JSON, {FRAME: wide}, spec(x=("FP32", (-1, 3000)))) == {"x": [list(range(3000))]}
+    with pytest.raises(InvalidInput, match="'dataframe_split' has the row"):
+        decoded(JSON, {FRAME: {"columns": ["a"], "data": list(range(3000))}}, MATRIX)
+
+
+def test_parameters_reach_the_model() -> None:
+    """MLflow's are "params", Vertex AI's "parameters"."""
+    for name in ("params", "parameters"):
+        assert decoded(JSON, {"instances": [[1, 2]], name: {"k": 1}}, MATRIX)[0].parameters == {"k": 1}
+
+
+def test_a_client_may_name_a_model() -> None:
+    """In the words of SageMaker's container for TensorFlow Serving; otherwise the default model answers.
+
+    Source: https://github.com/aws/sagemaker-tensorflow-serving-container, README, "Deploying more than one model".
+    """
+    tensor = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}
+    words = {"x_amzn_sagemaker_custom_attributes": "tfs-model-name=a, tfs-model-version=2,other"}
+    assert decoded(JSON, tensor, LIST, **words)[0].ref == ModelRef("a", "2")
+    assert decoded(JSON, tensor, LIST)[0].ref == ModelRef("", dashed=True)
+    assert decoded(JSON, tensor, LIST, x_amzn_sagemaker_custom_attributes="c")[0].ref == ModelRef("", dashed=True)
+    assert invocations.ref(Call(HttpRequest("POST", "/"), {"model": "b"})) == ModelRef("b")
+
+
+def test_tensors_behind_json() -> None:
+    """With the protocol's header, or the length in the content type: SageMaker drops the header, on the way back, too.
+
+    Source: https://docs.aws.amazon.com/sagemaker/latest/dg/deploy-models-frameworks-triton.html.
+    """
+    told = {"binary_data_size": 8}
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "parameters": told}
+    head = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}})
+    body = head.encode() + np.array([1, 2], "<f4").tobytes()
+    length = str(len(head))
+    for kind, headers in ((f"{invocations.TRITON};json-header-size={length}", {}), ("", {HEAD: length})):
+        operation, reply = decoded(kind, body, MATRIX, **{name.replace("-", "_"): v for name, v in headers.items()})
+        assert operation.ref.dashed
+        assert operation.inputs[0].array.tolist() == [[1, 2]]
+        result = result_of(operation, MATRIX, [Tensor("y", DATATYPES["FP32"], np.ones((1, 1), "f4"))])
+        answered = reply(result)
+        named = dict(answered.headers)
+        size = len(answered.parts[0])
+        if headers:
+            assert named[HEAD.lower().encode()] == b"%d" % size
+        else:
+            assert named == {b"content-type": f"{invocations.TRITON};json-header-size={size}".encode()}
+    plain_head = json.dumps({"inputs": [tensor]})
+    body = plain_head.encode() + bytes(8)
+    _, reply = decoded(f"{invocations.TRITON};json-header-size={len(plain_head)}", body, MATRIX)
+    assert dict(reply(result).headers) == {b"content-type": b"application/json"}
+
+
+def test_a_type_that_nobody_reads_is_refused() -> None:
+    """The refusal names those that are read."""
+    with pytest.raises(
+        invocations.UnsupportedType, match="Content-Type is 'image/png'; expected one of application/js"
+    ):
+        decoded("image/png", b"x", MATRIX)
+
+
+def test_numbers_that_are_not_finite_are_the_operators_choice() -> None:
+    """DRAGOMAN_NON_FINITE applies here, too."""
+    request = HttpRequest("POST", "/", {}, b'{"instances": [[1, 2]]}', Options(non_finite="null"))
+    deferred, _ = invocations.decode(Call(request, {}))
+    assert isinstance(deferred, Deferred)
+    _, reply = deferred.decode(MATRIX)
+    nan = Tensor("y", DATATYPES["FP32"], np.full((1, 1), np.nan, "f4"))
+    assert b"".join(reply(result_of(Infer(ModelRef("m"), ()), MATRIX, [nan])).parts) == b'{"predictions":[[null]]}'
+
+
+def test_an_array_of_another_alignment_is_copied() -> None:
+    """The runtimes read aligned memory only."""
+    body = memoryview(b"_" + saved([[1, 2]], "<f4"))[1:]
+    assert npy.read(body, MATRIX).array.flags.aligned
+
+
+VALID = [("", {kind: body}) for kind, body in (
+    (FRAME, SPLIT), (FRAME, {"data": [[1, 2]]}), (RECORDS, [{"x": [1, 2]}]), ("instances", [[1, 2]]),
+    ("inputs", {"x": [[1, 2]]}), ("input_data", SPLIT),
+    ("inputs", [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]),
+)]  # fmt: skip
+RAW = [(CSV, b"age,name,n\n1,a,2\n"), (CSV, b'1,2\n"3",4'), (NPY, saved([[1, 2]], "<f4")), (NPY, saved(3, ">i2"))]
+KEYS = st.sampled_from(
+    [FRAME, RECORDS, "inputs", "instances", "input_data", "columns", "data", "params", "signature_name"]
+)
+SOME = st.sampled_from([MATRIX, TABLE, MIXED, ANY, LIST, TEXTS, FLAGS, ORDERED])
+
+
+@given(mutants(VALID, values, KEYS), SOME)
+def test_no_json_raises_anything_but_a_refusal(mutant: tuple[str, Any], model: ModelSpec) -> None:
+    """Whatever a client sends, it reads why it is refused, or it is answered."""
+    with suppress(ServingError):
+        decoded(JSON, json.dumps(mutant[1]).encode(errors="replace"), model)
+
+
+@given(st.sampled_from(RAW).flatmap(lambda raw: st.tuples(st.just(raw[0]), byte_mutants([raw[1]]))), SOME)
+def test_no_bytes_raise_anything_but_a_refusal(raw: tuple[str, bytes], model: ModelSpec) -> None:
+    """The same for CSV and arrays."""
+    with suppress(ServingError):
+        decoded(*raw, model)

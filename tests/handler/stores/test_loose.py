@@ -1,0 +1,119 @@
+"""handler.stores.loose: folders of models without names or versions, as platforms mount them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.deadline import NEVER
+from core.errors import ModelNotFound, ServingError
+from handler.lifecycle.repository import MARKERS, Repository
+from handler.settings import Settings
+from handler.settings.model import FILE
+from handler.stores import Gone, open_store
+from handler.stores.directory import DirectoryStore
+from handler.stores.loose import OWN, LooseStore
+from handler.stores.progress import Progress
+
+
+def tree(root: Path, *paths: str) -> Path:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text('{"name": "said"}' if path.endswith("said/" + FILE) else "{}")
+    return root
+
+
+def store(root: Path, **environ: str) -> LooseStore:
+    base = {"DRAGOMAN_REPOSITORY": str(root), "DRAGOMAN_PLATFORM": "sagemaker"}
+    opened = open_store(Settings.from_env(base | environ))
+    assert isinstance(opened, LooseStore)
+    return opened
+
+
+def test_its_marks_are_the_runtimes() -> None:
+    """A runtime's marker file is a file of a version, and so are the settings of one that has none."""
+    assert all(OWN.fullmatch(marker) for marker in (*MARKERS, FILE, "config.pbtxt"))
+
+
+@pytest.mark.parametrize(("paths", "models"), [
+    (["model.onnx", "model.onnx.data", "code/x.py"], {"top": ["1/code/x.py", "1/model.onnx", "1/model.onnx.data"]}),
+    (["model.py", FILE, "config.pbtxt", ".hidden"], {"top": ["config.pbtxt", FILE, "1/model.py"]}),
+    ([FILE, "weights.bin"], {"top": [FILE, "1/weights.bin"]}),
+    (["1/model.onnx", "2/model.onnx", "notes.txt"], {"top": ["1/model.onnx", "2/model.onnx", "notes.txt"]}),
+    ([FILE, "1/model.onnx"], {"top": ["1/model.onnx", FILE]}),
+    (["export/model.onnx"], {"export": ["1/model.onnx"]}),
+    (["export/saved/model.onnx"], {"saved": ["1/model.onnx"]}),
+    (["iris/1/model.onnx", f"iris/{FILE}"], {"iris": ["1/model.onnx", FILE]}),
+    (["a/1/model.onnx", "b/1/model.onnx"], {"a": ["1/model.onnx"], "b": ["1/model.onnx"]}),
+    (["a/b/c/d/model.onnx"], {"a": ["b/c/d/model.onnx"]}),
+    (["notes.txt"], {}),
+])  # fmt: skip
+def test_a_folder_is_one_model_or_a_repository(tmp_path: Path, paths: Sequence[str], models: Any) -> None:
+    """Archives are often unpacked below one more folder. Names come from the folder, unless one is given."""
+    root = tree(tmp_path / "top", *paths)
+    opened = store(root)
+    assert {name: [file.path for file in opened.files(name)] for name in opened.models()} == models
+    named = store(root, DRAGOMAN_MODEL_NAME="mine")
+    assert list(named.models()) == (["mine"] if len(models) == 1 and "a" not in models else list(models))
+
+
+def test_the_models_settings_may_name_it(tmp_path: Path) -> None:
+    """A name that was given comes first; settings that nobody can read name nothing."""
+    root = tree(tmp_path / "said", "model.onnx", f"../said/{FILE}")
+    (root / FILE).write_text('{"name": "said"}')
+    assert list(store(root).models()) == ["said"]
+    assert list(store(root, DRAGOMAN_MODEL_NAME="given").models()) == ["given"]
+    for text in ("[1]", "{", '{"name": 5}'):
+        (root / FILE).write_text(text)
+        assert list(store(root.parent).models()) == ["said"]
+
+
+def test_it_reads_and_fetches_in_place(tmp_path: Path) -> None:
+    """A version's folder is the one that is there. What belongs to no model is not found."""
+    flat = store(tree(tmp_path / "flat", "model.onnx", FILE))
+    assert flat.read("flat", FILE) == flat.read("flat", f"1/{FILE}") == b"{}"
+    assert flat.fetch("flat", "1", (), Progress()).path == tmp_path / "flat"
+    assert (flat.has("flat"), flat.has("other"), flat.files("other")) == (True, False, ())
+    numbered = store(tree(tmp_path / "numbered", "7/model.onnx"))
+    assert numbered.read("numbered", "7/model.onnx") == b"{}"
+    assert numbered.fetch("numbered", "7", (), Progress()).path == tmp_path / "numbered" / "7"
+    with pytest.raises(Gone):
+        numbered.fetch("numbered", "8", (), Progress())
+    several = store(tree(tmp_path / "several", "a/1/model.onnx", "b/1/model.onnx"))
+    assert (several.has("a"), several.read("a", "1/model.onnx")) == (True, b"{}")
+    assert several.fetch("b", "1", (), Progress()).path == tmp_path / "several" / "b" / "1"
+    several.check()
+
+
+def test_each_folder_may_hold_a_model_without_versions(tmp_path: Path) -> None:
+    """SageMaker unpacks each model of an endpoint of several below its name."""
+    root = tree(tmp_path / "models", "abc/model/model.onnx", "def/model/export/model.py", "ghi/1/model.onnx")
+    opened = store(root, SAGEMAKER_MULTI_MODEL="true")
+    assert {name: [file.path for file in opened.files(name)] for name in opened.models()} == {
+        "abc": ["1/model.onnx"], "def": ["1/model.py"], "ghi": ["1/model.onnx"]
+    }  # fmt: skip
+    assert opened.fetch("abc", "1", (), Progress()).path == root / "abc" / "model"
+    assert not opened.has("jkl")
+
+
+def test_a_repository_finds_the_model_with_its_settings(tmp_path: Path) -> None:
+    """The layout is the store's business: the repository sees version 1."""
+    root = tree(tmp_path / "top", "model.py")
+    (root / FILE).write_text(json.dumps({"max_batch_size": 4}))
+    listing = Repository(store(root)).look("top", None, NEVER)
+    assert [version.number for version in listing.versions] == [1]
+    assert listing.said.max_batch_size == 4
+    with pytest.raises(ModelNotFound):
+        Repository(store(root)).look("other", None, NEVER)
+
+
+def test_without_a_platform_or_a_name_a_folder_is_a_repository(tmp_path: Path) -> None:
+    """Nothing changes for those who ask for nothing."""
+    opened = open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tree(tmp_path, "model.onnx"))}))
+    assert isinstance(opened, DirectoryStore)
+    assert list(opened.models()) == []
+    assert isinstance(store(tmp_path / "nothing", DRAGOMAN_PLATFORM="none", DRAGOMAN_MODEL_NAME="m"), LooseStore)
+    with pytest.raises(ServingError, match="not a directory"):
+        store(tmp_path / "nothing").models()
