@@ -57,6 +57,7 @@ RUN set -eu; \
   sh /tools/finish "$packages" "$packages"; \
   /tools/bin/cyclonedx-py environment --output-reproducible --output-file /opt/dragoman/sbom.cdx.json /opt/dragoman/bin/python; \
   mkdir /settings; \
+  ln -s /models /settings/models; \
   printf 'host = "0.0.0.0"\ngrpc_port = 8081\n' > /settings/dragoman.toml
 
 FROM ${PYTHON} AS server
@@ -65,8 +66,9 @@ LABEL org.opencontainers.image.title="dragoman" org.opencontainers.image.license
 COPY --from=installed /opt/dragoman /opt/dragoman
 COPY --from=installed /settings /etc/dragoman
 COPY --from=tools /models /models
-ENV PATH=/opt/dragoman/bin:$PATH DRAGOMAN_REPOSITORY=/models
-# dragoman.toml is read here; a file mounted over it replaces its settings.
+ENV PATH=/opt/dragoman/bin:$PATH
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true com.amazonaws.sagemaker.capabilities.multi-models=true
+# The folder of dragoman.toml, which a mount may replace, and of models, the repository unless a platform has its own.
 WORKDIR /etc/dragoman
 USER 10001:10001
 EXPOSE 8080 8081

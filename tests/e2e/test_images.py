@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e import debian, engine, rie
 from tests.e2e.engine import Engine
-from tests.e2e.tools import listens, run
+from tests.e2e.tools import ROOT, listens, run
 from tests.protocols.test_waiting import until
 from tests.support.remote import Remote, raw, tensors
 from tests.support.wire import Wire
@@ -95,6 +95,25 @@ def test_the_servers_image_answers_every_protocol_without_rights(built: Engine) 
         user, _, bill = found.partition("\n")
         assert user == "10001"
         assert {"numpy", "onnxruntime", "grpcio"} <= {each["name"] for each in json.loads(bill)["components"]}
+
+
+@pytest.mark.parametrize(("folder", "variables", "path", "words"), [
+    ("/opt/ml/model", {"SAGEMAKER_BIND_TO_PORT": "9123"}, "/invocations", ("serve",)),
+    ("/mnt/models", {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "PORT": "9123"}, "/v1/models/plus:predict",
+     ("serve", "--model-name", "plus")),
+], ids=["SageMaker", "KServe"])  # fmt: skip
+def test_platforms_start_the_same_image(
+    built: Engine, folder: str, variables: dict[str, str], path: str, words: tuple[str, ...]
+) -> None:
+    """They mount a folder of one model, without its name and version, and say the port."""
+    model = ROOT / "models" / "half_plus_three" / "123"
+    more = [f"--env={name}={value}" for name, value in variables.items()]
+    with started(built, *GUARDED, f"--volume={model}:{folder}:ro", *more, SERVER, *words) as ask:
+        host = ask(ADDRESS)
+        until(lambda: listens(9123, host))
+        with Wire(host, 9123) as wire:
+            answer = wire.call("POST", path, b'{"instances": [1, 2]}', {"content-type": "application/json"})
+            assert answer.json() == {"predictions": [3.5, 4.0]}
 
 
 @pytest.mark.parametrize("image", [FUNCTION, STREAMING])

@@ -96,16 +96,20 @@ def _opened(file: Path, options: SourceOptions) -> Any:
 
 
 def _is_own(name: str) -> bool:
-    """Decides whether a type is a class of scikit-learn, of which skops knows few. Making one runs its code alone."""
+    """Decides whether a type is a class of scikit-learn, of which skops knows few. Making one runs its code alone.
+
+    A class of another package that a module of scikit-learn has imported is not its own.
+    """
     module, _, name = name.rpartition(".")
     if (module, name) == ("numpy", "dtype"):
         return True
     if not module.startswith("sklearn."):
         return False
     try:
-        return isinstance(getattr(import_module(module), name, None), type)
+        found = getattr(import_module(module), name, None)
     except ImportError:
         return False
+    return isinstance(found, type) and found.__module__.startswith("sklearn.")
 
 
 def _unpickled(file: Path, *, allowed: bool) -> Any:
