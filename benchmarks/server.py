@@ -19,12 +19,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def uvicorn(app: str, environ: Mapping[str, str] | None = None) -> Iterator[int]:
-    """Yields the port of `app` under uvicorn with uvloop and httptools, without an access log."""
+def uvicorn(app: str, environ: Mapping[str, str] | None = None, *, quiet: bool = False) -> Iterator[int]:
+    """Yields the port of `app` under uvicorn with uvloop and httptools, without an access log of uvicorn's.
+
+    `quiet`: what it writes goes nowhere.
+    """
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
     command += ["--log-level", "warning", "--no-access-log"]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})})
+    output = subprocess.DEVNULL if quiet else None
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})}, stderr=output)
     try:
         wait(process, port)
         yield port
