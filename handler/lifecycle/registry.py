@@ -167,8 +167,8 @@ class Registry:
 
     def condition(self) -> ProcessState:
         """Returns what another process of the same server has to do to be like this one."""
-        loaded = tuple((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
-        return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), loaded)
+        loaded = sorted((each.name, str(each.version.number)) for each in self._catalog.residents() if each.loaded)
+        return ProcessState(self._online, tuple(sorted(self._preloaded.unloaded)), tuple(loaded))
 
     def load_seconds(self, name: str, version: str) -> float | None:
         """Returns how long the last load of a version took; None if it has not been loaded here."""

@@ -23,10 +23,12 @@ from tests.support.wire import Wire
 
 CODE = """
 def predict(inputs, parameters):
-    import os
+    import os, time
     print("a word on stdout, which is not the answer")
     if inputs["how"][0] == b"exit":
         os._exit(3)
+    if inputs["how"][0] == b"wait":
+        time.sleep(60)
     return {"out": inputs["how"]}
 """
 SETTINGS = {
@@ -128,7 +130,7 @@ def test_an_instance_that_ends_is_followed_by_another(tmp_path: Path, caplog: py
     assert "API Gateway answers 502 Internal server error: the function's process ended" in caplog.text
     assert infer("word")[0] == 200
     made._instance._seconds = 0.0
-    assert infer("word") == (504, b'{"message": "Endpoint request timed out"}')
+    assert infer("wait") == (504, b'{"message": "Endpoint request timed out"}')
     assert made._instance._process is None
     made._instance._seconds = 60.0
     assert infer("word")[0] == 200
