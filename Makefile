@@ -32,8 +32,9 @@ $(VENV)/.setup: $(VENV)/.lean
 run: $(VENV)/.lean ## Serve models/ on 127.0.0.1:8080
 	$(BIN)/dragoman serve --host $(HOST) --port $(PORT) --repository models
 
-# The tests of a file share servers, so they run in one process. A third of the time they wait for servers.
-SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+# The tests of a file share servers, so they run in one process. A third of the time they wait for servers. A process that
+# crashes ends the run: with another in its place pytest-xdist would wait for ever.
+SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: setup ## Run the tests
 	$(BIN)/python -m pytest $(SPREAD)
