@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e import engine, rie, s3, sam, tools, v1
 
-collect_ignore = ["browser", "expansion.py", "openapi", "swift_server.py", "triton"]  # programs of other environments
+collect_ignore = ["browser", "expansion.py", "mlflow_client.py", "openapi", "swift_server.py", "triton"]  # programs of other environments
 
 
 @pytest.fixture(scope="session")
