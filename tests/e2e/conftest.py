@@ -7,7 +7,8 @@ import pytest
 
 from tests.e2e import engine, rie, s3, sam, tools, v1
 
-collect_ignore = ["browser", "expansion.py", "mlflow_client.py", "openapi", "swift_server.py", "triton"]  # programs of other environments
+# Programs of other environments.
+collect_ignore = ["browser", "expansion.py", "mlflow_client.py", "openapi", "swift_server.py", "triton"]
 
 
 @pytest.fixture(scope="session")
