@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from ast import literal_eval
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ TOKENIZER = extended(
 )
 
 
+def ask_apart(folder: Path, model: ModelProto, text: str) -> list[Any]:
+    """Does as `ask` in a process of its own: the operators' library can leave the lock of the dynamic loader held."""
+    onnx.save(model, folder / "asked.onnx")
+    program = (
+        "import sys, onnx; from pathlib import Path; from tests.handler.backends.test_onnx_extensions import ask; "
+        "print(repr(ask(Path(sys.argv[1]), onnx.load(Path(sys.argv[1]) / 'asked.onnx'), sys.argv[2])))"
+    )
+    command = [sys.executable, "-c", program, str(folder), text]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    found: list[Any] = literal_eval(done.stdout)
+    return found
+
+
 def ask(folder: Path, model: ModelProto, text: str) -> list[Any]:
     """Loads the model, and asks it about a text."""
     onnx.save(model, folder / "model.onnx")
@@ -50,13 +64,13 @@ def ask(folder: Path, model: ModelProto, text: str) -> list[Any]:
 
 def test_the_operators_are_there_for_a_graph_that_names_their_domain(tmp_path: Path) -> None:
     """Texts go through them, and come out of them."""
-    assert ask(tmp_path, UPPER, "a b") == [[b"A B"]]
+    assert ask_apart(tmp_path, UPPER, "a b") == [[b"A B"]]
 
 
 def test_a_tokenizer_inside_a_graph_splits_as_the_library_does(tmp_path: Path) -> None:
     """The same ids as Hugging Face's tokenizers with the same vocabulary."""
     text = "The old dog, chased by 2 cats!"
-    ids, types, mask = ask(tmp_path, TOKENIZER, text)
+    ids, types, mask = ask_apart(tmp_path, TOKENIZER, text)
     expected = texts.word_pieces().encode(text)
     assert (ids, types, mask) == (expected.ids, expected.type_ids, expected.attention_mask)
 

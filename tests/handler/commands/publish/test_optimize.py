@@ -199,14 +199,6 @@ def halved() -> onnx.ModelProto:
     return zoo.graph("halved", [node], *ports, {"w": weights(1024, 1024).astype(np.float16)})
 
 
-def extended() -> onnx.ModelProto:
-    """Returns a net with an operator of onnxruntime-extensions."""
-    upper = helper.make_node("StringUpper", ["text"], ["loud"], domain="ai.onnx.contrib")
-    model = net(upper, outputs=[("loud", "BYTES", ["m"])], domains=["ai.onnx.contrib"])
-    model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, ["m"]))
-    return model
-
-
 REASONS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "small": (lambda: zoo.adds(1), "it has no weights of more than 1 MB"),
     "unlike": (unlike, "output 'z' would have "),
@@ -216,7 +208,6 @@ REASONS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         halved,
         "ONNX Runtime computes some of it in another type here, for want of a kernel for this processor",
     ),
-    "extended": (extended, "ONNX Runtime cannot write it: "),
     "named": (net, "it has a file model.onnx.data, which is not its weights"),
     "signed": (net, "model.sig signs its files as they are, and there is no --sign-key"),
     "dead": (net, "the process that does it died (SIGSEGV)"),
