@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +237,23 @@ def test_a_version_that_would_not_be_the_same_is_pushed_as_it_was(
     assert {each.name: each.read_bytes() for each in source.iterdir()} == {
         each.name: each.read_bytes() for each in (target / "1").iterdir()
     }
+
+
+def extended() -> onnx.ModelProto:
+    """Returns a net with an operator of onnxruntime-extensions."""
+    upper = helper.make_node("StringUpper", ["text"], ["loud"], domain="ai.onnx.contrib")
+    model = net(upper, outputs=[("loud", "BYTES", ["m"])], domains=["ai.onnx.contrib"])
+    model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, ["m"]))
+    return model
+
+
+def test_a_version_with_operators_of_the_extensions_is_pushed_as_it_was(tmp_path: Path) -> None:
+    """In a process of its own: see tests/handler/backends/test_onnx_extensions.py."""
+    source, target = saved(extended(), tmp_path / "m"), tmp_path / "r" / "m"
+    command = [sys.executable, "-m", "dragoman", "push", source, target, "--optimize"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    assert "; not optimised: ONNX Runtime cannot write it: " in done.stdout
+    assert (target / "1" / "model.onnx").read_bytes() == (source / "model.onnx").read_bytes()
 
 
 CHILDREN = {
