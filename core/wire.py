@@ -17,8 +17,6 @@ JSON: Final[Header] = (b"content-type", b"application/json")
 
 LABEL: Final = "label"
 """The placeholder whose values may hold any character."""
-REMEMBERED_PATHS: Final = 1024
-LONGEST_REMEMBERED: Final = 256
 STATUS: Final[dict[Fault, int]] = {
     Fault.INVALID_ARGUMENT: 400,
     Fault.NOT_FOUND: 404,
@@ -236,7 +234,6 @@ class Router:
     def __init__(self, dialect: Dialect) -> None:
         # By number of segments: a handful of candidates each, in the order of the table.
         self._routes: dict[int, list[tuple[list[str], Route]]] = {}
-        self._found: dict[tuple[str, str], tuple[Route, dict[str, str]]] = {}
         self._any_case = dialect.any_case
         # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
         self._verbs = any("}:" in route.pattern for route in dialect.routes)
@@ -246,25 +243,6 @@ class Router:
 
     def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
-        found = self._found.get((method, path))
-        if found is None:
-            found = self._find(method, path)
-            if len(self._found) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
-                self._found[method, path] = found
-        return found
-
-    def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
-
-        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
-        """
-        route, values = self._find(method, path)
-        decoded = {name: unquote(value) for name, value in values.items()}
-        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
-            raise RouteNotFound(f"there is nothing at {shown(path)}")
-        return route, decoded
-
-    def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
         with_verb = self._verbs and ":" in path
         segments = (path if with_verb else path.removesuffix("/"))[1:].split("/")
         wanted = "GET" if method == "HEAD" else method
@@ -279,6 +257,17 @@ class Router:
         if not allowed:
             raise RouteNotFound(f"there is nothing at {shown(path)}")
         raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
+
+    def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
+
+        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
+        """
+        route, values = self.find(method, path)
+        decoded = {name: unquote(value) for name, value in values.items()}
+        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
+            raise RouteNotFound(f"there is nothing at {shown(path)}")
+        return route, decoded
 
     def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
         values = {}

@@ -6,7 +6,7 @@ Requests that no protocol knows go to the site, which is imported then and not b
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +23,11 @@ from core.wire import (
     Options,
     Route,
     RouteNotFound,
-    Router,
 )
 from handler.edge import exchange
 from handler.edge.dispatch.inline import Inline
 from handler.edge.elsewhere import Elsewhere
-from handler.edge.exchange import Receive, Scope, Send, encoded_of, path_of
+from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import NO_LIMIT, flight_of
 from handler.edge.gate.gate import AccessGate, Visitor
 from handler.edge.jobs import HttpCodec, Job, ServedModels
@@ -36,7 +35,7 @@ from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
 from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
-from handler.edge.protocols import INTERNAL, dialects_of
+from handler.edge.protocols import INTERNAL, Place, Routes
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -73,7 +72,7 @@ class App:
         self.gate = AccessGate(settings, self.registry if shared is None else shared(self.registry))
         self.abreast = 1 if inline or settings.stream_order == "request" else settings.threads
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
-        self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(settings.contract)]
+        self._routes = Routes(settings.contract)
         self._connect: Any = None
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
@@ -127,34 +126,30 @@ class App:
         self.dispatcher.close()
         self.registry.close()
 
-    async def _http(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
-        timing, (path, is_rpc) = Timing(scope.get(SCOPE_KEY, NEVER)), path_of(scope)
-        record = RECORD.get()
-        record.timing = timing
+    def _http(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        record, place = RECORD.get(), self._routes.place(scope)
+        record.timing = Timing(scope.get(SCOPE_KEY, NEVER))
         sent = visitor.headers.get(REQUEST_ID)
         if sent is not None:
             record.request_id = chosen(sent, record.given)
-        protocol = None if is_rpc else next((pair for pair in self._routers if pair[0].owns(path)), None)
-        if protocol is None:
-            calls = self._calls() if is_rpc else None
-            may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
-            if may_be_a_models and await self._custom(path, visitor, timing.deadline):
-                protocol, record.protocol = next(pair for pair in self._routers if pair[0] is DIALECTS[0]), "custom"
-            elif calls is not None:
-                await calls.serve(scope, receive, send, visitor, timing)
-                return
-            else:
-                record.protocol = "site"
-                timed = self._timed(send, timing, scope["method"])
-                await self._elsewhere.serve(path, scope, receive, timed, visitor)
-                return
+        if place.dialect is None:
+            return self._unowned(place, visitor, receive, send, record)
+        record.protocol = place.dialect.name
+        return self._protocol(place, place.dialect, visitor, receive, send)
+
+    async def _unowned(self, place: Place, visitor: Visitor, receive: Receive, send: Send, record: Record) -> None:
+        """Answers a request whose path belongs to no protocol: by a remote call, a model itself, or the site."""
+        scope, timing, path = visitor.scope, record.timing, place.path
+        calls = self._calls() if place.is_rpc else None
+        may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
+        if may_be_a_models and await self._custom(path, visitor, timing.deadline):
+            record.protocol = "custom"
+            await self._protocol(place, DIALECTS[0], visitor, receive, send)
+        elif calls is not None:
+            await calls.serve(scope, receive, send, visitor, timing)
         else:
-            record.protocol = protocol[0].name
-        response = await self._protocol(protocol, path, visitor, receive, record)
-        if isinstance(response, HttpStream):
-            await self._send_stream(response, receive, send, timing)
-        elif response is not None:
-            await exchange.answer(response, scope["method"], send, self.clock.headers(timing), self.flight)
+            record.protocol = "site"
+            await self._elsewhere.serve(path, scope, receive, self._timed(send, timing, scope["method"]), visitor)
 
     def _calls(self) -> Any:
         if self._connect is None:
@@ -165,55 +160,56 @@ class App:
         return self._connect
 
     async def _protocol(
-        self, protocol: tuple[Dialect, Router], path: str, visitor: Visitor, receive: Receive, record: Record
-    ) -> HttpResponse | HttpStream | None:
-        """Returns the answer, None if the client has left."""
-        dialect, router = protocol
-        scope, timing = visitor.scope, record.timing
+        self, place: Place, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
+    ) -> None:
+        """Answers a request in the words of a protocol, unless its client leaves."""
+        scope, record = visitor.scope, RECORD.get()
+        method, timing = scope["method"], record.timing
+        answer: HttpResponse | HttpStream | None = None
         try:
-            route, values = await self._find(router, path, visitor, timing.deadline)
+            route, values = place.route, place.values
+            if route is None:
+                route, values = await self._find(place, dialect, visitor, timing.deadline)
             record.right = route.right
-            models = visitor.models(route.right, values.get("model"))
-            headers = visitor.headers
-            tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length else 0
+            models, headers = visitor.models(route.right, values.get("model")), visitor.headers
+            tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length in headers else 0
             body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors, self.flight)
             if body is None:
-                return None
-            query = scope.get("query_string", b"")
-            request = HttpRequest(scope["method"], path, headers, body, self._options, query)
+                return
             timing.came = time.perf_counter_ns()
             record.received = len(body)
+            request = HttpRequest(method, place.path, headers, body, self._options, scope.get("query_string", b""))
             least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
             codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
             job = Job(codec, models, timing)
-            answer: HttpResponse | HttpStream | None = None
-            with Leaving(receive) as leaving:
-                answer = await self.dispatcher.answer(job, route.waits, timing.deadline, leaving)
+            answer = self.dispatcher.at_once(job, route.waits)
+            if answer is None:
+                with Leaving(receive) as leaving:
+                    answer = await self.dispatcher.answer(job, route.waits, timing.deadline, leaving)
         except ServingError as error:
-            return _refusal(dialect, error, scope["method"], path)
+            answer = _refusal(dialect, error, method, place.path)
         except Exception:
-            log.exception("%s %s failed", scope["method"], shown(path))
-            return _refusal(dialect, ModelFailed(INTERNAL), scope["method"], path)
-        return answer
+            log.exception("%s %s failed", method, shown(place.path))
+            answer = _refusal(dialect, ModelFailed(INTERNAL), method, place.path)
+        if isinstance(answer, HttpStream):
+            await self._send_stream(answer, receive, send, timing)
+        elif answer is not None:
+            await exchange.answer(answer, method, send, self.clock.headers(timing), self.flight)
 
     async def _find(
-        self, router: Router, path: str, visitor: Visitor, deadline: Deadline
+        self, place: Place, dialect: Dialect, visitor: Visitor, deadline: Deadline
     ) -> tuple[Route, Mapping[str, str]]:
         """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
-        method, encoded = visitor.scope["method"], encoded_of(visitor.scope)
-        if encoded:
-            with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths
-                return router.find_encoded(method, encoded)
         try:
-            return router.find(method, path)
+            return self._routes.find(place.path, dialect, visitor.scope)
         except HttpError as error:
             visitor.recognise()
-            models = await self._custom(path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
+            models = await self._custom(place.path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
             if not models:
                 raise
             from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
 
-            return custom.route(method, path, models), {}
+            return custom.route(visitor.scope["method"], place.path, models), {}
 
     async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
         """Returns the models that answer whole requests on the path, each with its methods; none to an unknown caller.

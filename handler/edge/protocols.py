@@ -1,15 +1,20 @@
-"""Chooses the protocols of a server, and the one in whose format a request is refused before it was routed."""
+"""Chooses the protocols of a server, the route of a request, and the format of a refusal before there is a route."""
 
-from typing import Final
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from core.dialects import DIALECTS
 from core.errors import ServingError
-from core.wire import Dialect, HttpResponse
-from handler.edge.exchange import Scope, path_of
+from core.wire import Dialect, HttpError, HttpResponse, Route, Router
+from handler.edge.exchange import Scope, encoded_of, path_of
 from handler.settings.hosts import Contract
 
 INTERNAL: Final = "internal error: the server's log has the details"
 """The text that clients read for an unforeseen exception."""
+REMEMBERED_PATHS: Final = 1024
+LONGEST_REMEMBERED: Final = 256
 
 
 def dialects_of(contract: Contract) -> tuple[Dialect, ...]:
@@ -31,3 +36,45 @@ def refuse(error: ServingError, scope: Scope) -> HttpResponse:
         return protocol.kind_of(dict(scope["headers"])).refuse(error)
     dialect = next((dialect for dialect in DIALECTS if dialect.owns(path)), DIALECTS[0])
     return dialect.refuse(error, method, path)
+
+
+class Place(NamedTuple):
+    """Where a request goes. `path`: below the application's mount. `is_rpc`: it is /package.Service/Method.
+
+    `dialect`: the protocol that owns the path, None if none does. `route`, `values`: of a path that is remembered.
+    """
+
+    path: str
+    is_rpc: bool
+    dialect: Dialect | None
+    route: Route | None = None
+    values: Mapping[str, str] = MappingProxyType({})
+
+
+class Routes:
+    """The routes of a server. It remembers where paths lead: all of it is one look for a warm request."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(contract)]
+        self._known: dict[tuple[str, str, str], Place] = {}
+
+    def place(self, scope: Scope) -> Place:
+        known = self._known.get((scope["method"], scope["path"], scope.get("root_path", "")))
+        if known is not None and b"%" not in (scope.get("raw_path") or b""):  # nearly always
+            return known
+        path, is_rpc = path_of(scope)
+        owners = () if is_rpc else self._routers
+        return Place(path, is_rpc, next((dialect for dialect, _ in owners if dialect.owns(path)), None))
+
+    def find(self, path: str, dialect: Dialect, scope: Scope) -> tuple[Route, Mapping[str, str]]:
+        """Returns the dialect's route for a path, with its values. Raises RouteNotFound, MethodNotAllowed."""
+        router = next(router for each, router in self._routers if each is dialect)
+        method, encoded = scope["method"], encoded_of(scope)
+        if encoded:
+            with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths
+                return router.find_encoded(method, encoded)
+        route, values = router.find(method, path)
+        if len(self._known) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
+            known = Place(path, is_rpc=False, dialect=dialect, route=route, values=values)
+            self._known[method, scope["path"], scope.get("root_path", "")] = known
+        return route, values

@@ -103,7 +103,7 @@ class ServedVersion:
 
     __slots__ = (
         *("__weakref__", "_backoff", "_changing", "_lock", "_standing", "due", "listing", "load_seconds", "loaded"),
-        *("name", "pace", "progress", "serves", "traffic", "version"),
+        *("is_quick", "name", "pace", "progress", "serves", "traffic", "version"),
     )
 
     def __init__(self, listing: Listing, version: Version, traffic: Traffic, due: float = float("inf")) -> None:
@@ -118,6 +118,7 @@ class ServedVersion:
         self.progress: Progress | None = None
         self._backoff: Backoff | None = None  # until its first failure
         self.pace = Pace()
+        self.is_quick = self.pace.is_quick
         self._standing = _Standing(Status.NEW, REASONS[Status.NEW])
         self._lock = threading.Lock()
         self._changing = threading.Lock()
@@ -157,9 +158,6 @@ class ServedVersion:
 
     def statistics(self) -> Statistics:
         return self.traffic.statistics(self.name, str(self.version.number))
-
-    def is_quick(self, size: int) -> bool:
-        return self.pace.is_quick(size)
 
     def use(self) -> Loaded | None:
         """Begins a use of the model; returns None if it is not in memory. `with` ends the use."""

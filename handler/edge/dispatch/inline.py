@@ -29,6 +29,9 @@ class Inline:
         self._knows_end = settings.patience is None
 
     async def answer(self, job: Job[T], waits: Waits, _deadline: Deadline = NEVER, _leaving: Any = None) -> T:
+        return self.at_once(job, waits)
+
+    def at_once(self, job: Job[T], waits: Waits) -> T:
         """Returns the job's answer. Raises ServingError, TimedOut at the time limit or before the function's own."""
         if waits not in (Waits.MODEL, Waits.LONG):
             return job.run()

@@ -50,13 +50,11 @@ class Watchdog:
 
     def hurry(self, call: Callable[[], T]) -> T:
         """Returns the result of quick work. Raises Hurried if it takes long, and its runtime can be ended."""
-        self._until = time.monotonic() + LOOP_SECONDS
         guarded = self._hurried
-        try:
-            return self._guard(call, guarded)
-        finally:
-            if guarded.run.ended:
-                self._hurried = guarded._replace(run=Run())
+        if guarded.run.ended:
+            guarded = self._hurried = guarded._replace(run=Run())
+        self._until = time.monotonic() + LOOP_SECONDS
+        return self._guard(call, guarded)
 
     def guard(self, call: Callable[[], T], due: Callable[[], float], late: Callable[[], Exception]) -> T:
         """Returns the result of `call`, or lets it raise what `late` returns. `due`: see _Guarded."""

@@ -40,6 +40,20 @@ class Threads:
         self._aside = ThreadPoolExecutor(ASIDE, "dragoman-aside")
         self.loaders = ThreadPoolExecutor(LOADERS, "dragoman-load")
 
+    def at_once(self, job: Job[T], waits: Waits) -> T | None:
+        """Returns the job's answer if it is sure to be short, in the event loop. Raises ServingError.
+
+        None: it takes a thread, or its model is not there any more; `answer` begins anew.
+        """
+        if self._is_short(job, waits):
+            try:
+                return self._watchdog.hurry(job.run)
+            except Hurried:
+                job.timing.use.hesitate()
+            except Pending:
+                pass
+        return None
+
     async def answer(self, job: Job[T], waits: Waits, deadline: Deadline = NEVER, leaving: Leaving | None = None) -> T:
         """Returns the job's answer. Cancelling this ends the work. Raises ServingError, StillLoading at the deadline.
 

@@ -1,0 +1,39 @@
+"""The routes of a server, which remembers where paths lead."""
+
+import pytest
+
+from handler.edge.protocols import Routes
+from handler.settings import Settings
+
+METADATA = "/v2/models/{model}"
+
+
+def routes() -> Routes:
+    return Routes(Settings.from_env({"DRAGOMAN_REPOSITORY": "."}).contract)
+
+
+def found(known: Routes, path: str, raw: str = "", root: str = "") -> tuple[str, str]:
+    """Returns the pattern of the path's route, and the model in it."""
+    scope = {"method": "GET", "path": path, "raw_path": (raw or path).encode(), "root_path": root}
+    place = known.place(scope)
+    assert place.dialect is not None
+    route, values = (place.route, place.values) if place.route else known.find(place.path, place.dialect, scope)
+    return route.pattern, values["model"]
+
+
+def test_only_so_many_paths_of_bounded_length_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths that clients make up cannot fill the memory."""
+    known = routes()
+    monkeypatch.setattr("handler.edge.protocols.REMEMBERED_PATHS", 2)
+    for name in ("1", "2", "3", "x" * 300):
+        for _ in range(2):
+            assert found(known, f"/v2/models/{name}") == (METADATA, name)
+    assert len(known._known) == 2
+
+
+def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> None:
+    """The same decoded path may mean another one: below a root path, or with an encoded slash in it."""
+    known = routes()
+    assert found(known, "/v2/models/m/ready") == ("/v2/models/{model}/ready", "m")
+    assert found(known, "/v2/models/m/ready", "/v2/models/m%2Fready")[0] == "/v2/models/{model}/ready"
+    assert known.place({"method": "GET", "path": "/v2/models/m/ready", "root_path": "/v2/models"}).dialect is None
