@@ -142,13 +142,23 @@ def fitting(tensor: Tensor, expected: TensorSpec, spec: ops.ModelSpec) -> Tensor
             raise InvalidInput(f"{what} is {tensor.datatype.name}; the model expects {expected.datatype.name}")
         tensor = Tensor(tensor.name, expected.datatype, tensor.array.astype(expected.datatype.numpy))
     shape = tensor.shape
-    if expected.shape is None or shape == expected.shape:
-        return tensor
-    if len(shape) != len(expected.shape) or any(e not in (-1, s) for s, e in zip(shape, expected.shape, strict=True)):
+    if not is_of_shape(shape, expected.shape):
         what = f"input {shown(tensor.name)}"
         hint = _freeing(shape, expected, spec)
-        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape)}{hint}")
+        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape or ())}{hint}")
     return tensor
+
+
+def is_of_shape(shape: tuple[int, ...], expected: tuple[int, ...] | None) -> bool:
+    """Decides whether a tensor's shape is one that the model's declaration permits."""
+    if expected is None or shape == expected:
+        return True
+    if len(shape) != len(expected):
+        return False
+    for size, wanted in zip(shape, expected, strict=True):  # noqa: SIM110 - any() would call a generator for each
+        if wanted not in (-1, size):
+            return False
+    return True
 
 
 def _freeing(shape: tuple[int, ...], expected: TensorSpec, spec: ops.ModelSpec) -> str:

@@ -66,10 +66,12 @@ def from_values(name: str, datatype: DataType, shape: tuple[int, ...], data: Any
     if isinstance(data, list):
         if datatype.is_bytes:
             return _from_texts(name, shape, data)
-        flat = flatten(data)
-        check_count(len(flat), shape, name)
-        array = _from_list(flat, datatype, name)
-        if len(flat):
+        kinds = set(map(type, data))
+        flat = flatten(data) if list in kinds else data
+        if len(flat) != math.prod(shape):
+            check_count(len(flat), shape, name)
+        array = _from_list(flat, kinds if flat is data else set(map(type, flat)), datatype, name)
+        if flat:
             return Tensor(name, datatype, array.reshape(shape))
     elif isinstance(data, np.ndarray):
         array = _cast(data, datatype, name)
@@ -88,8 +90,8 @@ def array_of(flat: Sequence[Any], dtype: DTypeLike) -> NDArray[Any]:
     return found
 
 
-def _from_list(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
-    kinds = set(map(type, flat))
+def _from_list(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
+    """Returns the elements, whose types are `kinds`."""
     if datatype.is_float and kinds == {float} and len(flat) <= FEW and _bounded(flat):
         return np.array(flat, datatype.numpy)
     if kinds <= {int, float}:

@@ -225,7 +225,7 @@ class OnnxModel:
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         feed = {name: _feed(tensor) for name, tensor in inputs.items()}
         try:
-            return stoppable(partial(self._session.run, list(outputs), feed), self._runtime.RunOptions)
+            return stoppable(partial(self._session.run, outputs, feed), self._runtime.RunOptions)
         except Exception as error:
             check()  # raises why another thread has ended it
             raise self._failure(error) from error

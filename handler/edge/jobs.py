@@ -228,7 +228,7 @@ class HttpCodec:
             if not isinstance(chunks, tuple):
                 chunks = engine.kept(use, chunks) if lazy else tuple(chunks)
             return HttpStream(reply.status, (*headers, version), chunks)
-        if type(operation) is not Custom:
+        if b"accept-encoding" in self._call.request.headers and type(operation) is not Custom:
             reply = compressed(reply, self._call.request, self._compress_from)
             headers = reply.headers
         return HttpResponse(reply.status, (*headers, version), reply.parts)

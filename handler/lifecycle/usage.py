@@ -98,9 +98,10 @@ class Loaded:
 
     def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
+        ns = sum(durations)
         self._traffic.record(durations, success=success)
-        PROCESS.record(sum(durations), success=success)
-        self._pace.time(sum(durations[1:]), size, success=success, steady=self._steady)
+        PROCESS.record(ns, success=success)
+        self._pace.time(ns - durations[0], size, success=success, steady=self._steady)
 
     def share(self) -> None:
         """Notes that the inference that was just counted ran in a batch."""
@@ -140,7 +141,8 @@ class Traffic:
                 self._failed_ns += ns
                 return
             self._successes += 1
-            self._steps = list(map(int.__add__, self._steps, durations))
+            for step, spent in enumerate(durations):
+                self._steps[step] += spent
             self._last_ms = time.time_ns() // 1_000_000
 
     def share(self) -> None:
@@ -196,8 +198,10 @@ class Pace:
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and steady:
-            self._runs = min(MOST_QUICK_RUNS * self._needed, self._runs + 1)
-            self._bytes = max(self._bytes, size)
+            if self._runs < MOST_QUICK_RUNS * self._needed:
+                self._runs += 1
+            if size > self._bytes:
+                self._bytes = size
         elif ns <= SLOW_NS:
             self._runs //= 2
         else:

@@ -5,7 +5,10 @@ header Inference-Header-Content-Length is then the length of the JSON. With 0 th
 Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, extension_classification.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from itertools import repeat
+from operator import contains
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from core.bounds import check_parts
@@ -18,7 +21,7 @@ from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
 from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
-from core.wire import JSON, Call, Header, HttpRequest, HttpResponse, Part, Reply
+from core.wire import JSON, Call, Header, HttpResponse, Part, Reply
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
@@ -30,6 +33,10 @@ FINAL: Final = "triton_final_response"
 """Triton's parameter on every answer in a stream: whether it is the last one for its request."""
 OWN: Final = frozenset({ALL_BINARY, EMPTY_FINAL, FINAL})
 """Parameters of the protocol itself. Clients send them by default, and models do not know them."""
+
+
+NO_BYTES: Final = memoryview(b"")
+NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class What(NamedTuple):
@@ -51,26 +58,26 @@ def decode(call: Call) -> tuple[Infer, Reply]:
     non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ModelRef(call.path["model"], call.path.get("version"))
     body = request.content()
-    length = _integer_header(request, HEADER_LENGTH)
-    if length == 0:
-        return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
-    if length is not None and length > len(body):
-        raise InvalidInput(f"{HEADER_LENGTH.decode()} is {length}, but the body has {len(body)} bytes")
-    view = memoryview(body)
-    head, binary = (body, view[:0]) if length in (None, len(body)) else (view[:length], view[length:])
+    head, binary = body, NO_BYTES
+    if HEADER_LENGTH in request.headers:
+        length = _length(request.headers[HEADER_LENGTH], len(body))
+        if length == 0:
+            return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
+        view = memoryview(body)
+        head, binary = view[:length], view[length:]
     try:
         return from_members(jsonio.loads(head, ARRAYS), binary, model, non_finite)
     except Inexact:
         return from_members(jsonio.loads_exact(head), binary, model, non_finite)
 
 
-def _integer_header(request: HttpRequest, name: bytes) -> int | None:
-    """Returns the decimal number in a header, None without it. Raises InvalidInput."""
-    text = request.headers.get(name)
-    if text is None:
-        return None
+def _length(text: bytes, size: int) -> int:
+    """Returns the number of bytes of a body's JSON, by its header. `size`: the body's. Raises InvalidInput."""
+    name = HEADER_LENGTH.decode()
     if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits
-        raise InvalidInput(f"header {name.decode()} is {shown(text)}; expected a decimal number of bytes")
+        raise InvalidInput(f"header {name} is {shown(text)}; expected a decimal number of bytes")
+    if int(text) > size:
+        raise InvalidInput(f"{name} is {int(text)}, but the body has {size} bytes")
     return int(text)
 
 
@@ -81,30 +88,23 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
     request_id = body.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
-    parameters = _parameters(body, REQUEST)
+    parameters = _parameters(body, REQUEST) if "parameters" in body else NO_PARAMETERS
     inputs = _inputs(body.get("inputs"), binary)
-    wishes, outputs = _outputs(body)
-    all_binary = flag_of(parameters, ALL_BINARY, REQUEST)
+    wishes, outputs = _outputs(body) if "outputs" in body else ({}, ())
+    all_binary = flag_of(parameters, ALL_BINARY, REQUEST) if parameters else False
     phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
     types = _content_types(body, parameters)
     if types is not None:
         inputs, phrasing.types = types.decoded(inputs), types
-    return Infer(model, inputs, outputs, for_model(parameters)), phrasing.phrase
+    return Infer(model, inputs, outputs, for_model(parameters) if parameters else parameters), phrasing.phrase
 
 
 def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> ContentTypes | None:
     inputs, outputs = body["inputs"], body.get("outputs") or ()
-    if not parameters and not _have_parameters(inputs) and not _have_parameters(outputs):
+    if not parameters and not any(map(contains, (*inputs, *outputs), repeat("parameters"))):
         return None
     own = [member.get("parameters") or {} for member in inputs]
     return of_request(parameters, own, [(member["name"], member.get("parameters") or {}) for member in outputs])
-
-
-def _have_parameters(members: Iterable[Mapping[str, Any]]) -> bool:
-    for member in members:  # noqa: SIM110 - any() would call a generator for each
-        if "parameters" in member:
-            return True
-    return False
 
 
 def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
@@ -154,20 +154,20 @@ def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
 def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[Tensor, int]:
     """Returns one input, and the position of the next one's binary part."""
     name = _name(member, "inputs", index)
-    what = What("input", name)
-    datatype = datatype_of(member.get("datatype"), what)
+    kind = member.get("datatype")
+    datatype = (DATATYPES.get(kind) if type(kind) is str else None) or datatype_of(kind, What("input", name))
     shape = checked_shape(member.get("shape"), name)
     data = member.get("data")
-    size = _binary_size(member, what)
+    size = _binary_size(member, name) if "parameters" in member else None
+    if size is None and data is not None and datatype is not BF16:
+        return from_values(name, datatype, shape, data), position
+    what = What("input", name)
     if size is None:
-        if data is None:
-            if not binary or position == len(binary):
-                raise InvalidInput(f"{what} has neither 'data' nor 'binary_data_size'")
-            size = _implied_size(datatype, shape, what)
-        elif datatype is BF16:
+        if data is not None:
             raise InvalidInput(f"{what} is BF16, which JSON numbers cannot carry: send it as binary data")
-        else:
-            return from_values(name, datatype, shape, data), position
+        if not binary or position == len(binary):
+            raise InvalidInput(f"{what} has neither 'data' nor 'binary_data_size'")
+        size = _implied_size(datatype, shape, what)
     elif data is not None:
         raise InvalidInput(f"{what} has both 'data' and 'binary_data_size'")
     end = position + size
@@ -193,8 +193,9 @@ def datatype_of(name: Any, what: What) -> DataType:
     return datatype
 
 
-def _binary_size(member: Mapping[str, Any], what: What) -> int | None:
-    size = _parameters(member, what).get("binary_data_size") if "parameters" in member else None
+def _binary_size(member: Mapping[str, Any], name: str) -> int | None:
+    what = What("input", name)
+    size = _parameters(member, what).get("binary_data_size")
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidInput(f"'binary_data_size' of {what} is {shown(size)}; expected a number of bytes")
     return size

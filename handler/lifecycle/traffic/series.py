@@ -61,7 +61,8 @@ class Monitor:
                 now = self._turned()
             now.count += 1
             now.ns += ns
-            now.most = max(now.most, ns)
+            if ns > now.most:  # max() takes three times as long
+                now.most = ns
             now.times[step] = now.times.get(step, 0) + 1
             if not success:
                 now.failures += 1
@@ -104,8 +105,8 @@ def _span(tally: Tally, index: int, seconds: int) -> Span:
 
 def step_of(ns: int) -> int:
     """Returns the number of the step of a time. Greater times have greater numbers."""
-    shift = max(0, ns.bit_length() - STEP_BITS)
-    return shift << STEP_BITS | ns >> shift
+    shift = ns.bit_length() - STEP_BITS
+    return ns if shift <= 0 else shift << STEP_BITS | ns >> shift
 
 
 def time_of(step: int) -> int:

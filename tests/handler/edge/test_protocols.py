@@ -35,5 +35,8 @@ def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> Non
     """The same decoded path may mean another one: below a root path, or with an encoded slash in it."""
     known = routes()
     assert found(known, "/v2/models/m/ready") == ("/v2/models/{model}/ready", "m")
-    assert found(known, "/v2/models/m/ready", "/v2/models/m%2Fready")[0] == "/v2/models/{model}/ready"
-    assert known.place({"method": "GET", "path": "/v2/models/m/ready", "root_path": "/v2/models"}).dialect is None
+    scope = {"method": "GET", "path": "/v2/models/m/ready"}
+    assert known.place(scope).route is not None
+    assert known.place(scope | {"raw_path": b"/v2/models/m%2Fready"}).route is None
+    assert known.place(scope | {"method": "POST"}).route is None
+    assert known.place(scope | {"root_path": "/v2/models"}).dialect is None
