@@ -145,7 +145,9 @@ def fitting(tensor: Tensor, expected: TensorSpec, spec: ops.ModelSpec) -> Tensor
     if not is_of_shape(shape, expected.shape):
         what = f"input {shown(tensor.name)}"
         hint = _freeing(shape, expected, spec)
-        raise InvalidInput(f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape or ())}{hint}")
+        raise InvalidInput(
+            f"{what} has shape {shown(list(shape))}; the model expects {list(expected.shape or ())}{hint}"
+        )
     return tensor
 
 

@@ -35,7 +35,7 @@ from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
 from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
-from handler.edge.protocols import INTERNAL, Place, Routes
+from handler.edge.protocols import INTERNAL, Destination, Routes
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -127,24 +127,26 @@ class App:
         self.registry.close()
 
     def _http(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        record, place = RECORD.get(), self._routes.place(scope)
+        record, destination = RECORD.get(), self._routes.destination(scope)
         record.timing = Timing(scope.get(SCOPE_KEY, NEVER))
         sent = visitor.headers.get(REQUEST_ID)
         if sent is not None:
             record.request_id = chosen(sent, record.given)
-        if place.dialect is None:
-            return self._unowned(place, visitor, receive, send, record)
-        record.protocol = place.dialect.name
-        return self._protocol(place, place.dialect, visitor, receive, send)
+        if destination.dialect is None:
+            return self._unowned(destination, visitor, receive, send, record)
+        record.protocol = destination.dialect.name
+        return self._protocol(destination, destination.dialect, visitor, receive, send)
 
-    async def _unowned(self, place: Place, visitor: Visitor, receive: Receive, send: Send, record: Record) -> None:
+    async def _unowned(
+        self, destination: Destination, visitor: Visitor, receive: Receive, send: Send, record: Record
+    ) -> None:
         """Answers a request whose path belongs to no protocol: by a remote call, a model itself, or the site."""
-        scope, timing, path = visitor.scope, record.timing, place.path
-        calls = self._calls() if place.is_rpc else None
+        scope, timing, path = visitor.scope, record.timing, destination.path
+        calls = self._calls() if destination.is_rpc else None
         may_be_a_models = path not in self._elsewhere.metrics and (calls is None or path not in calls.methods)
         if may_be_a_models and await self._custom(path, visitor, timing.deadline):
             record.protocol = "custom"
-            await self._protocol(place, DIALECTS[0], visitor, receive, send)
+            await self._protocol(destination, DIALECTS[0], visitor, receive, send)
         elif calls is not None:
             await calls.serve(scope, receive, send, visitor, timing)
         else:
@@ -160,25 +162,27 @@ class App:
         return self._connect
 
     async def _protocol(
-        self, place: Place, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
+        self, destination: Destination, dialect: Dialect, visitor: Visitor, receive: Receive, send: Send
     ) -> None:
         """Answers a request in the words of a protocol, unless its client leaves."""
         scope, record = visitor.scope, RECORD.get()
         method, timing = scope["method"], record.timing
         answer: HttpResponse | HttpStream | None = None
         try:
-            route, values = place.route, place.values
+            route, values = destination.route, destination.values
             if route is None:
-                route, values = await self._find(place, dialect, visitor, timing.deadline)
+                route, values = await self._find(destination, dialect, visitor, timing.deadline)
             record.right = route.right
             models, headers = visitor.models(route.right, values.get("model")), visitor.headers
-            tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length in headers else 0
+            tensors = exchange.length_in(headers, dialect.json_length) if dialect.json_length else 0
             body = await exchange.gather(headers, receive, self._options.max_body_bytes, tensors, self.flight)
             if body is None:
                 return
             timing.came = time.perf_counter_ns()
             record.received = len(body)
-            request = HttpRequest(method, place.path, headers, body, self._options, scope.get("query_string", b""))
+            request = HttpRequest(
+                method, destination.path, headers, body, self._options, scope.get("query_string", b"")
+            )
             least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
             codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
             job = Job(codec, models, timing)
@@ -187,29 +191,29 @@ class App:
                 with Leaving(receive) as leaving:
                     answer = await self.dispatcher.answer(job, route.waits, timing.deadline, leaving)
         except ServingError as error:
-            answer = _refusal(dialect, error, method, place.path)
+            answer = _refusal(dialect, error, method, destination.path)
         except Exception:
-            log.exception("%s %s failed", method, shown(place.path))
-            answer = _refusal(dialect, ModelFailed(INTERNAL), method, place.path)
+            log.exception("%s %s failed", method, shown(destination.path))
+            answer = _refusal(dialect, ModelFailed(INTERNAL), method, destination.path)
         if isinstance(answer, HttpStream):
             await self._send_stream(answer, receive, send, timing)
         elif answer is not None:
             await exchange.answer(answer, method, send, self.clock.headers(timing), self.flight)
 
     async def _find(
-        self, place: Place, dialect: Dialect, visitor: Visitor, deadline: Deadline
+        self, destination: Destination, dialect: Dialect, visitor: Visitor, deadline: Deadline
     ) -> tuple[Route, Mapping[str, str]]:
         """Raises RouteNotFound, MethodNotAllowed, Unauthenticated."""
         try:
-            return self._routes.find(place.path, dialect, visitor.scope)
+            return self._routes.find(destination.path, dialect, visitor.scope)
         except HttpError as error:
             visitor.recognise()
-            models = await self._custom(place.path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
+            models = await self._custom(destination.path, visitor, deadline) if isinstance(error, RouteNotFound) else {}
             if not models:
                 raise
             from core.dialects import custom  # noqa: PLC0415 - for models that answer HTTP themselves
 
-            return custom.route(visitor.scope["method"], place.path, models), {}
+            return custom.route(visitor.scope["method"], destination.path, models), {}
 
     async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
         """Returns the models that answer whole requests on the path, each with its methods; none to an unknown caller.

@@ -38,7 +38,7 @@ def refuse(error: ServingError, scope: Scope) -> HttpResponse:
     return dialect.refuse(error, method, path)
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a request goes. `path`: below the application's mount. `is_rpc`: it is /package.Service/Method.
 
     `dialect`: the protocol that owns the path, None if none does. `route`, `values`: of a path that is remembered.
@@ -56,15 +56,15 @@ class Routes:
 
     def __init__(self, contract: Contract) -> None:
         self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(contract)]
-        self._known: dict[tuple[str, str, str], Place] = {}
+        self._known: dict[tuple[str, str, str], Destination] = {}
 
-    def place(self, scope: Scope) -> Place:
+    def destination(self, scope: Scope) -> Destination:
         known = self._known.get((scope["method"], scope["path"], scope.get("root_path", "")))
         if known is not None and b"%" not in (scope.get("raw_path") or b""):  # nearly always
             return known
         path, is_rpc = path_of(scope)
         owners = () if is_rpc else self._routers
-        return Place(path, is_rpc, next((dialect for dialect, _ in owners if dialect.owns(path)), None))
+        return Destination(path, is_rpc, next((dialect for dialect, _ in owners if dialect.owns(path)), None))
 
     def find(self, path: str, dialect: Dialect, scope: Scope) -> tuple[Route, Mapping[str, str]]:
         """Returns the dialect's route for a path, with its values. Raises RouteNotFound, MethodNotAllowed."""
@@ -75,6 +75,6 @@ class Routes:
                 return router.find_encoded(method, encoded)
         route, values = router.find(method, path)
         if len(self._known) < REMEMBERED_PATHS and len(path) < LONGEST_REMEMBERED:
-            known = Place(path, is_rpc=False, dialect=dialect, route=route, values=values)
+            known = Destination(path, is_rpc=False, dialect=dialect, route=route, values=values)
             self._known[method, scope["path"], scope.get("root_path", "")] = known
         return route, values

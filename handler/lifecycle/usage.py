@@ -198,10 +198,8 @@ class Pace:
         if ns < QUICK_NS and not success:
             return  # a refusal is quick whatever its body, and proves nothing
         if ns < QUICK_NS and steady:
-            if self._runs < MOST_QUICK_RUNS * self._needed:
-                self._runs += 1
-            if size > self._bytes:
-                self._bytes = size
+            self._runs = min(MOST_QUICK_RUNS * self._needed, self._runs + 1)
+            self._bytes = max(self._bytes, size)
         elif ns <= SLOW_NS:
             self._runs //= 2
         else:

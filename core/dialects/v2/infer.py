@@ -8,7 +8,6 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 from collections.abc import Mapping
 from itertools import repeat
 from operator import contains
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from core.bounds import check_parts
@@ -33,10 +32,7 @@ FINAL: Final = "triton_final_response"
 """Triton's parameter on every answer in a stream: whether it is the last one for its request."""
 OWN: Final = frozenset({ALL_BINARY, EMPTY_FINAL, FINAL})
 """Parameters of the protocol itself. Clients send them by default, and models do not know them."""
-
-
 NO_BYTES: Final = memoryview(b"")
-NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class What(NamedTuple):
@@ -88,7 +84,7 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
     request_id = body.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
-    parameters = _parameters(body, REQUEST) if "parameters" in body else NO_PARAMETERS
+    parameters = _parameters(body, REQUEST) if "parameters" in body else {}
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = _outputs(body) if "outputs" in body else ({}, ())
     all_binary = flag_of(parameters, ALL_BINARY, REQUEST) if parameters else False
@@ -96,7 +92,7 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
     types = _content_types(body, parameters)
     if types is not None:
         inputs, phrasing.types = types.decoded(inputs), types
-    return Infer(model, inputs, outputs, for_model(parameters) if parameters else parameters), phrasing.phrase
+    return Infer(model, inputs, outputs, for_model(parameters) if parameters else {}), phrasing.phrase
 
 
 def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> ContentTypes | None:

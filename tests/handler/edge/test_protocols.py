@@ -15,9 +15,13 @@ def routes() -> Routes:
 def found(known: Routes, path: str, raw: str = "", root: str = "") -> tuple[str, str]:
     """Returns the pattern of the path's route, and the model in it."""
     scope = {"method": "GET", "path": path, "raw_path": (raw or path).encode(), "root_path": root}
-    place = known.place(scope)
-    assert place.dialect is not None
-    route, values = (place.route, place.values) if place.route else known.find(place.path, place.dialect, scope)
+    destination = known.destination(scope)
+    assert destination.dialect is not None
+    route, values = (
+        (destination.route, destination.values)
+        if destination.route
+        else known.find(destination.path, destination.dialect, scope)
+    )
     return route.pattern, values["model"]
 
 
@@ -36,7 +40,7 @@ def test_a_remembered_path_is_that_of_its_mount_and_of_its_own_encoding() -> Non
     known = routes()
     assert found(known, "/v2/models/m/ready") == ("/v2/models/{model}/ready", "m")
     scope = {"method": "GET", "path": "/v2/models/m/ready"}
-    assert known.place(scope).route is not None
-    assert known.place(scope | {"raw_path": b"/v2/models/m%2Fready"}).route is None
-    assert known.place(scope | {"method": "POST"}).route is None
-    assert known.place(scope | {"root_path": "/v2/models"}).dialect is None
+    assert known.destination(scope).route is not None
+    assert known.destination(scope | {"raw_path": b"/v2/models/m%2Fready"}).route is None
+    assert known.destination(scope | {"method": "POST"}).route is None
+    assert known.destination(scope | {"root_path": "/v2/models"}).dialect is None
