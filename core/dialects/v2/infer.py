@@ -86,7 +86,7 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
         raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
     parameters = _parameters(body, REQUEST) if "parameters" in body else {}
     inputs = _inputs(body.get("inputs"), binary)
-    wishes, outputs = _outputs(body) if "outputs" in body else ({}, ())
+    wishes, outputs = ({}, ()) if body.get("outputs") is None else _outputs(body["outputs"])
     all_binary = flag_of(parameters, ALL_BINARY, REQUEST) if parameters else False
     phrasing = _Phrasing(request_id, wishes, all_binary=bool(all_binary), non_finite=non_finite)
     types = _content_types(body, parameters)
@@ -151,7 +151,9 @@ def _input(member: Any, index: int, binary: memoryview, position: int) -> tuple[
     """Returns one input, and the position of the next one's binary part."""
     name = _name(member, "inputs", index)
     kind = member.get("datatype")
-    datatype = (DATATYPES.get(kind) if type(kind) is str else None) or datatype_of(kind, What("input", name))
+    datatype = DATATYPES.get(kind) if type(kind) is str else None
+    if datatype is None:
+        raise unknown_datatype(kind, What("input", name))
     shape = checked_shape(member.get("shape"), name)
     data = member.get("data")
     size = _binary_size(member, name) if "parameters" in member else None
@@ -181,12 +183,9 @@ def _name(member: Any, role: str, index: int) -> str:
     return name
 
 
-def datatype_of(name: Any, what: What) -> DataType:
-    """Returns the datatype of a name from the wire. Raises InvalidInput that lists the known names."""
-    datatype = DATATYPES.get(name) if isinstance(name, str) else None
-    if datatype is None:
-        raise InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
-    return datatype
+def unknown_datatype(name: Any, what: What) -> InvalidInput:
+    """Returns the refusal of a datatype from the wire, which lists the known names."""
+    return InvalidInput(f"'datatype' of {what} is {shown(name)}; expected one of {', '.join(DATATYPES)}")
 
 
 def _binary_size(member: Mapping[str, Any], name: str) -> int | None:
@@ -207,11 +206,8 @@ def _implied_size(datatype: DataType, shape: tuple[int, ...], what: What) -> int
     return size
 
 
-def _outputs(body: Mapping[str, Any]) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]]:
+def _outputs(members: Any) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]]:
     """Returns the outputs' own "binary_data" flags by name, and the requested outputs."""
-    members = body.get("outputs")
-    if members is None:
-        return {}, ()
     if not isinstance(members, list):
         raise InvalidInput(f"'outputs' is {shown(members)}; expected an array of names")
     check_parts(members, "outputs")

@@ -21,10 +21,10 @@ from core.dialects.v2.infer import (
     REQUEST,
     What,
     classes_of,
-    datatype_of,
     flag_of,
     for_model,
     refuse_shared_memory,
+    unknown_datatype,
 )
 from core.dtype import DATATYPES, DataType
 from core.encoding.values import from_values
@@ -188,7 +188,9 @@ def _described(tensor: ModelInferRequest.InferInputTensor) -> tuple[str, DataTyp
     name = tensor.name
     if tensor.parameters:
         _parameters(tensor.parameters, What("input", name))
-    datatype = DATATYPES.get(tensor.datatype) or datatype_of(tensor.datatype, What("input", name))
+    datatype = DATATYPES.get(tensor.datatype)
+    if datatype is None:
+        raise unknown_datatype(tensor.datatype, What("input", name))
     check_rank(len(tensor.shape), name)
     return name, datatype, checked_shape(list(tensor.shape), name)
 
