@@ -62,7 +62,7 @@ def _said_name(folder: Path) -> str:
 
 
 class LooseStore:
-    """Uses the files in place, as DirectoryStore does, which answers for what is a repository."""
+    """Uses the files in place, as DirectoryStore does. A folder that is a repository is left to DirectoryStore."""
 
     def __init__(self, settings: Settings) -> None:
         self._inner = DirectoryStore(settings)

@@ -26,7 +26,7 @@ SHOWN: Final = 300
 
 
 class ChildLimits(NamedTuple):
-    """`seconds`, and `memory` in bytes, None for what the machine has."""
+    """`seconds`, and `memory` in bytes, None for no limit."""
 
     seconds: float
     memory: int | None

@@ -43,7 +43,7 @@ class MessageRunner:
         self._options = options
 
     def run(self, messages: Sequence[tuple[str, bytes]], context: Background) -> dict[str, ServingError | None]:
-        """Returns the messages that have no result, each with the reason, None if there was no time for it.
+        """Returns the messages without a result, each with the reason, None if there was no time for it.
 
         `messages`: ids and bodies. Those of one model run together, in their order.
         """

@@ -1,4 +1,4 @@
-"""The terms of a batch: the model, and the names and forms of what goes in and out; and one inference of records."""
+"""The terms of a batch: its model, and the names and forms of its inputs and outputs. Runs one inference of records."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol

@@ -61,7 +61,7 @@ class SharedModels:
                 yield answer._replace(reason=": ".join(filter(None, (ELSEWHERE, answer.reason))))
 
     def index(self, context: Context) -> Sequence[ops.IndexEntry]:
-        """Looks at the repository once, and asks the others for what they know."""
+        """Looks at the repository once, and asks the other workers for their states."""
         return merged.index(self._registry.index(context), list(self._others("states")))
 
     def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:

@@ -41,9 +41,9 @@ WORDS: Final = {
     "connection closed": "connection closed",
     "kind: Body": "broken answer",
     "kind: Decode": "broken answer",
-    "InvalidPath": "an object's name that is no path",
+    "InvalidPath": "an object's name is not a path",
 }
-"""Words of the client's error texts, the first one that is there, and what they mean."""
+"""Words in the client's error texts, and what they mean. The first one found counts."""
 STATUSES: Final = {
     "NotFoundError": 404,
     "FileNotFoundError": 404,

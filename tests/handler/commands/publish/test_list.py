@@ -177,7 +177,7 @@ def test_unknown_keys_of_the_settings_are_listed(run: Any, folder: Path) -> None
 
 
 def test_what_convert_has_measured_is_listed(run: Any, folder: Path) -> None:
-    """A file that is no report is left out, as is one that is too large."""
+    """A file that is not a report is left out, as is one that is too large."""
     report = {
         "source": {"file": "wine.skops"},
         "library": "scikit-learn 1.9.1",

@@ -248,7 +248,7 @@ def extended() -> onnx.ModelProto:
 
 
 def test_a_version_with_operators_of_the_extensions_is_pushed_as_it_was(tmp_path: Path) -> None:
-    """In a process of its own: see tests/handler/backends/test_onnx_extensions.py."""
+    """In a process of its own: native libraries with threads are loaded and unloaded there."""
     source, target = saved(extended(), tmp_path / "m"), tmp_path / "r" / "m"
     command = [sys.executable, "-m", "dragoman", "push", source, target, "--optimize"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
@@ -340,7 +340,7 @@ def tensor(datatype: str, *values: Any) -> Tensor:
     ],
 )
 def test_answers_may_differ_by_the_tolerance_only(one: Tensor, other: Tensor, told: str) -> None:
-    """Rounding is no difference; anything else is."""
+    """Rounding does not count as a difference; anything else does."""
     assert answers.difference(one, other) == told
 
 

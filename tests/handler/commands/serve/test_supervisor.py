@@ -81,7 +81,7 @@ def test_a_worker_that_ends_is_replaced_after_growing_pauses(
 def test_a_worker_that_has_lived_is_replaced_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its end is no sign that the next one will end, too."""
+    """Its end does not mean that the next one will end, too."""
     monkeypatch.setattr(supervisor, "SETTLED_SECONDS", -1.0)
     assert supervise(monkeypatch, tmp_path, {1: "serves", 2: "dies"}, lambda _: len(said(caplog)) >= 2) == 0
     assert said(caplog)[0].endswith("another one starts in 0 s")
@@ -118,7 +118,7 @@ def test_a_worker_that_does_not_end_is_killed(
 
 
 def test_a_signal_before_the_first_worker_serves_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """That is no failure; a worker that is just being started ends as well."""
+    """That is not a failure; a worker that is just being started ends as well."""
     assert supervise(monkeypatch, tmp_path, {1: "serves"}, lambda kept: 1 in kept._running) == 0
     assert supervise(monkeypatch, tmp_path, {1: "serves"}, lambda _: True) == 0
 

@@ -69,7 +69,7 @@ def fetched(store: CloudStore, progress: Progress | None = None) -> bytes:
 
 
 def test_a_repository_is_listed(store: CloudStore, stand_in: s3_stand_in.StandIn) -> None:
-    """A folder's own object is no file, and a model's files are not those of one whose name begins like it."""
+    """A folder's own object is not listed as a file, nor are the files of a model whose name begins the same way."""
     for key in ("p/m/1/model.bin", "p/m-2/1/a/c/b.txt", "p/loose", "q/n/1/model.bin"):
         put(stand_in, key, b"content")
     for key in ("p/m/", "p/m-2/1/a/", "p/m-2/1/"):
