@@ -1,8 +1,8 @@
 """`dragoman serve --workers N` against one worker: answers per second, and the memory of a large model.
 
 Both servers run at the same time and take turns, so that each measures the same minutes of the machine. The client
-needs about a tenth of the server's processor time; on a machine with two processors, the server does without that tenth.
-The kernel spreads connections by a hash of their addresses. A few connections are rarely spread evenly, so CONNECTIONS is large.
+needs a tenth of the processor time of the server; a machine with two processors has to take it from the server's. The
+kernel spreads connections by a hash of their addresses. A few are rarely spread evenly, so CONNECTIONS is large.
 """
 
 import json

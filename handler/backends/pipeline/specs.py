@@ -106,7 +106,7 @@ def _either(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple
 def outlined(
     each: BoundStep, made: Mapping[str, TensorSpec | None], known: Mapping[str, TensorSpec | None]
 ) -> Mapping[str, TensorSpec | None]:
-    """Returns the specs of a step's outputs. For a built-in function, their shapes follow from the shapes of its inputs."""
+    """Returns the specs of a step's outputs. Those of a built-in function have shapes that follow from its inputs."""
     call = each.calls[0]
     model = call.part.model
     if not isinstance(model, FunctionModel):

@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _limit(size: int | None) -> None:
-    """Limits the private memory of this process, if the system can. A limit of the address space would count too much."""
+    """Limits the private memory of this process, if the system can. Its address space would count too much."""
     if size is None:
         return
     with suppress(ImportError, ValueError, OSError):

@@ -17,7 +17,7 @@ from handler.lifecycle.single_flight import Background
 
 log = logging.getLogger("dragoman.workers")
 SECONDS: Final = 120.0
-"""The longest wait for the models that the others have in memory. After it the worker takes requests, and loads go on."""
+"""The longest wait to load the models that other workers have. Then the worker takes requests, and loads go on."""
 LOADERS: Final = 4
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from handler.stores.checksums import Checksum
 from handler.stores.cloud import errors
 from handler.stores.transfer import answers
-from handler.stores.transfer.answers import Answer, Broken, Line, limit
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectRequest, limit
 
 T = TypeVar("T")
 CHUNK: Final = 256 * 1024
@@ -107,23 +107,15 @@ class CloudReader:
     def __init__(self, store: Any) -> None:
         self.store = store
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None) -> Answer:
         """See ObjectReader.get."""
         import obstore  # noqa: PLC0415 - 31 ms of cold start, for these stores alone
 
         line = line or Line()
-        options = _options(ranged or {}, body=body)
-        found = waited(lambda: obstore.get_async(self.store, key, options=options), seconds, line)
+        options = _options(asked.headers or {}, body=asked.body)
+        found = waited(lambda: obstore.get_async(self.store, asked.key, options=options), seconds, line)
         (start, stop), meta = found.range, found.meta
-        stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if body else None
+        stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if asked.body else None
         etag = (meta["e_tag"] or "").strip('"')
         content = StreamedBody(stream, stop - start, line)
         return Answer(content, start, stop - start, meta["size"], etag, "range" in options, _checksum(found.attributes))

@@ -17,7 +17,17 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.transfer.answers import Answer, Body, Broken, Line, StoreRefused, broken_off, limit, whole
+from handler.stores.transfer.answers import (
+    Answer,
+    Body,
+    Broken,
+    Line,
+    ObjectRequest,
+    StoreRefused,
+    broken_off,
+    limit,
+    whole,
+)
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0
@@ -64,25 +74,14 @@ class BucketReader:
         self._lock = threading.Lock()
         weakref.finalize(self, _close, self._idle)
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
-        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, StoreRefused.
-
-        `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
-        """
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None) -> Answer:
+        """See ObjectReader.get."""
         until = time.monotonic() + seconds
-        url = f"{self._base}/{quote(key, safe='/~')}"
-        if ranged is not None:
-            request = self._request("GET", url, {}, ranged)
+        url = f"{self._base}/{quote(asked.key, safe='/~')}"
+        if asked.headers is not None:
+            request = self._request("GET", url, {}, asked.headers)
         else:
-            request = self._request("GET" if body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
+            request = self._request("GET" if asked.body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
         answered = self._ask(request, until, line or Line())
         try:
             return Answer.of(answered)

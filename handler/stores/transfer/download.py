@@ -28,7 +28,7 @@ from typing import Final
 from handler.stores.journal import Identity
 from handler.stores.progress import Progress
 from handler.stores.transfer import ranges
-from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, StoreRefused
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, ObjectRequest, StoreRefused
 from handler.stores.transfer.objects import Transfer, fitting, missing, resume, wrong
 from handler.stores.transfer.ranges import Region
 from handler.stores.transfer.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
@@ -234,7 +234,7 @@ class Download:
         self, item: Transfer, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True
     ) -> Answer:
         try:
-            return self._bucket.get(item.file.key, self._progress.left, headers, body=body, line=line)
+            return self._bucket.get(ObjectRequest(item.file.key, headers, body), self._progress.left, line)
         except StoreRefused as refusal:
             if refusal.status in CHANGED:
                 raise Replaced from refusal

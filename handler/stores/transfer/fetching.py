@@ -15,7 +15,7 @@ from handler.stores.checksums import Checksum
 from handler.stores.contents import KnownContents, of_bytes
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
-from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused, whole
+from handler.stores.transfer.answers import Broken, ObjectReader, ObjectRequest, StoreRefused, whole
 from handler.stores.transfer.download import Download
 from handler.stores.transfer.objects import Known, Transfer
 from handler.stores.transfer.ranges import Work, most_streams
@@ -59,6 +59,10 @@ class Remote(Protocol):
         """Returns the error for a client. `what`: the file that was being read."""
         ...
 
+    def disconnect(self) -> None:
+        """Forgets the connections and credentials. The next request makes new ones."""
+        ...
+
 
 class Fetcher:
     """Reads the files of one place. `proved`: the store has sent one, so it accepts the credentials."""
@@ -75,7 +79,7 @@ class Fetcher:
         key = self._remote.key(model, path)
 
         def ask(bucket: ObjectReader) -> bytes:
-            answer = bucket.get(key, progress.left, {})
+            answer = bucket.get(ObjectRequest(key, {}), progress.left)
             content, stated = whole(answer.body, progress.left), answer.checksum
             # Other algorithms than a publisher's SHA-256 would be the store's own, for which it needs to be asked.
             if stated is not None and stated.algorithm == "sha256" and of_bytes(content) != stated.value:
@@ -153,7 +157,7 @@ class Fetcher:
         if file.size is not None and file.etag is not None:
             return Known(file.path, key, file.size, file.etag, file.checked, None, file.digest)
         try:
-            answer = self._remote.tried(lambda bucket: bucket.get(key, progress.left), progress)
+            answer = self._remote.tried(lambda bucket: bucket.get(ObjectRequest(key), progress.left), progress)
         except Failed as failed:
             raise Failed(file.path, failed.reason) from failed
         self.proved = True
