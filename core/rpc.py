@@ -115,7 +115,7 @@ class RpcMethod(NamedTuple):
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:
-            raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
+            raise InvalidInput(f"the body is not a {kind} in JSON: {shown(str(error))}") from None
 
     def peek(self, body: Part, *, json: bool) -> ModelRef | None:
         """Returns the model that a message names, None if that takes parsing the message."""

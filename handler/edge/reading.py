@@ -59,7 +59,7 @@ class Reading:
             body = await read()
         except asyncio.CancelledError:
             if task in self._ended and not task.uncancel():  # else the client has left, too
-                raise ServerBusy("the call's message did not come in time: try again", retry_after=1) from None
+                raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
             raise
         finally:
             self._waiting.pop(task, None)

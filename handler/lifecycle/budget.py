@@ -238,7 +238,7 @@ class Budget:
 def limit_of(wanted: int | None) -> int | None:
     """Returns the limit in bytes; None where there is none, or where the system does not report what is resident."""
     if wanted is not None and memory.resident() is None:
-        log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not kept")
+        log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not enforced")
         return None
     return wanted
 

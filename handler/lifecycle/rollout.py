@@ -227,7 +227,7 @@ class Rollout:
 
     def _stay(self, name: str, error: ServingError, pause: float) -> None:
         """Lets the model serve as it is, and puts the next look off by that many seconds."""
-        log.warning("model %s stays as it is: %s; what is loaded serves on", name, error.message)
+        log.warning("model %s stays as it is: %s; the loaded version serves on", name, error.message)
         self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
     def _step(self, name: str, deadline: Deadline) -> Step | None:

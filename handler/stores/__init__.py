@@ -76,7 +76,7 @@ class WrongContent(ModelNotLoadable):
     """A fetched file does not have the digest that it must have. `path`: in the version's folder."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path!r} has another content than its digest says")
+        super().__init__(f"{path!r} differs from its digest")
         self.path = path
 
 

@@ -44,7 +44,7 @@ class DirectoryStore:
     def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
         if not folder.is_dir():
-            raise Gone(f"version {version} of model {model!r} has gone from the repository")
+            raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 
 

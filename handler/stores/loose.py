@@ -104,7 +104,7 @@ class LooseStore:
             return self._inner.fetch(model, version, files, progress)
         folder = place.folder if place.is_version else place.folder / version
         if not folder.is_dir():
-            raise Gone(f"version {version} of model {model!r} has gone from the repository")
+            raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 
     def _only(self) -> tuple[str, LoosePlace] | None:

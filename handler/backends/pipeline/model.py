@@ -143,12 +143,10 @@ class PipelineModel:
         try:
             newer = _bind(self._said, parts, self._source, plan.functions)
         except Wrong as wrong:
-            log.warning("pipeline %s goes on with the models that it has: %s", name, wrong)
+            log.warning("pipeline %s keeps its present models: %s", name, wrong)
             return plan
         if (_ends(newer.inputs), _ends(newer.outputs)) != (_ends(plan.inputs), _ends(plan.outputs)):
-            log.warning(
-                "pipeline %s goes on with the models that it has: newer ones change its inputs or outputs", name
-            )
+            log.warning("pipeline %s keeps its present models: newer ones change its inputs or outputs", name)
             return plan
         self._plan = newer
         return newer

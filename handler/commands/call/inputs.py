@@ -149,7 +149,7 @@ def _of_array(name: str, array: Any, datatype: DataType | None) -> Tensor:
     """Returns a numpy array as a tensor: floats are rounded to the datatype, whole numbers stay exact."""
     own = of_array(array.dtype)
     if own is None:
-        raise InvalidInput(f"input {shown(name)} is an array of {array.dtype}, which no datatype has")
+        raise InvalidInput(f"input {shown(name)} is an array of {array.dtype}, which has no datatype here")
     datatype = own if datatype is None else datatype
     if array.dtype.kind in "biuf" and own is datatype:
         return Tensor(name, datatype, array.astype(datatype.numpy))

@@ -180,7 +180,7 @@ def _from_grps(_: CalledModel, landed: Landed) -> ModelAnswer:
 
     found = json_read.read(landed.body).content
     if not isinstance(found, content.Tensors):
-        raise Refused(f"the answer is not tensors: {landed.body[:256]!r}")
+        raise Refused(f"the answer has no tensors: {landed.body[:256]!r}")
     return ModelAnswer("", found.tensors)
 
 

@@ -80,7 +80,7 @@ class HttpTransport:
             if not self._used:
                 raise self._unreachable(error) from None
         except ValueError:
-            raise Refused("--key has characters that no header can have") from None
+            raise Refused("--key has characters that a header cannot have") from None
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise self._unreachable(error) from None
@@ -97,7 +97,7 @@ class HttpTransport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or name it with --url")
+        return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or set --url")
 
     def close(self) -> None:
         self._connection.close()

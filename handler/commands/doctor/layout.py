@@ -69,7 +69,7 @@ def _loose(path: str) -> Finding:
         return error("loose-file", path, what, f"mkdir -p {name}/1 && mv {path} {name}/1/model.onnx")
     if path in MARKERS:
         return error("loose-file", path, what, f"mkdir -p NAME/1 && mv {path} NAME/1/")
-    return error("foreign-model", path, "is a file that no runtime here reads", FOREIGN[suffix])
+    return error("foreign-model", path, "is a file that no runtime of this server reads", FOREIGN[suffix])
 
 
 def _model(name: str, files: Sequence[File]) -> Iterator[Finding]:

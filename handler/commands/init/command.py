@@ -47,7 +47,7 @@ def _check(folder: Path, file: Path) -> None:
     taken = [file] if os.path.lexists(file) else []
     taken += [each for each in file.parents if each.is_relative_to(folder) and each.exists() and not each.is_dir()]
     if taken:
-        raise Refused(f"{taken[-1]} is there already; remove it, or choose another folder")
+        raise Refused(f"{taken[-1]} exists already; remove it, or choose another folder")
 
 
 def _repository() -> dict[str, bytes]:

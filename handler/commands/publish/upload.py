@@ -295,6 +295,6 @@ class _Publishing:
                 self._retire(move, now)
         except (Refused, ServingError) as error:
             self._meter.say(
-                f"{self._name(self._plain)} is in the folder {now.current}, which servers take for the same; the next "
+                f"{self._name(self._plain)} is in the folder {now.current}, which servers read as the same; the next "
                 f"push --force moves it: {error}"
             )

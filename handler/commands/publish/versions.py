@@ -56,7 +56,7 @@ class PushJob(NamedTuple):
     def refusal(self) -> Refused:
         """The refusal of the second of two pushes."""
         what = f"version {self.number} of {self.model!r}"
-        return Refused(f"{what} is being pushed by somebody else, or has been meanwhile; this push stops")
+        return Refused(f"{what} is being pushed by somebody else, or just was; this push stops")
 
 
 class Found(NamedTuple):

@@ -42,7 +42,7 @@ def run(options: Namespace) -> None:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
     _tell(options, counts, rows, times)
     if not counts:
-        raise Refused("there is no request with its answer in these files")
+        raise Refused("these files have no request with its answer")
     bad = counts[DIFFERENT] + counts[UNREACHED]
     if bad or not counts[SAME]:
         raise Refused(f"{bad} of {counts.total()} answers differ" if bad else "no request was sent")

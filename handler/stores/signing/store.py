@@ -111,7 +111,7 @@ class VerifiedStore:
         folder = place.held(copy.content)
         if folder is None or self._contents.has(folder, copy.expected):
             return folder
-        log.warning("DRAGOMAN_CACHE held another content than it was given: it is copied again")
+        log.warning("the content of DRAGOMAN_CACHE was changed: it is copied again")
         del folder
         place.drop(copy.content)
         return None

@@ -83,7 +83,7 @@ class Fetcher:
             content, stated = whole(answer.body, progress.left), answer.checksum
             # Other algorithms than a publisher's SHA-256 would be the store's own, for which it needs to be asked.
             if stated is not None and stated.algorithm == "sha256" and of_bytes(content) != stated.value:
-                raise Broken("the content is another than its SHA-256 says", started=True)
+                raise Broken("the content differs from its SHA-256", started=True)
             return content
 
         try:
@@ -112,8 +112,7 @@ class Fetcher:
             raise self._remote.failure(reason, _named(path, model)) from failed
         except Damaged as damaged:
             raise ModelUnavailable(
-                f"{_named(damaged.path, model)} came twice with another content than the store's "
-                f"{damaged.algorithm} says"
+                f"{_named(damaged.path, model)} arrived twice, and differs from the store's {damaged.algorithm}"
             ) from damaged
         except Tampered as tampered:
             raise WrongContent(tampered.path.partition("/")[2]) from None
@@ -146,7 +145,7 @@ class Fetcher:
         folder = place.held(content)
         if folder is None or self._contents.has(folder, _digests(files)):
             return folder
-        log.warning("version %s in DRAGOMAN_CACHE is not the one that was fetched: it is fetched again", version)
+        log.warning("version %s in DRAGOMAN_CACHE is not the fetched one: it is fetched again", version)
         del folder
         place.drop(content)
         return None

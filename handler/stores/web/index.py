@@ -51,7 +51,7 @@ def parse(document: bytes) -> Mapping[str, IndexedFile]:
     try:
         said = json.loads(document)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"{FILE} is no JSON") from error
+        raise Malformed(f"{FILE} is not JSON") from error
     files = said.get("files") if isinstance(said, dict) else None
     if not isinstance(files, list):
         raise Malformed(f"{FILE} has no list 'files'")

@@ -90,7 +90,7 @@ def forest(folder: Path) -> Path:
 
 
 REFUSED = {
-    "a pickle": (pickled, (), "loading it runs whatever code its author has put in. Save the model with skops.io.dump"),
+    "a pickle": (pickled, (), "loading it can run any code of its author. Save the model with skops.io.dump"),
     "a type of one's own": (
         own_function,
         (),
@@ -110,7 +110,7 @@ REFUSED = {
     "a cut ubj file": (content("m.ubj", b'{L\0\0"learner"'), (), "is not a model of XGBoost that can be read"),
     "a cut lightgbm file": (content("m.txt", b"tree\nversion=v4\n"), (), "is not a model of LightGBM that can be read"),
     "a cut catboost file": (content("m.cbm", b"CBM1"), (), "is not a model of CatBoost that can be read"),
-    "another json": (content("m.json", b"{}"), (), "does not begin as a model of XGBoost does; --format"),
+    "another json": (content("m.json", b"{}"), (), "does not begin like a model of XGBoost does; --format"),
     "another file": (
         content("m.bin", b"{}"),
         (),

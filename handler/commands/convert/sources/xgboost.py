@@ -62,7 +62,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
 
 def _opened(xgboost: Any, file: Path) -> Any:
     """Returns the booster in the class of its objective. Raises Refused."""
-    with refusing(f"{file} is not a model of XGBoost that can be read"):
+    with refusing(f"{file} cannot be read as a model of XGBoost"):
         booster = xgboost.Booster()
         booster.load_model(file)
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]

@@ -95,7 +95,7 @@ def _compare(folder: Path, new: Path) -> None:
     said = ModelSettings(optimized=True)
     made = onnx.load(Source("model", "1", new, said, later=lambda work, _: rest.append(work)), settings)
     if made.spec != spec:
-        raise Unfit("its inputs and outputs would be described in another way")
+        raise Unfit("its inputs and outputs would get another description")
     _check(made, cases)
     rest.pop()()
     _check(made, cases)

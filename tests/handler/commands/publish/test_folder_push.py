@@ -65,7 +65,7 @@ def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, 
     (target / "003" / "old.txt").touch()
     source = adds(2, tmp_path / "m")
     told = run("push", source, target, "--version", "3")
-    assert told == (1, "", f"dragoman: {target}/3 is there already: --force replaces it\n")
+    assert told == (1, "", f"dragoman: {target}/3 exists already: --force replaces it\n")
     assert run("push", source, target, "--version", "3", "--force")[0] == 0
     assert below(target) == ["3/model.onnx"]
 

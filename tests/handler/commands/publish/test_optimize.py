@@ -208,7 +208,7 @@ REASONS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "listed": (listed, "its file has the ONNX IR version 3, and 4 is the least"),
     "halved": (
         halved,
-        "ONNX Runtime computes some of it in another type here, for want of a kernel for this processor",
+        "ONNX Runtime computes some of it in another type here, because it lacks a kernel for this processor",
     ),
     "named": (net, "it has a file model.onnx.data, which is not its weights"),
     "signed": (net, "model.sig signs its files as they are, and there is no --sign-key"),
@@ -287,7 +287,7 @@ def test_what_is_no_onnx_model_is_pushed_as_it_was(run: Any, tmp_path: Path) -> 
     assert out.endswith("; not optimised: it is not an ONNX model, but model.py\n")
     refused = run("push", tmp_path / "model.py", tmp_path / "r" / "m", "--optimize", "--no-check")
     assert refused[0] == 1
-    assert "--optimize compares answers of the loaded model: it does not go with --no-check" in refused[2]
+    assert "--optimize compares answers of the loaded model: it cannot be combined with --no-check" in refused[2]
 
 
 def test_without_the_runtime_nothing_is_pushed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
