@@ -95,7 +95,7 @@ def add_quiet(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    """Does what the command asks for. Raises Refused, InvalidSettings."""
+    """Runs the command. Raises Refused, InvalidSettings."""
     layered = Layered({})
     settings = layered.settings()
     with reported():
@@ -125,7 +125,7 @@ def _move(options: Namespace, settings: Settings) -> None:
 def reported() -> Iterator[None]:
     """Makes refusals of errors. Hides the log lines of the stores: servers need them, here the error is printed.
 
-    A server's message names its setting; here the place stands in the command.
+    A server's message names its setting; here the command names the place.
     """
     logger, nowhere = logging.getLogger("handler"), logging.NullHandler()
     logger.addHandler(nowhere)

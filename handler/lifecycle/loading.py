@@ -91,7 +91,7 @@ class Loading:
     ) -> Loaded:
         """Returns the model of a folder in memory. `loader`: of the listed files. Raises ServingError, OSError."""
         listing, files = version.listing, version.version
-        # A push may have replaced all of it since it was listed.
+        # A push can have replaced all of it since it was listed.
         said = self._repository.settings(listing, files, progress.deadline, folder)
         names = set(os.listdir(folder.path))  # noqa: PTH208 - names, and no paths to take them from
         # Without a marker the settings choose, and those that were read before the fetch were not verified.

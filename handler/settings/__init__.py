@@ -243,7 +243,7 @@ def contract_of(given: Mapping[str, Given], environ: Mapping[str, str]) -> Contr
 
 
 def defaults_of(contract: Contract, given: Mapping[str, Given]) -> dict[str, Given]:
-    """Returns what the platform sets, by field, where nothing else does. Only its own folder is preloaded."""
+    """Returns the platform's own values, by field, for settings without another value. Only its own folder is preloaded."""
     sets = {field: Given(text, source) for field, (text, source) in contract.sets.items()}
     return {field: said for field, said in sets.items() if field != "preload" or "repository" not in given}
 

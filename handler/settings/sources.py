@@ -41,7 +41,7 @@ class Layered:
     """The settings of one command, from all sources.
 
     `flags`: values by field. `path`: the file to read; None for FILE, if it is there. `own`: the command's own words,
-    which the environment has not. `file`: the file that was read, None without one. Raises InvalidSettings.
+    which the environment does not have. `file`: the file that was read, None without one. Raises InvalidSettings.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Layered:
 
 
 def in_file(path: Path) -> dict[str, Given]:
-    """Returns what a TOML file sets, by field. Raises InvalidSettings."""
+    """Returns the values of a TOML file, by field. Raises InvalidSettings."""
     import tomllib  # noqa: PLC0415 - 5 ms, for those who have the file
 
     try:

@@ -75,7 +75,7 @@ class LooseStore:
         self._inner.check()
 
     def has(self, model: str) -> bool:
-        """Decides whether a model's folder may be looked at."""
+        """Decides whether a model's folder can be listed."""
         return self._place(model) is not None or self._inner.has(model)
 
     def models(self, _: Progress | None = None) -> Sequence[str]:

@@ -197,7 +197,7 @@ PROTOCOLS: Final = {
 
 
 def answer(protocol: CallProtocol, model: CalledModel, landed: Landed) -> ModelAnswer:
-    """Reads an answer. Raises Refused for what is not one."""
+    """Reads an answer. Raises Refused for anything else."""
     try:
         return protocol.read(model, landed)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidInput) as error:

@@ -16,7 +16,7 @@ UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_mes
 
 
 class Packet(NamedTuple):
-    """A request as it is sent. `path`: below the URL's own path."""
+    """A request to send. `path`: below the URL's own path."""
 
     path: str
     body: bytes = b""
@@ -25,7 +25,7 @@ class Packet(NamedTuple):
 
 
 class Landed(NamedTuple):
-    """An answer as it came. `status`: of HTTP; gRPC's codes become such ones. Names of headers are in lower case."""
+    """A received answer. `status`: of HTTP; gRPC's codes are converted. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ class HttpTransport:
     """One connection over HTTP or HTTPS, which is opened again if the server has closed it."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        """Raises Refused for what is not a URL. `timeout`: seconds without a byte from the server."""
+        """Raises Refused for anything but a URL. `timeout`: seconds without a byte from the server."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port

@@ -99,7 +99,7 @@ def _served(jobs: Sequence[ConvertJob], name: str, policy: Mapping[str, Any]) ->
 
 
 def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
-    """Returns what a folder has to convert: it is a SavedModel, or has numbered ones."""
+    """Returns the SavedModels to convert: the folder itself, or its numbered folders."""
     if _is_saved_model(folder):
         name = folder.resolve().name
         default = int(name) if VERSION.fullmatch(name) else 1

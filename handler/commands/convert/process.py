@@ -112,7 +112,7 @@ def _environment() -> dict[str, str]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and what it has started."""
+    """Ends the child and its own children."""
     with suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -68,7 +68,7 @@ OTHERS: Final = "export the model again, and publish it with `dragoman push`, wh
 
 
 def of_refusal(where: str, text: str, cause: str) -> Finding:
-    """Returns the finding for a load that a server would refuse. `cause`: what is behind it, "" if nothing is."""
+    """Returns the finding for a load that a server would refuse. `cause`: the error behind it, "" without one."""
     whole = _whole(text, cause)
     for code, pattern, cure in CURES:
         if found := re.search(pattern, whole):

@@ -40,7 +40,7 @@ def of_model(tree: Tree, where: str) -> Finding | None:
 
 
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
-    """Yields what is wrong with the folders. `where`: the repository, as the user has named it."""
+    """Yields the faults of the folders. `where`: the repository, as the user named it."""
     if not tree.models and not any(_is_model(file.path) for file in tree.loose):
         cure = f"`dragoman push FOLDER {where.rstrip('/')}/NAME` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)

@@ -30,7 +30,7 @@ def of_file(path: Path) -> tuple[list[Finding], dict[str, str], str]:
 
 
 def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
-    """Returns what is wrong with each variable, and the environment without the wrong ones."""
+    """Returns the faults of the variables, and the environment without the wrong ones."""
     sound, found = dict(environ), []
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         wrong = _wrong(variable, environ)

@@ -68,7 +68,7 @@ def _pull(source: targets.Target, version: Version, text: bytes | None, target: 
     """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
     with staged(target.parent, ".pull-") as stage:
         # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it,
-        # and whoever may write the target may write the cache.
+        # and everybody who can write the target can write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
         here = here._replace(cache_is_default=False, cache_shared=True)
         store, new = open_store(here), stage / "new"

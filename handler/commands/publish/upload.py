@@ -74,7 +74,7 @@ def _cleaning(push: Sender, job: PushJob) -> Iterator[None]:
     try:
         yield
     except Taken:
-        push.shown.clear()  # by now these may be another push's
+        push.shown.clear()  # by now these can be another push's
         push.clean()
         raise job.refusal from None
     except BaseException:

@@ -1,4 +1,4 @@
-"""The command: reads the log, sends its requests one after the other, and says what has become of the answers."""
+"""The command: reads the log, sends its requests one after the other, and reports the outcomes."""
 
 import json
 import sys
@@ -60,7 +60,7 @@ def _headers(texts: list[str]) -> dict[str, str]:
 
 
 def _outcome(sender: senders.Replayer, exchange: Exchange, tolerance: Tolerance) -> tuple[str, str]:
-    """Returns what has become of a request, and why."""
+    """Returns the outcome of a request, and its reason."""
     try:
         found = _difference(sender.again(exchange), exchange, tolerance)
     except Untranslatable as error:

@@ -1,4 +1,4 @@
-"""Sends a request over one protocol: with its bytes as they are, or made anew of what it means."""
+"""Sends a request over one protocol: with its own bytes, or converted to that protocol."""
 
 import http.client
 import json

@@ -160,7 +160,7 @@ class Supervisor:
                 return
 
     async def _ended(self, number: int, started: Started) -> str:
-        """Waits for a worker's end, and says how it came."""
+        """Waits for a worker's end, and returns its cause in words."""
         code, process = await started.ended(), started.process.pid
         with suppress(OSError):  # its socket, if the folder is still there
             os.unlink(f"{self._folder}/{number}-{process}.sock")  # noqa: PTH108 - pathlib is for synchronous functions

@@ -84,7 +84,7 @@ class MessageRunner:
     def _run(
         self, ref: ModelRef, signature: str, several: list[RecordMessage], context: Background, left: dict[str, Any]
     ) -> None:
-        """Runs messages of one model, and writes the result of each as soon as it is whole. Raises ServingError."""
+        """Runs messages of one model, and writes each result as soon as it is complete. Raises ServingError."""
         with (use := settled(partial(self._models.use, ref, context), context.deadline)) as model:
             rows = batch_rows(model.spec)
             limits = BlockLimits(rows, self._options.max_body_bytes)

@@ -70,7 +70,7 @@ class RecordBlock(Protocol):
     def call(self, terms: BatchTerms, /) -> RecordCall:
         """Returns the inference of all records at once. Raises ServingError if one of them is wrong, or differs.
 
-        A block of one record raises what is wrong with it.
+        A block of one record raises the record's own error.
         """
         ...
 

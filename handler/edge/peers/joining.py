@@ -22,7 +22,7 @@ LOADERS: Final = 4
 
 
 def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
-    """Returns how many versions it has loaded because others have them. What fails is logged.
+    """Loads the versions that other workers have, and returns their number. Failures are logged.
 
     A change that the others made meanwhile, and did not tell a worker that they did not see yet, is made at the end.
     """

@@ -29,7 +29,7 @@ ACCEPTED: Final = 202
 
 
 class RuntimeApiError(Exception):
-    """The Runtime API cannot be reached, or does not take what it was sent."""
+    """The Runtime API cannot be reached, or refuses a request."""
 
 
 class EventContext:

@@ -1,6 +1,6 @@
 """Requests to one bucket by obstore, each of which ends at its deadline or when another thread cuts it.
 
-obstore's blocking calls end when they are done, and with nothing else. Its asynchronous ones can be cancelled: they run
+obstore's blocking calls cannot be ended before they are done. Its asynchronous ones can be cancelled: they run
 in the event loop of one thread, for all stores of the process, and the caller's thread waits for each.
 """
 
@@ -20,7 +20,7 @@ from handler.stores.transfer.answers import Answer, Broken, Line, ObjectRequest,
 
 T = TypeVar("T")
 CHUNK: Final = 256 * 1024
-"""Bytes that the client gathers before it hands them over: what a deadline may lose of each stream."""
+"""Bytes that the client gathers before it hands them over: the most that a deadline can lose of each stream."""
 PAGE: Final = 1000
 """Objects that one step of a listing brings."""
 SHA256: Final = "sha256"

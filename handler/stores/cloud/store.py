@@ -1,7 +1,7 @@
 """A repository in Google Cloud Storage or in Azure Blob Storage.
 
-Its files are fetched as those of S3 are: by several streams, resumed, and verified by what `dragoman push` wrote beside
-them. It needs the permission to read objects, and the one to list them to find versions.
+Its files are fetched like those of S3: by several streams, resumed, and verified by the digests that `dragoman push`
+wrote beside them. It needs the permission to read objects, and the one to list them to find versions.
 """
 
 import os
@@ -29,7 +29,7 @@ class CloudStore(FetchedStore):
         try:
             self._client.objects(self._place.prefix, progress or Progress(), 1)
         except Forbidden:
-            return  # the store answers, and reading single files may be permitted
+            return  # the store answers, and reading single files is possibly permitted
 
     def glance(self, progress: Progress | None = None) -> Mapping[str, Sequence[File]] | None:
         """Returns every model's files if there are at most 1,000, else None. Raises Forbidden."""

@@ -1,7 +1,7 @@
 """GET requests to one bucket over HTTP/1.1, on connections that are kept.
 
 botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off. This one
-takes a sixth. It raises Broken where a retry may pass, and StoreRefused where none will.
+takes a sixth. It raises Broken if a retry can succeed, and StoreRefused if none can.
 """
 
 import re
@@ -100,7 +100,7 @@ class BucketReader:
         return whole(answered, until - time.monotonic()), answered.headers.get("Date", "")
 
     def forged(self, seconds: float) -> bool:
-        """Decides whether the store tells a wrong signature from a missing permission. Raises Broken.
+        """Decides whether the store distinguishes a wrong signature from a missing permission. Raises Broken.
 
         Sends a listing whose signature is wrong in its last digit.
         """

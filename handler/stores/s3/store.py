@@ -39,7 +39,7 @@ class S3Store(FetchedStore):
         try:
             self._client.page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
         except Forbidden:
-            return  # the store answers, and reading single files may be permitted
+            return  # the store answers, and reading single files is possibly permitted
 
     def confirm(self, progress: Progress | None = None) -> None:
         """Raises ServingError if listing is denied, and nothing shows that the store accepts the keys.

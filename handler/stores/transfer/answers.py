@@ -23,7 +23,7 @@ OVERLOADED: Final = {429, 503}
 
 
 class Broken(Exception):
-    """A failure that a retry may pass. `status` 0: there was no answer, or its body broke off (`started`)."""
+    """A failure that a retry can overcome. `status` 0: there was no answer, or its body broke off (`started`)."""
 
     def __init__(self, reason: str, status: int = 0, code: str = "", *, started: bool = False) -> None:
         super().__init__(reason)

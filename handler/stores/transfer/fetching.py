@@ -31,7 +31,7 @@ class Remote(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others, for the cache."""
+        """The identity of this place, for the cache."""
         ...
 
     @property
@@ -181,7 +181,7 @@ class Fetcher:
             parts.close()
 
     def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
-        """Returns the version's files as they are now, without ETags where the listing's are not those of GET."""
+        """Returns the version's present files, without ETags if the listing's are not those of GET."""
         try:
             found = [file for file in self._remote.files(model, progress) if file.path.startswith(f"{version}/")]
         except Forbidden:
@@ -209,6 +209,6 @@ def _digests(files: Sequence[Known]) -> dict[str, Checksum]:
 
 
 def _content(files: Sequence[Known]) -> str:
-    """Returns a hash that stands for the version's content. Without ETags it never repeats."""
+    """Returns a hash of the version's content. Without ETags it never repeats."""
     known = sorted((file.path, str(file.size), file.etag or os.urandom(16).hex()) for file in files)
     return digest(*(text for file in known for text in file))

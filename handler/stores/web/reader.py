@@ -77,7 +77,7 @@ class WebClient:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others."""
+        """The identity of this place."""
         return (self.base,)
 
     @property

@@ -165,7 +165,7 @@ METHODS: Final = {
 
 
 class _Original:
-    """Answers with scikit-learn what the ONNX model's outputs are."""
+    """Computes the ONNX model's outputs with scikit-learn."""
 
     def __init__(self, model: Any, columns: Mapping[str, bool], outputs: Sequence[str]) -> None:
         self._model = model

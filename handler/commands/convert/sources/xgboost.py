@@ -73,7 +73,7 @@ def _opened(xgboost: Any, file: Path) -> Any:
 
 
 def _categories(learner: Mapping[str, Any], file: Path) -> list[str]:
-    """Returns what is to say about categorical splits. Raises Refused for a model that has some."""
+    """Returns the report's sentences about categorical splits. Raises Refused for a model that has some."""
     booster = learner["gradient_booster"]
     trees = booster.get("model", booster.get("gbtree", {}).get("model", {})).get("trees", [])
     split = sum(bool(tree.get("categories")) for tree in trees)
