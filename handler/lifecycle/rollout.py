@@ -135,7 +135,7 @@ class Rollout:
         version.obtain(self._load, deadline or load.deadline, at_once=at_once, spared=spared)
 
     def renew(self, name: str, load: Load, deadline: Deadline) -> None:
-        """Looks at the repository again. If the model serves, moves to its versions. A failure postpones the next look."""
+        """Looks at the repository again, and moves a model that serves. A failure postpones the next look."""
         try:
             self._look(name, deadline)
         except ServingError as error:
