@@ -7,6 +7,9 @@ PORT ?= 8080
 JOBS ?= 3
 BIN := $(VENV)/bin
 
+# The tests start hundreds of processes, which would each compile the packages that they import.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup run test test-convert test-convert-torch check e2e fmt proto clean
 
 help: ## Print what make can do
