@@ -240,12 +240,12 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
     (["{tmp}"], "two arguments are needed: SOURCE REPOSITORY/NAME"),
     (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
     (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
-    (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor in a store"),
+    (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor the address"),
     (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
     (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
     (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
     (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
-    (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names everything to convert: give it"),
+    (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names the models to convert: give only"),
     (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
 ])  # fmt: skip
 def test_mistakes_on_the_command_line_cost_no_import(

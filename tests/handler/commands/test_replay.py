@@ -144,7 +144,7 @@ def test_kserves_own_events_are_replayed(
 
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [
-    ("", (), "there is no request with its answer"),
+    ("", (), "these files have no request with its answer"),
     ("{", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),

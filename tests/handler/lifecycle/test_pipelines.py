@@ -405,5 +405,5 @@ def test_steps_that_no_longer_fit_are_logged(root: Path, caplog: pytest.LogCaptu
     models.load("n", PATIENT)
     with caplog.at_level(logging.WARNING):
         assert ask(models, 2.0) == [5.0]
-    assert "pipeline p goes on with the models that it has: steps[1].outputs.y" in caplog.text
+    assert "pipeline p keeps its present models: steps[1].outputs.y" in caplog.text
     assert held_parts.hold(next(version for version in models.known() if version.name == "n")) is not None

@@ -272,7 +272,7 @@ def test_of_two_pushes_of_one_file_the_first_marker_wins(
     )
     code, _, err = run("push", first, f"{bucket.uri}/m")
     assert (code, codes) == (1, [0])
-    assert "version 1 of 'm' is being pushed by somebody else, or has been meanwhile" in err
+    assert "version 1 of 'm' is being pushed by somebody else, or just was" in err
     assert answer(bucket.registry(), "m") == 2
 
 

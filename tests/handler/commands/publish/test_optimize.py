@@ -148,7 +148,7 @@ def test_the_first_session_stays_where_there_cannot_be_another(
     elif problem == "no file":
         (target / "1" / "model.onnx").unlink()
     ask(model, weights(1, 1024))
-    until(lambda: "goes on with its first session" in caplog.text)
+    until(lambda: "keeps its first session" in caplog.text)
     assert model._session is first
     assert ask(model, weights(1, 1024)).shape == (1, 1000)
 

@@ -134,7 +134,7 @@ def test_another_content_than_the_publishers_is_refused(
     with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
         fetched(store)
     put(stand_in, "p/m/model-settings.json", b"{}", sha256=SHA256)
-    with pytest.raises(ModelUnavailable, match="another than its SHA-256 says"):
+    with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
         store.read("m", "model-settings.json")
 
 

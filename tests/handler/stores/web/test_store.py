@@ -125,7 +125,7 @@ def test_a_new_version_is_there_once_the_index_names_it(run: Run, folder: Path, 
     with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
         store.fetch("m", "1", files, Progress())
     (folder / "m" / "model-settings.json").write_text("{}")
-    with pytest.raises(ModelUnavailable, match="another than its SHA-256 says"):
+    with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
         store.read("m", "model-settings.json")
     run("index", folder)
     assert store.read("m", "none") is None
