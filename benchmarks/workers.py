@@ -1,13 +1,8 @@
 """`dragoman serve --workers N` against one worker: answers per second, and the memory of a large model.
 
 Both servers run at the same time and take turns, so that each measures the same minutes of the machine. The client
-<<<<<<< HEAD
-needs a tenth of the processor time of the server; a machine with two processors has to take it from the server's. The
+needs about a tenth of the server's CPU time; on a machine with two processors, the server has that much less. The
 kernel spreads connections by a hash of their addresses. A few are rarely spread evenly, so CONNECTIONS is large.
-=======
-needs about a tenth of the server's CPU time; on a machine with two processors, the server has that much less.
-Connections are spread by the kernel's hash of their addresses, so a few of them are rarely even: CONNECTIONS are many.
->>>>>>> main
 """
 
 import json
