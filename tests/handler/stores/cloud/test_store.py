@@ -131,7 +131,7 @@ def test_another_content_than_the_publishers_is_refused(
     proxy.faults = [Fault("flip", 10)]
     assert fetched(store) == CONTENT
     put(stand_in, "p/m/1/model.bin", CONTENT[::-1], sha256=SHA256)
-    with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
+    with pytest.raises(ModelUnavailable, match="arrived twice, and differs from the store's sha256"):
         fetched(store)
     put(stand_in, "p/m/model-settings.json", b"{}", sha256=SHA256)
     with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
