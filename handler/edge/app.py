@@ -183,6 +183,7 @@ class App:
             request = HttpRequest(scope["method"], path, headers, body, self._options, query)
             timing.came = time.perf_counter_ns()
             record.received = len(body)
+            timing.protocol = record.protocol
             least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
             codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
             job = Job(codec, models, timing)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from core.operations import ModelSpec
 from core.statistics import Statistics
 from handler.lifecycle.models import ListedModel
-from handler.lifecycle.traffic.recent import LapseCount
+from handler.lifecycle.traffic.recent import AnswerCount, LapseCount
 from handler.lifecycle.versions import ServedVersion
 
 
@@ -17,8 +17,8 @@ class Particulars(NamedTuple):
     """One version. `spec`, `parameters`, `explains`: of a version in memory, else None, empty and False.
 
     `size`: bytes of its files, None where the store does not say. `memory`: bytes that its load was measured to take,
-    0 before that. `canary`: the share of requests without a version that it gets by settings. `times`: its successes
-    since the process listed it, `spans` those of the last minutes; see traffic.recent.
+    0 before that. `canary`: the share of requests without a version that it gets by settings. `protocols`: its
+    inferences since the process listed it, `spans` those of the last minutes; see traffic.recent.
     """
 
     version: str
@@ -31,7 +31,7 @@ class Particulars(NamedTuple):
     labels: tuple[str, ...]
     canary: float
     statistics: Statistics
-    times: Mapping[int, int]
+    protocols: Mapping[str, AnswerCount]
     spans: Sequence[LapseCount]
 
 
@@ -57,7 +57,7 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
     loaded = version.loaded
     sizes = [file.size for file in version.version.files]
     known = [size for size in sizes if size is not None]
-    statistics, times, spans = version.traffic.lately(version.name, str(version.version.number))
+    protocols, spans = version.traffic.lately()
     return Particulars(
         str(version.version.number),
         None if loaded is None else loaded.model.spec,
@@ -68,7 +68,7 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
         version.load_seconds or None,
         labels,
         canary,
-        statistics,
-        times,
+        version.statistics(),
+        protocols,
         spans,
     )

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from core.operations import IndexEntry, ModelSpec, State, StatusResult
 from core.tensor import TensorSpec
 from handler.lifecycle.particulars import Particulars
-from handler.lifecycle.traffic.recent import SPAN, quantiles
+from handler.lifecycle.traffic.recent import merged
 from handler.site import examples
+from handler.site.numbers import ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
 
-SHARES: Final = (0.5, 0.95, 0.99)
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
 """The beginnings of reasons that are not problems: a model loads with its first request."""
 
@@ -40,22 +40,6 @@ class SignatureView(BaseModel):
     outputs: dict[str, str]
 
 
-class TimesView(BaseModel):
-    """Times of successes in milliseconds, None without any."""
-
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-
-
-class SpanView(TimesView):
-    """Ten seconds. `ago`: seconds from their end to the end of the present ones."""
-
-    ago: int
-    count: int
-    failures: int
-
-
 class VersionView(BaseModel):
     """A version. `tone`: ready, loading, idle or failed. `size`, `memory`: bytes."""
 
@@ -76,6 +60,7 @@ class VersionView(BaseModel):
     failures: int = 0
     times: TimesView = TimesView()
     spans: list[SpanView] = []
+    protocols: list[ProtocolView] = []
 
 
 class EntryView(BaseModel):
@@ -138,7 +123,7 @@ def tone_of(entry: IndexEntry) -> str:
 
 def entry_view(entry: IndexEntry, known: Particulars | None) -> EntryView:
     """Returns a row of the table. `known`: None for a version that was not looked at."""
-    p50 = None if known is None else next(iter(quantiles(known.times, 0.5)), None)
+    p50 = None if known is None else times_view(merged(known.protocols.values())).p50
     return EntryView(
         model=entry.name,
         version=entry.version,
@@ -210,16 +195,8 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "providers": known.parameters.get("providers", ""),
             "requests": known.statistics.success.times,
             "failures": known.statistics.fail.times,
-            "times": TimesView(**_times(known.times)),
-            "spans": [
-                SpanView(
-                    ago=span.ago * SPAN, count=sum(span.times.values()), failures=span.failures, **_times(span.times)
-                )
-                for span in known.spans
-            ],
+            "times": times_view(merged(known.protocols.values())),
+            "spans": [span_view(span.ago, merged(span.protocols.values())) for span in known.spans],
+            "protocols": [protocol_view(name, count, known.spans) for name, count in known.protocols.items()],
         }
     )
-
-
-def _times(times: Mapping[int, int]) -> dict[str, Any]:
-    return dict(zip(("p50", "p95", "p99"), quantiles(times, *SHARES), strict=False))
