@@ -4,6 +4,7 @@ For pages that people read. It asks neither the repository nor a runtime, and lo
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from core.operations import ModelSpec
@@ -18,7 +19,8 @@ class Particulars(NamedTuple):
 
     `size`: bytes of its files, None where the store does not say. `memory`: bytes that its load was measured to take,
     0 before that. `canary`: the share of requests without a version that it gets by settings. `protocols`: its
-    inferences since the process listed it, `spans` those of the last minutes; see traffic.recent.
+    inferences since the process listed it, `spans` those of the last minutes; see traffic.recent. `folder`: its files
+    on this machine, None of a version that is not in memory.
     """
 
     version: str
@@ -33,6 +35,7 @@ class Particulars(NamedTuple):
     statistics: Statistics
     protocols: Mapping[str, AnswerCount]
     spans: Sequence[LapseCount]
+    folder: Path | None
 
 
 class ProcessState(NamedTuple):
@@ -71,4 +74,5 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
         version.statistics(),
         protocols,
         spans,
+        None if loaded is None else loaded.folder.path,
     )

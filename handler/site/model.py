@@ -74,12 +74,23 @@ def _version(view: VersionView) -> str:
         ("Signed by", view.signer),
         ("Digest", view.digest),
     ]
+    title = f"Version {view.version}" if view.version else "Versions unknown"
     cells = "".join(f"<div><dt>{label}</dt><dd>{escape(text)}</dd></div>" for label, text in facts if text)
     reason = f'<p class="reason">{escape(view.reason)}</p>' if view.reason and view.reason != "not loaded yet" else ""
     return (
-        f'<article class="version" data-tone="{view.tone}"><h3>{escape(view.version or "Versions unknown")} '
-        f"{state(view.tone)}</h3>{reason}{f'<dl>{cells}</dl>' if cells else ''}</article>"
+        f'<article class="version" data-tone="{view.tone}"><h3>{escape(title)} '
+        f"{state(view.tone)}</h3>{reason}{f'<dl>{cells}</dl>' if cells else ''}"
+        f"{_parity(view.parity)}</article>"
     )
+
+
+def _parity(lines: Sequence[str]) -> str:
+    """Returns what a conversion has measured: its sentence, and its notes below."""
+    if not lines:
+        return ""
+    sentence, *notes = map(escape, lines)
+    items = "".join(f"<li>{note}</li>" for note in notes)
+    return f'<div class="parity"><h4>Converted from</h4><p>{sentence}</p>{f"<ul>{items}</ul>" if items else ""}</div>'
 
 
 def _numbers(view: ModelView) -> str:

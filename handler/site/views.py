@@ -16,6 +16,7 @@ from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.traffic.recent import merged
 from handler.site import examples
 from handler.site.numbers import ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
+from handler.stores import parity
 
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
 """The beginnings of reasons that are not problems: a model loads with its first request."""
@@ -56,6 +57,8 @@ class VersionView(BaseModel):
     signer: str = ""
     digest: str = ""
     providers: str = ""
+    parity: list[str] = []
+    """What `dragoman convert` has measured, of a version in memory."""
     requests: int = 0
     failures: int = 0
     times: TimesView = TimesView()
@@ -193,6 +196,7 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "signer": known.parameters.get("signer", ""),
             "digest": known.parameters.get("digest", ""),
             "providers": known.parameters.get("providers", ""),
+            "parity": [] if known.folder is None else parity.beside(known.folder),
             "requests": known.statistics.success.times,
             "failures": known.statistics.fail.times,
             "times": times_view(merged(known.protocols.values())),

@@ -18,10 +18,10 @@ from torch import nn
 from handler.backends import Source
 from handler.backends.onnx import load
 from handler.cli import main
-from handler.commands import parity
 from handler.commands.convert import process, work
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
+from handler.stores import parity
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch warns of its own code

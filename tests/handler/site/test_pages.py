@@ -198,6 +198,30 @@ def test_a_canary_has_its_share(tmp_path: Path) -> None:
     assert "2 Not loaded Canary 25% of the requests without a version" in page
 
 
+def test_a_converted_model_shows_what_was_compared(tmp_path: Path) -> None:
+    """It shows the report beside a loaded version's files, as `dragoman list --verbose` does; other content is ignored."""
+    report = {
+        "source": {"file": "wine<b>.skops"}, "library": "scikit-learn 1.9.1", "converter": "skl2onnx 1.20.0",
+        "data": {"rows": 178, "kind": "given"}, "outputs": [{"name": "p", "largest_absolute": 1.2e-7}],
+        "notes": ["the original reads FP64"], "load_seconds": 0.004,
+    }  # fmt: skip
+    file = copied(tmp_path, "1") / "1" / "parity.json"
+    file.write_text(json.dumps(report), "utf-8")
+    app = serving(tmp_path)
+    assert "skl2onnx" not in ask(app, "/models/wine").text
+    assert ask(app, "/v2/models/wine").status == 200
+    sentence = ("wine<b>.skops (scikit-learn 1.9.1) by skl2onnx 1.20.0: 178 rows given, "
+                "numbers differ by at most 1.2e-07, loads in 4 ms")  # fmt: skip
+    assert ask(app, "/models/wine", accept="*/*").value["versions"][0]["parity"] == [sentence, *report["notes"]]
+    assert f"Converted from {sentence} the original reads FP64" in text(ask(app, "/models/wine").text)
+    for other in ("[]", " " * 70_000 + json.dumps(report)):
+        file.write_text(other, "utf-8")
+        assert ask(app, "/models/wine", accept="*/*").value["versions"][0]["parity"] == []
+    file.unlink()
+    file.mkdir()
+    assert ask(app, "/models/wine").status == 200
+
+
 @pytest.mark.parametrize(("model", "example"), [
     ("strings", {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["1"]}]}),
     ("half_plus_three", {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [1.0]}]}),
