@@ -199,7 +199,7 @@ def test_a_canary_has_its_share(tmp_path: Path) -> None:
 
 
 def test_a_converted_model_shows_what_was_compared(tmp_path: Path) -> None:
-    """It shows the report beside a loaded version's files, as `dragoman list --verbose` does; other content is ignored."""
+    """The report beside a loaded version is shown, as `dragoman list --verbose` does; other content is ignored."""
     report = {
         "source": {"file": "wine<b>.skops"}, "library": "scikit-learn 1.9.1", "converter": "skl2onnx 1.20.0",
         "data": {"rows": 178, "kind": "given"}, "outputs": [{"name": "p", "largest_absolute": 1.2e-7}],
