@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema, create_model
 from pydantic.json_schema import models_json_schema
 
 from core.operations import ModelSpec
@@ -116,7 +116,9 @@ class _Typed:
         tensors = [self._tensor(each, index) for index, each in enumerate(inputs)]
         either: Any = reduce(or_, tensors)
         if len(tensors) > 1:
-            either = Annotated[either, Field(discriminator="name")]
+            # It has a name of its own: generators would call that of each model "InputsInner".
+            named: Any = RootModel[Annotated[either, Field(discriminator="name")]]
+            either = create_model(f"{self.name}_AnyInput", __base__=named)
         wanted: Any = create_model(f"{self.name}_RequestedOutput", name=_one_of(*(each.name for each in outputs)))
         return create_model(
             f"{self.name}_InferRequest",
@@ -159,7 +161,7 @@ def _data(spec: TensorSpec) -> dict[str, Any]:
     nested: dict[str, Any] = LEAF
     for size in reversed(spec.shape):
         nested = {"type": "array", "items": nested} | ({} if size < 0 else {"minItems": size, "maxItems": size})
-    flat = {"type": "array", "items": LEAF}
+    flat: dict[str, Any] = {"type": "array", "items": LEAF}
     if min(spec.shape) >= 0:
         count = math.prod(spec.shape)
         flat |= {"minItems": count, "maxItems": count}
@@ -177,7 +179,7 @@ def _schemas(typed: Iterable[_Typed]) -> dict[str, Any]:
     _, made = models_json_schema(wanted, ref_template=COMPONENT + "{model}")
     found: dict[str, Any] = made["$defs"]
     for schema in found.values():
-        for name, member in schema["properties"].items():
+        for name, member in schema.get("properties", {}).items():
             if DATA in member:
                 schema["properties"][name] = {"$ref": COMPONENT + "TensorData"}
     return found

@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.tools import HOME, environment, require, run
 from tests.support import texts
-from tests.support.openapi import DOCUMENT, ROOT, resolved
+from tests.support.openapi import ROOT, resolved
 from tests.support.server import Server, serve
 
 HERE = Path(__file__).with_name("openapi")
@@ -25,6 +25,9 @@ MADE = HOME / "openapi-clients"
 KEY = "dgm_openapi_clients"
 FIRST, LAST = ("loadModel", "grpsOnline"), ("unloadModel", "grpsOffline", "grpsOfflinePost")
 """What others need, and what others must not find done: readiness follows what is loaded and set offline."""
+MODELS = {path.name for path in (ROOT / "models").iterdir() if path.is_dir() and path.name[0] not in "._"}
+MODELS |= {"encoder", "sentences", "tokens", "pairs", "matryoshka"}
+"""The samples, and those of tests.support.texts."""
 HALF_PLUS_THREE = [3.5, 4, 5.5]
 CALCULATED = ("infer", "inferVersion", "v1Predict", "v1VersionPredict", "v1LabelPredict", "grpsPredict")
 
@@ -133,7 +136,9 @@ def numbers(value: Any) -> list[Any]:
 def test_a_generated_client_calls_every_route(generator: str, description: Path, server: Server) -> None:
     """Every answer is a success that the client understands, and predictions are right."""
     asked = calls(description)
-    assert [call["operation"] for call in asked if call["tag"].startswith("model ")] == typed(description.read_bytes())
+    assert {call["tag"] for call in asked if call["operation"].startswith("infer_")} == {
+        f"model {name}" for name in MODELS
+    }
     command = (*COMMANDS[generator](description), f"http://{server.netloc}", KEY)
     done = subprocess.run(
         list(map(str, command)), input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=300
@@ -145,4 +150,3 @@ def test_a_generated_client_calls_every_route(generator: str, description: Path,
     for operation in CALCULATED:
         assert numbers(answers[operation][1]) == HALF_PLUS_THREE, answers[operation]
     assert "3.5" in json.dumps(answers["infer_half_plus_three"][1])
-    assert "setosa" in json.dumps(answers["infer_iris"][1]) or "0.9" in json.dumps(answers["infer_iris"][1])
