@@ -10,7 +10,7 @@ from typing import NamedTuple
 from core.operations import ModelSpec
 from core.statistics import Statistics
 from handler.lifecycle.models import ListedModel
-from handler.lifecycle.traffic.recent import AnswerCount, LapseCount
+from handler.lifecycle.traffic.recent import AnswerCount, Lapse
 from handler.lifecycle.versions import ServedVersion
 
 
@@ -34,7 +34,7 @@ class Particulars(NamedTuple):
     canary: float
     statistics: Statistics
     protocols: Mapping[str, AnswerCount]
-    spans: Sequence[LapseCount]
+    spans: Sequence[tuple[int, Lapse]]
     folder: Path | None
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from core.ports import Model
 from core.statistics import BatchCount, Count, Statistics
-from handler.lifecycle.traffic.recent import AnswerCount, LapseCount, Recent
+from handler.lifecycle.traffic.recent import AnswerCount, Lapse, Recent
 from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
 
@@ -159,7 +159,7 @@ class Traffic:
                 sums = self._batches.get(rows, (0, 0, 0, 0))
                 self._batches[rows] = list(map(int.__add__, sums, (1, joined, inferred, split)))
 
-    def lately(self) -> tuple[Mapping[str, AnswerCount], Sequence[LapseCount]]:
+    def lately(self) -> tuple[Mapping[str, AnswerCount], Sequence[tuple[int, Lapse]]]:
         """Returns the counts by protocol, and the spans of the last minutes; see traffic.recent."""
         with self._lock:
             return self._recent.totals(), self._recent.spans()

@@ -5,10 +5,9 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from handler.lifecycle.traffic.recent import SPAN, AnswerCount, LapseCount, quantiles
+from handler.lifecycle.traffic.recent import SPAN, AnswerCount, Figures, Lapse, figures
 
 TIMES: Final = ("p50", "p95", "p99")
-SHARES: Final = (0.5, 0.95, 0.99)
 PROTOCOLS: Final = {
     "": "Steps of pipelines",
     "v1": "V1",
@@ -50,20 +49,20 @@ class ProtocolView(BaseModel):
     spans: list[SpanView]
 
 
-def protocol_view(name: str, count: AnswerCount, spans: Sequence[LapseCount]) -> ProtocolView:
+def protocol_view(name: str, count: AnswerCount, spans: Sequence[tuple[int, Lapse]]) -> ProtocolView:
     return ProtocolView(
         name=PROTOCOLS.get(name, name),
         requests=sum(count.times.values()),
         failures=count.failures,
         times=times_view(count),
-        spans=[span_view(span.ago, span.protocols[name]) for span in spans if name in span.protocols],
+        spans=[span_view(ago, lapse.protocols[name]) for ago, lapse in spans if name in lapse.protocols],
     )
 
 
-def span_view(ago: int, count: AnswerCount) -> SpanView:
-    times = dict(zip(TIMES, quantiles(count.times, *SHARES), strict=False))
-    return SpanView(ago=ago * SPAN, count=sum(count.times.values()), failures=count.failures, **times)
+def span_view(ago: int, found: Figures) -> SpanView:
+    times = dict(zip(TIMES, found.times, strict=False))
+    return SpanView(ago=ago * SPAN, count=found.successes, failures=found.failures, **times)
 
 
 def times_view(count: AnswerCount) -> TimesView:
-    return TimesView(**dict(zip(TIMES, quantiles(count.times, *SHARES), strict=False)))
+    return TimesView(**dict(zip(TIMES, figures(count).times, strict=False)))

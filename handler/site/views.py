@@ -200,7 +200,7 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "requests": known.statistics.success.times,
             "failures": known.statistics.fail.times,
             "times": times_view(merged(known.protocols.values())),
-            "spans": [span_view(span.ago, merged(span.protocols.values())) for span in known.spans],
+            "spans": [span_view(ago, lapse.total) for ago, lapse in known.spans],
             "protocols": [protocol_view(name, count, known.spans) for name, count in known.protocols.items()],
         }
     )

@@ -7,7 +7,6 @@ to one step. A span that has ended holds 8 bytes for each step, of which a proto
 
 import time
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -16,6 +15,8 @@ from handler.lifecycle.traffic.series import step_of, time_of
 SPAN: Final = 10
 """Seconds of a span."""
 SPANS: Final = 60
+SHARES: Final = (0.5, 0.95, 0.99)
+"""Of the successes, whose longest time is a figure of each span."""
 MERGED_BITS: Final = 2
 """So many fine steps' bits become one step here: times in it differ by 1/8 at most, and a span holds few of them."""
 
@@ -27,11 +28,12 @@ class AnswerCount(NamedTuple):
     times: Mapping[int, int]
 
 
-class LapseCount(NamedTuple):
-    """One span, as a page shows it. `ago`: how many spans before the present one."""
+class Figures(NamedTuple):
+    """What a span's inferences were like. `times`: milliseconds, one for each of SHARES; none without a success."""
 
-    ago: int
-    protocols: Mapping[str, AnswerCount]
+    successes: int
+    failures: int
+    times: tuple[float, ...]
 
 
 class Answers:
@@ -52,18 +54,41 @@ class Answers:
         return AnswerCount(self.failures, dict(self.times))
 
 
-class PackedAnswers(NamedTuple):
-    """The same of a span that has ended. `times`: steps and counts in turns."""
+class Lapse:
+    """One span, as it was when it was made. `index`: the clock divided by SPAN.
 
-    failures: int
-    times: "array[int]"
+    Its figures are calculated when they are first asked for: a page shows the same spans again and again.
+    """
 
-    def counted(self) -> AnswerCount:
-        return AnswerCount(self.failures, dict(zip(self.times[::2], self.times[1::2], strict=True)))
+    __slots__ = ("_figures", "_packed", "index")
 
+    def __init__(self, index: int, answers: Mapping[str, Answers]) -> None:
+        self.index = index
+        self._packed = {
+            name: (each.failures, array("I", [number for pair in each.times.items() for number in pair]))
+            for name, each in answers.items()
+        }
+        self._figures: tuple[Figures, Mapping[str, Figures]] | None = None
 
-def _packed(answers: Answers) -> PackedAnswers:
-    return PackedAnswers(answers.failures, array("I", [number for pair in answers.times.items() for number in pair]))
+    @property
+    def total(self) -> Figures:
+        """The figures of all protocols together."""
+        return self._calculated()[0]
+
+    @property
+    def protocols(self) -> Mapping[str, Figures]:
+        """The figures of each protocol that has asked."""
+        return self._calculated()[1]
+
+    def _calculated(self) -> tuple[Figures, Mapping[str, Figures]]:
+        if self._figures is None:
+            counts = {
+                name: AnswerCount(failures, dict(zip(times[::2], times[1::2], strict=True)))
+                for name, (failures, times) in self._packed.items()
+            }
+            total = next(iter(counts.values())) if len(counts) == 1 else merged(counts.values())
+            self._figures = figures(total), {name: figures(count) for name, count in counts.items()}
+        return self._figures
 
 
 class Recent:
@@ -76,7 +101,7 @@ class Recent:
         self._index = -1
         self._now: dict[str, Answers] = {}
         # Empty until the first span has ended: most models of a repository have no inference.
-        self._ring: list[tuple[int, Mapping[str, PackedAnswers]] | None] = []
+        self._ring: list[Lapse | None] = []
         self._before: dict[str, Answers] = {}
 
     def record(self, ns: int, protocol: str = "", *, success: bool) -> None:
@@ -97,22 +122,22 @@ class Recent:
         """Puts the span that has ended away."""
         if self._now:
             self._ring = self._ring or [None] * SPANS
-            packed = {name: _packed(answers) for name, answers in self._now.items()}
-            self._ring[self._index % SPANS] = self._index, packed
+            self._ring[self._index % SPANS] = Lapse(self._index, self._now)
             for name, answers in self._now.items():
                 self._before.setdefault(name, Answers()).add(answers)
         self._index, self._now = index, {}
 
-    def spans(self) -> list[LapseCount]:
-        """Returns the spans with inferences, the oldest first, the present one included."""
+    def spans(self) -> list[tuple[int, Lapse]]:
+        """Returns the spans with inferences, the oldest first, the present one included.
+
+        Before each stands how many spans it is before the present one.
+        """
         index = int(self._clock()) // SPAN
-        ended: list[tuple[int, Mapping[str, Answers | PackedAnswers]]] = [each for each in self._ring if each]
-        found = sorted([*ended, (self._index, self._now)], key=lambda each: each[0])
-        return [
-            LapseCount(index - then, {name: answers.counted() for name, answers in protocols.items()})
-            for then, protocols in found
-            if index - then < SPANS and protocols
-        ]
+        found = [each for each in self._ring if each is not None]
+        found.sort(key=lambda each: each.index)
+        if self._now:
+            found.append(Lapse(self._index, self._now))
+        return [(index - each.index, each) for each in found if index - each.index < SPANS]
 
     def totals(self) -> Mapping[str, AnswerCount]:
         """Returns all inferences since the process first listed the version, by protocol."""
@@ -124,11 +149,16 @@ class Recent:
 
 def merged(counts: Iterable[AnswerCount]) -> AnswerCount:
     """Returns the sum of several protocols' or spans' inferences."""
-    failures, times = 0, Counter[int]()
+    failures, times = 0, dict[int, int]()
     for each in counts:
         failures += each.failures
-        times.update(each.times)
+        for step, count in each.times.items():
+            times[step] = times.get(step, 0) + count
     return AnswerCount(failures, times)
+
+
+def figures(count: AnswerCount) -> Figures:
+    return Figures(sum(count.times.values()), count.failures, quantiles(count.times, *SHARES))
 
 
 def quantiles(times: Mapping[int, int], *shares: float) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from handler.lifecycle.traffic.recent import SPAN, SPANS, AnswerCount, Recent, merged, quantiles
+from handler.lifecycle.traffic.recent import SHARES, SPAN, SPANS, AnswerCount, Recent, merged, quantiles
 
 
 class Clock:
@@ -27,10 +27,11 @@ def test_spans_are_ten_seconds_and_old_ones_are_dropped() -> None:
     recent.record(1_000_000, "v1", success=False)
     clock.now += SPAN
     recent.record(9_000_000, "v2", success=True)
-    assert [(span.ago, seen(span.protocols)) for span in recent.spans()] == [
-        (1, {"v2": (0, 1), "v1": (1, 0)}), (0, {"v2": (0, 1)})]  # fmt: skip
+    assert [(ago, {name: found[:2] for name, found in lapse.protocols.items()}) for ago, lapse in recent.spans()] == [
+        (1, {"v2": (1, 0), "v1": (0, 1)}), (0, {"v2": (1, 0)})]  # fmt: skip
+    assert [lapse.total[:2] for _, lapse in recent.spans()] == [(1, 1), (1, 0)]
     clock.now += SPAN * (SPANS - 1)
-    assert [span.ago for span in recent.spans()] == [SPANS - 1]
+    assert [ago for ago, _ in recent.spans()] == [SPANS - 1]
     recent.record(9_000_000, "grpc", success=True)
     clock.now += SPAN * 10_000
     assert recent.spans() == []
@@ -56,7 +57,8 @@ def test_a_busy_version_takes_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] - before < 200_000
     finally:
         tracemalloc.stop()
-    assert sum(sum(count.times.values()) for span in recent.spans() for count in span.protocols.values()) == 400 * SPANS
+    assert sum(lapse.total.successes for _, lapse in recent.spans()) == 400 * SPANS
+    assert all(len(found.times) == len(SHARES) for _, lapse in recent.spans() for found in lapse.protocols.values())
 
 
 @pytest.mark.parametrize("share", [0.5, 0.95, 0.99])
