@@ -141,7 +141,7 @@ class Recent:
 
     def totals(self) -> Mapping[str, AnswerCount]:
         """Returns all inferences since the process first listed the version, by protocol."""
-        names = sorted({*self._before, *self._now})
+        names = sorted({*self._before, *self._now}, key=lambda name: (not name, name))  # clients' protocols first
         return {
             name: merged([each[name].counted() for each in (self._before, self._now) if name in each]) for name in names
         }

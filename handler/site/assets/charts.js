@@ -75,7 +75,7 @@ function figure(title, chart, marks) {
 
 // Shows buttons for the protocols, if they are several. One is chosen for all versions, and stays so.
 function choice(place, versions) {
-  const names = [...new Set(versions.flatMap((each) => each.protocols.map(({ name }) => name)))].sort();
+  const names = [...new Set(versions.flatMap((each) => each.protocols.map(({ name }) => name)))];
   const before = find("#protocols");
   const chosen = find("#protocols :checked")?.value;
   if (names.length < 2) {

@@ -284,7 +284,7 @@ def behind_a_key(url: str, axe: Path, key: str) -> None:
 
 
 def pictures(url: str, axe: Path, folder: str) -> None:
-    """Makes the pictures of the README: the models after some requests, and an answer of one."""
+    """Makes the pictures of README and docs: the models after some requests, an answer of one, and its numbers."""
     with browsing(url, axe, viewport={"width": 1200, "height": 720}) as page:
         for model in MODELS:
             form(page, url, model)
@@ -298,6 +298,17 @@ def pictures(url: str, axe: Path, folder: str) -> None:
         page.set_viewport_size({"width": 1200, "height": 900})
         page.get_by_role("heading", name="Try it").evaluate("heading => { heading.scrollIntoView(); scrollBy(0, -16) }")
         page.screenshot(path=f"{folder}/try-it.png")
+        for protocol in PROTOCOLS * 3:
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            send(page)
+        expect(page.locator("#numbers tbody tr")).to_have_count(
+            6
+        )  # all, V1, V2, GRPS, Connect, and the pipeline that asks iris
+        page.set_viewport_size({"width": 1200, "height": 640})
+        page.get_by_role("heading", name="Numbers").evaluate(
+            "heading => { heading.scrollIntoView(); scrollBy(0, -16) }"
+        )
+        page.screenshot(path=f"{folder}/numbers.png")
 
 
 SCENARIOS: dict[str, Scenario] = {
