@@ -57,6 +57,16 @@ def apps(folder: Path) -> Iterator[dict[str, App]]:
         app.close()
 
 
+@pytest.fixture(scope="module")
+def apis(apps: dict[str, App]) -> dict[str, Any]:
+    """Return what schemathesis reads of each platform's description."""
+    config = {**CONFIG, "operations": [*CONFIG["operations"], *OWN]}
+    return {
+        name: schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(config))
+        for name, app in apps.items()
+    }
+
+
 def described(app: App) -> Any:
     return ask(app, "/openapi.json", method="GET").raise_for_status().json()
 
@@ -92,12 +102,10 @@ def test_the_example_of_the_platforms_inference_is_answered(apps: dict[str, App]
 @given(data=st.data())
 @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_on_a_platforms_routes_is_as_described(
-    apps: dict[str, App], platform: str, mode: GenerationMode, data: st.DataObject
+    apis: dict[str, Any], platform: str, mode: GenerationMode, data: st.DataObject
 ) -> None:
     """That holds for wrong bodies, types and names; MLflow's errors have a form of their own."""
-    app = apps[platform]
-    config = SchemathesisConfig.from_dict({**CONFIG, "operations": [*CONFIG["operations"], *OWN]})
-    api = schemathesis.openapi.from_asgi("/openapi.json", app, config=config)
+    api = apis[platform]
     own = [
         path for path, methods in api.raw_schema["paths"].items() if "platform" in next(iter(methods.values()))["tags"]
     ]
