@@ -180,6 +180,7 @@ class App:
                 return
             timing.came = time.perf_counter_ns()
             record.received = len(body)
+            timing.protocol = record.protocol
             request = HttpRequest(
                 method, destination.path, headers, body, self._options, scope.get("query_string", b"")
             )

@@ -26,7 +26,7 @@ class Timing:
     waited for a load, and not only for a look at the repository. `durations`: of an answered inference: in the queue
     (with the wait for the model), for decoding, for the model, for encoding. `size`: bytes of its body. `use`: of the
     version that works on it, once that is known. `is_misplaced`: it waited in no model's lane, and may not use one.
-    `steps`: of a pipeline's inference, each with its time.
+    `steps`: of a pipeline's inference, each with its time. `protocol`: the request's, as its record names it.
     `broken`: fault and text of the error that ended its stream.
     """
 
@@ -40,6 +40,7 @@ class Timing:
         "ended",
         "is_misplaced",
         "load",
+        "protocol",
         "size",
         "steps",
         "use",
@@ -55,6 +56,7 @@ class Timing:
         self.cold = False
         self.durations: tuple[int, int, int, int] | None = None
         self.size = 0
+        self.protocol = ""
         self.steps: Sequence[tuple[bytes, int]] = ()
         self.use: Any = None
         self.is_misplaced = False
@@ -90,7 +92,7 @@ class Timing:
         if took is not None:
             self.steps = took()
         if not self.ended:
-            use.record(self.durations, self.size, success=True)
+            use.record(self.durations, self.size, self.protocol, success=True)
 
     def batched(self, use: Any, decoded: int, resumed: int, waited: int) -> None:
         """Counts the time that was spent on others as time in the queue. Implements core.batches.BatchContext."""
@@ -104,13 +106,14 @@ class Timing:
         if isinstance(error, ServingError):
             self.broken = error.fault.name, error.message[:SHOWN_CHARACTERS]
         if not self.ended:
-            use.record((self.begun - self.came, decoded - self.begun, infer, 0), self.size, success=success)
+            durations = (self.begun - self.came, decoded - self.begun, infer, 0)
+            use.record(durations, self.size, self.protocol, success=success)
 
     def failed(self, use: Any) -> None:
         if self.ended:
             return
         spent = time.perf_counter_ns() - self.begun
-        use.record((self.begun - self.came, spent), self.size, success=False)
+        use.record((self.begun - self.came, spent), self.size, self.protocol, success=False)
 
     def text(self, start: bytes) -> bytes:
         """Returns the value of Server-Timing (W3C, Server Timing): milliseconds by step. `start`: of its process."""

@@ -4,12 +4,13 @@ For the console's pages. It asks neither the repository nor a runtime, and loads
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from core.operations import ModelSpec
 from core.statistics import Statistics
 from handler.lifecycle.models import ListedModel
-from handler.lifecycle.traffic.recent import LapseCount
+from handler.lifecycle.traffic.recent import AnswerCount, Lapse
 from handler.lifecycle.versions import ServedVersion
 
 
@@ -17,8 +18,9 @@ class Particulars(NamedTuple):
     """One version. `spec`, `parameters`, `explains`: of a version in memory, else None, empty and False.
 
     `size`: bytes of its files, None where the store does not say. `memory`: bytes that its load was measured to take,
-    0 before that. `canary`: the share of requests without a version that it gets by settings. `times`: its successes
-    since the process listed it, `spans` those of the last minutes; see traffic.recent.
+    0 before that. `canary`: the share of requests without a version that it gets by settings. `protocols`: its
+    inferences since the process listed it, `spans` those of the last minutes; see traffic.recent. `folder`: its files
+    on this machine, None of a version that is not in memory.
     """
 
     version: str
@@ -31,8 +33,9 @@ class Particulars(NamedTuple):
     labels: tuple[str, ...]
     canary: float
     statistics: Statistics
-    times: Mapping[int, int]
-    spans: Sequence[LapseCount]
+    protocols: Mapping[str, AnswerCount]
+    spans: Sequence[tuple[int, Lapse]]
+    folder: Path | None
 
 
 class ProcessState(NamedTuple):
@@ -57,7 +60,7 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
     loaded = version.loaded
     sizes = [file.size for file in version.version.files]
     known = [size for size in sizes if size is not None]
-    statistics, times, spans = version.traffic.lately(version.name, str(version.version.number))
+    protocols, spans = version.traffic.lately()
     return Particulars(
         str(version.version.number),
         None if loaded is None else loaded.model.spec,
@@ -68,7 +71,8 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
         version.load_seconds or None,
         labels,
         canary,
-        statistics,
-        times,
+        version.statistics(),
+        protocols,
         spans,
+        None if loaded is None else loaded.folder.path,
     )

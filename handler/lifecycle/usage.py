@@ -8,7 +8,7 @@ from typing import Final
 
 from core.ports import Model
 from core.statistics import BatchCount, Count, Statistics
-from handler.lifecycle.traffic.recent import LapseCount, Recent
+from handler.lifecycle.traffic.recent import AnswerCount, Lapse, Recent
 from handler.lifecycle.traffic.series import PROCESS
 from handler.stores import Folder
 
@@ -96,10 +96,10 @@ class Loaded:
     def in_use(self) -> bool:
         return bool(self.uses)
 
-    def record(self, durations: Sequence[int], size: int, *, success: bool) -> None:
+    def record(self, durations: Sequence[int], size: int, protocol: str = "", *, success: bool) -> None:
         """Counts one inference; see Traffic.record. `size`: bytes of the request's body."""
         ns = sum(durations)
-        self._traffic.record(durations, success=success)
+        self._traffic.record(durations, protocol, success=success)
         PROCESS.record(ns, success=success)
         self._pace.time(ns - durations[0], size, success=success, steady=self._steady)
 
@@ -131,11 +131,14 @@ class Traffic:
         self._batches: dict[int, list[int]] = {}
         self._recent = Recent()
 
-    def record(self, durations: Sequence[int], *, success: bool) -> None:
-        """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding."""
+    def record(self, durations: Sequence[int], protocol: str = "", *, success: bool) -> None:
+        """Counts one inference. `durations`: nanoseconds in the queue, for decoding, for the model, for encoding.
+
+        `protocol`: "" for a pipeline's step, which no client has asked for by itself.
+        """
         ns = sum(durations)
         with self._lock:
-            self._recent.record(ns, success=success)
+            self._recent.record(ns, protocol, success=success)
             if not success:
                 self._failures += 1
                 self._failed_ns += ns
@@ -158,11 +161,10 @@ class Traffic:
                 sums = self._batches.get(rows, (0, 0, 0, 0))
                 self._batches[rows] = list(map(int.__add__, sums, (1, joined, inferred, split)))
 
-    def lately(self, name: str, version: str) -> tuple[Statistics, Mapping[int, int], Sequence[LapseCount]]:
-        """Returns the numbers, the times of all successes, and the spans of the last minutes; see traffic.recent."""
+    def lately(self) -> tuple[Mapping[str, AnswerCount], Sequence[tuple[int, Lapse]]]:
+        """Returns the counts by protocol, and the spans of the last minutes; see traffic.recent."""
         with self._lock:
-            times, spans = self._recent.times(), self._recent.spans()
-        return self.statistics(name, version), times, spans
+            return self._recent.totals(), self._recent.spans()
 
     def statistics(self, name: str, version: str) -> Statistics:
         """Returns the present numbers."""

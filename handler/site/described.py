@@ -1,10 +1,12 @@
 """The OpenAPI description: the routes of the protocols, and typed operations for each model in memory.
 
-`openapi.json` has the former. The latter come from the models' own descriptions through pydantic: names, datatypes and
-ranks, with an example that works. Generators of clients make a class of each.
+`openapi.json` has the former. The latter come from the models' own descriptions through pydantic: names, datatypes,
+ranks and fixed sizes, with an example that works. Generators of clients make a class of each; what they cannot read,
+the sizes, is a "then" of an empty "if": validators apply it, and generators skip it.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, Field, RootModel, WithJsonSchema, create_model
 from pydantic.json_schema import models_json_schema
 
 from core.operations import ModelSpec
@@ -29,6 +31,8 @@ JSON: Final = "application/json"
 COMPONENT: Final = "#/components/schemas/"
 DATA: Final = "x-tensor-data"
 """Stands for a reference that pydantic does not know, until the schemas are part of the description."""
+LEAF: Final = {"type": ["number", "string", "boolean", "null"]}
+NESTED: Final = "row-major, flat or nested as deep as the shape"
 
 
 def document(specs: Iterable[ModelSpec]) -> dict[str, Any]:
@@ -112,7 +116,9 @@ class _Typed:
         tensors = [self._tensor(each, index) for index, each in enumerate(inputs)]
         either: Any = reduce(or_, tensors)
         if len(tensors) > 1:
-            either = Annotated[either, Field(discriminator="name")]
+            # It has a name of its own: generators would call that of each model "InputsInner".
+            named: Any = RootModel[Annotated[either, Field(discriminator="name")]]
+            either = create_model(f"{self.name}_AnyInput", __base__=named)
         wanted: Any = create_model(f"{self.name}_RequestedOutput", name=_one_of(*(each.name for each in outputs)))
         return create_model(
             f"{self.name}_InferRequest",
@@ -128,15 +134,39 @@ class _Typed:
         return create_model(
             f"{self.name}_Input{index or ''}",
             name=_one_of(spec.name),
-            shape=(list[size], Field(description=_shape(spec), min_length=least, max_length=most)),
+            shape=(
+                list[size],
+                Field(description=_shape(spec), min_length=least, max_length=most, json_schema_extra=_sizes(spec)),
+            ),
             datatype=_one_of(spec.datatype.name, *spec.datatype.accepts),
-            data=(Annotated[list[Any], WithJsonSchema({DATA: True})], ...),
+            data=(Annotated[list[Any], WithJsonSchema(_data(spec))], ...),
         )
 
 
 def _one_of(*names: str) -> Any:
     """Returns a member that has to be one of the names; any text if there are none."""
     return (Literal[names] if names else str, ...)
+
+
+def _sizes(spec: TensorSpec) -> dict[str, Any]:
+    """Returns the rule that binds the fixed sizes of a shape."""
+    fixed = [{} if each < 0 else {"const": each} for each in spec.shape or ()]
+    return {"if": {}, "then": {"prefixItems": fixed}} if any(fixed) else {}
+
+
+def _data(spec: TensorSpec) -> dict[str, Any]:
+    """Returns the schema of an input's elements: flat, or nested as its shape is, with its fixed sizes."""
+    if not spec.shape or max(spec.shape) < 0 or math.prod(map(abs, spec.shape)) > examples.MOST_ELEMENTS:
+        return {DATA: True}
+    nested: dict[str, Any] = LEAF
+    for size in reversed(spec.shape):
+        nested = {"type": "array", "items": nested} | ({} if size < 0 else {"minItems": size, "maxItems": size})
+    flat: dict[str, Any] = {"type": "array", "items": LEAF}
+    if min(spec.shape) >= 0:
+        count = math.prod(spec.shape)
+        flat |= {"minItems": count, "maxItems": count}
+    forms = [flat, nested] if len(spec.shape) > 1 else [nested]
+    return {"type": "array", "items": {}, "description": NESTED, "if": {}, "then": {"anyOf": forms}}
 
 
 def _shape(spec: TensorSpec) -> str:
@@ -149,7 +179,7 @@ def _schemas(typed: Iterable[_Typed]) -> dict[str, Any]:
     _, made = models_json_schema(wanted, ref_template=COMPONENT + "{model}")
     found: dict[str, Any] = made["$defs"]
     for schema in found.values():
-        for name, member in schema["properties"].items():
+        for name, member in schema.get("properties", {}).items():
             if DATA in member:
                 schema["properties"][name] = {"$ref": COMPONENT + "TensorData"}
     return found

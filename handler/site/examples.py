@@ -4,6 +4,7 @@ Only the model's own description is read. Where it does not say enough (no input
 is shown.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ def v2(spec: ModelSpec) -> dict[str, Any] | None:
     """Returns the body of an inference request of V2; None for a model without inputs or with very large ones."""
     if spec.inputs is None:
         return None
-    inputs = [_input(each, spec) for each in spec.inputs if not each.optional]
+    inputs = [_input(each, spec) for each in _needed(spec, spec.inputs)]
     if None in inputs:
         return None
     return {"inputs": inputs}
@@ -43,6 +44,18 @@ def nested(flat: list[Any], shape: list[int]) -> Any:
     if not shape:
         return flat[0]
     return flat if len(shape) == 1 else np.array(flat, object).reshape(shape).tolist()
+
+
+def _needed(spec: ModelSpec, inputs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
+    """Returns the inputs without the optional ones, if a signature makes all outputs of the others alone."""
+    required = [each for each in inputs if not each.optional]
+    names, outputs = {each.name for each in required}, {each.name for each in spec.outputs or ()}
+    is_enough = any(
+        outputs <= {each.spec.name for each in signature.outputs.values()}
+        and {each.spec.name for each in (signature.inputs or {}).values()} <= names
+        for signature in spec.signatures.values()
+    )
+    return required if is_enough else inputs
 
 
 def _input(spec: TensorSpec, model: ModelSpec) -> dict[str, Any] | None:

@@ -1,17 +1,19 @@
 """The page of one model: its versions, its signature, its numbers; the console's script adds charts and a form."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from handler.site.instance import milliseconds, size
+from handler.site.numbers import ProtocolView
 from handler.site.status import state
 from handler.site.views import ModelView, TensorView, VersionView
 
 NUMBERS: Final = ("Requests", "Failed", "p50 ms", "p95 ms", "p99 ms")
 TRIED: Final = {"name", "loaded", "inputs", "outputs", "signatures", "explains", "example", "barred"}
-CHARTED: Final = {"version", "spans"}
+CHARTED: Final[dict[str, Any]] = {"version": True, "spans": True, "protocols": {"__all__": {"name", "spans"}}}
+ALL: Final = "All"
 NOTE: Final = (
     '<p class="note">A request takes from its arrival to its answer. Times are those of successes, right to an eighth. '
     "The numbers are those of this process.</p>"
@@ -72,26 +74,45 @@ def _version(view: VersionView) -> str:
         ("Signed by", view.signer),
         ("Digest", view.digest),
     ]
+    title = f"Version {view.version}" if view.version else "Versions unknown"
     cells = "".join(f"<div><dt>{label}</dt><dd>{escape(text)}</dd></div>" for label, text in facts if text)
     reason = f'<p class="reason">{escape(view.reason)}</p>' if view.reason and view.reason != "not loaded yet" else ""
     return (
-        f'<article class="version" data-tone="{view.tone}"><h3>{escape(view.version or "Versions unknown")} '
-        f"{state(view.tone)}</h3>{reason}{f'<dl>{cells}</dl>' if cells else ''}</article>"
+        f'<article class="version" data-tone="{view.tone}"><h3>{escape(title)} '
+        f"{state(view.tone)}</h3>{reason}{f'<dl>{cells}</dl>' if cells else ''}"
+        f"{_parity(view.parity)}</article>"
     )
+
+
+def _parity(lines: Sequence[str]) -> str:
+    """Returns what a conversion has measured: its sentence, and its notes below."""
+    if not lines:
+        return ""
+    sentence, *notes = map(escape, lines)
+    items = "".join(f"<li>{note}</li>" for note in notes)
+    return f'<div class="parity"><h4>Converted from</h4><p>{sentence}</p>{f"<ul>{items}</ul>" if items else ""}</div>'
 
 
 def _numbers(view: ModelView) -> str:
-    rows = (
-        (
-            each.version,
-            f"{each.requests:,}",
-            f"{each.failures:,}",
-            *(milliseconds(value) for value in (each.times.p50, each.times.p95, each.times.p99)),
-        )
-        for each in view.versions
-    )
+    rows = [row for each in view.versions for row in _counted(each)]
+    table = _table("Numbers by version and protocol", ("Version", "Protocol", *NUMBERS), rows, numbers=NUMBERS)
+    return f'<div id="numbers" data-live>{table}</div>'
+
+
+def _counted(version: VersionView) -> Iterator[Sequence[str]]:
+    """Yields a row for each protocol that has asked the version, behind one for all if they are several."""
+    if len(version.protocols) != 1:
+        yield version.version, ALL, *_row(version)
+    for each in version.protocols:
+        yield version.version, each.name, *_row(each)
+
+
+def _row(counted: VersionView | ProtocolView) -> Sequence[str]:
+    times = counted.times
     return (
-        f'<div id="numbers" data-live>{_table("Numbers by version", ("Version", *NUMBERS), rows, numbers=True)}</div>'
+        f"{counted.requests:,}",
+        f"{counted.failures:,}",
+        *(milliseconds(value) for value in (times.p50, times.p95, times.p99)),
     )
 
 
@@ -135,14 +156,16 @@ def _pairs(names: dict[str, str]) -> str:
     return ", ".join(alias if alias == tensor else f"{alias} = {tensor}" for alias, tensor in names.items())
 
 
-def _table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
-    kind = " class=number" if numbers else ""
-    head = "".join(f'<th scope="col"{kind if index else ""}>{name}</th>' for index, name in enumerate(columns))
+def _table(
+    caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()
+) -> str:
+    kinds = [" class=number" if name in numbers else "" for name in columns]
+    head = "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in zip(columns, kinds, strict=True))
     body = "".join(
         f'<tr><th scope="row" data-label="{columns[0]}">{escape(first)}</th>'
         + "".join(
             f'<td data-label="{column}"{kind}>{escape(text)}</td>'
-            for column, text in zip(columns[1:], rest, strict=True)
+            for column, kind, text in zip(columns[1:], kinds[1:], rest, strict=True)
         )
         + "</tr>"
         for first, *rest in rows

@@ -25,7 +25,7 @@ from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
-from handler.site import assets, described, frame, instance, model, status
+from handler.site import assets, described, examples, frame, instance, model, platform_routes, status
 from handler.site.documentation import Documentation
 from handler.site.views import ModelView, StatusView, entry_view, model_view, now
 
@@ -107,13 +107,21 @@ class _Site:
 
     def documentation(self, request: Request) -> Response:
         models = {each.name: each.version for each in reversed(self._index(request))}
-        document = described.document(self._loaded(request))
+        document = self._document(request)
         page = Documentation(document, _base(request), dict(sorted(models.items())), _start(request))
         return self._page(request, "API", page.content(), "", kind="docs")
 
     def description(self, request: Request) -> Response:
-        document = described.document(self._loaded(request))
+        document = self._document(request)
         return JSONResponse({**document, "servers": [{"url": frame.root_of(request.scope) or "/"}]})
+
+    def _document(self, request: Request) -> Mapping[str, Any]:
+        """Returns the OpenAPI description, as the caller may see it."""
+        specs = self._loaded(request)
+        name = self._settings.default_model or (specs[0].name if len(specs) == 1 else "")
+        model = next((spec for spec in specs if spec.name == name), None)
+        example = None if model is None else examples.v1(model)
+        return platform_routes.added(described.document(specs), self._settings.contract, example)
 
     def _page(self, request: Request, title: str, content: str, live: str, *, kind: str) -> Response:
         live += " paused" if live and self._settings.platform == "lambda" else ""

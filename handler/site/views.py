@@ -13,10 +13,11 @@ from pydantic import BaseModel
 from core.operations import IndexEntry, ModelSpec, State, StatusResult
 from core.tensor import TensorSpec
 from handler.lifecycle.particulars import Particulars
-from handler.lifecycle.traffic.recent import SPAN, quantiles
+from handler.lifecycle.traffic.recent import merged
 from handler.site import examples
+from handler.site.numbers import ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
+from handler.stores import parity
 
-SHARES: Final = (0.5, 0.95, 0.99)
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
 """The beginnings of reasons that are not problems: a model loads with its first request."""
 
@@ -40,22 +41,6 @@ class SignatureView(BaseModel):
     outputs: dict[str, str]
 
 
-class TimesView(BaseModel):
-    """Times of successes in milliseconds, None without any."""
-
-    p50: float | None = None
-    p95: float | None = None
-    p99: float | None = None
-
-
-class SpanView(TimesView):
-    """Ten seconds. `ago`: seconds from their end to the end of the present ones."""
-
-    ago: int
-    count: int
-    failures: int
-
-
 class VersionView(BaseModel):
     """A version. `tone`: ready, loading, idle or failed. `size`, `memory`: bytes."""
 
@@ -72,10 +57,13 @@ class VersionView(BaseModel):
     signer: str = ""
     digest: str = ""
     providers: str = ""
+    parity: list[str] = []
+    """What `dragoman convert` has measured, of a version in memory."""
     requests: int = 0
     failures: int = 0
     times: TimesView = TimesView()
     spans: list[SpanView] = []
+    protocols: list[ProtocolView] = []
 
 
 class EntryView(BaseModel):
@@ -138,7 +126,7 @@ def tone_of(entry: IndexEntry) -> str:
 
 def entry_view(entry: IndexEntry, known: Particulars | None) -> EntryView:
     """Returns a row of the table. `known`: None for an unknown version."""
-    p50 = None if known is None else next(iter(quantiles(known.times, 0.5)), None)
+    p50 = None if known is None else times_view(merged(known.protocols.values())).p50
     return EntryView(
         model=entry.name,
         version=entry.version,
@@ -208,18 +196,11 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "signer": known.parameters.get("signer", ""),
             "digest": known.parameters.get("digest", ""),
             "providers": known.parameters.get("providers", ""),
+            "parity": [] if known.folder is None else parity.beside(known.folder),
             "requests": known.statistics.success.times,
             "failures": known.statistics.fail.times,
-            "times": TimesView(**_times(known.times)),
-            "spans": [
-                SpanView(
-                    ago=span.ago * SPAN, count=sum(span.times.values()), failures=span.failures, **_times(span.times)
-                )
-                for span in known.spans
-            ],
+            "times": times_view(merged(known.protocols.values())),
+            "spans": [span_view(ago, lapse.total) for ago, lapse in known.spans],
+            "protocols": [protocol_view(name, count, known.spans) for name, count in known.protocols.items()],
         }
     )
-
-
-def _times(times: Mapping[int, int]) -> dict[str, Any]:
-    return dict(zip(("p50", "p95", "p99"), quantiles(times, *SHARES), strict=False))

@@ -36,8 +36,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Offer a server for the scenario, with the sample models and one that cannot be loaded."""
     models, log = tmp_path / "models", tmp_path / "log"
     shutil.copytree(ROOT / "models", models, ignore=shutil.ignore_patterns("*.py"))
-    (models / "broken" / "1").mkdir(parents=True)
-    (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
+    if request.param != "pictures":
+        (models / "broken" / "1").mkdir(parents=True)
+        (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
     with ExitStack() as stack:
         if request.param == "staged":
             arguments = ["-m", "uvicorn", "tests.e2e.browser.staged:app", "--host", HOST, *UVICORN, "--port"]
@@ -78,7 +79,7 @@ def test_people_use_the_console(address: str, scenario: str, axe: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["pictures"], indirect=True)
-def test_the_pictures_of_the_readme_are_made_here(address: str, axe: Path) -> None:
+def test_the_pictures_of_the_pages_are_made_here(address: str, axe: Path) -> None:
     """They are left in .e2e/pictures, to be copied to docs/pictures when the console has changed."""
     require("chromium")
     made = HOME / "pictures"

@@ -1,4 +1,4 @@
-"""Clients that generators make of /openapi.json call every route, with a key.
+"""Clients that generators make of /openapi.json call every route, and every model by its typed operations, with a key.
 
 Each operation is called with the parameters and the first body that the description gives as examples. Generating takes
 Java and Node, and tests/e2e/tools.py installs the rest.
@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.tools import HOME, environment, require, run
 from tests.support import texts
-from tests.support.openapi import DOCUMENT, ROOT, resolved
+from tests.support.openapi import ROOT, resolved
 from tests.support.server import Server, serve
 
 HERE = Path(__file__).with_name("openapi")
@@ -25,16 +25,20 @@ MADE = HOME / "openapi-clients"
 KEY = "dgm_openapi_clients"
 FIRST, LAST = ("loadModel", "grpsOnline"), ("unloadModel", "grpsOffline", "grpsOfflinePost")
 """What others need, and what others must not find done: readiness follows what is loaded and set offline."""
+MODELS = {path.name for path in (ROOT / "models").iterdir() if path.is_dir() and path.name[0] not in "._"}
+MODELS |= {"encoder", "sentences", "tokens", "pairs", "matryoshka"}
+"""The samples, and those of tests.support.texts."""
 HALF_PLUS_THREE = [3.5, 4, 5.5]
 CALCULATED = ("infer", "inferVersion", "v1Predict", "v1VersionPredict", "v1LabelPredict", "grpsPredict")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Offer the sample models, each with a label, to callers with a key."""
+    """Offer the sample models to callers with a key; three of them have a label."""
     models = tmp_path_factory.mktemp("models")
+    shutil.copytree(ROOT / "models", models, ignore=shutil.ignore_patterns("*.py"), dirs_exist_ok=True)
     for name, version in {"half_plus_three": 123, "iris": 1, "strings": 1}.items():
-        file = Path(shutil.copytree(ROOT / "models" / name, models / name)) / "model-settings.json"
+        file = models / name / "model-settings.json"
         said = json.loads(file.read_text("utf-8")) if file.exists() else {}
         file.write_text(json.dumps({**said, "version_labels": {"stable": version}}), "utf-8")
     texts.build(models)
@@ -47,18 +51,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def description(server: Server) -> Path:
-    """Return the file with the description as the server sends it."""
+    """Return the file with the description as the server sends it once all models are in memory."""
     MADE.mkdir(parents=True, exist_ok=True)
-    answer = httpx.get(f"http://{server.netloc}/openapi.json", headers={"x-api-key": KEY})
+    with httpx.Client(base_url=f"http://{server.netloc}", headers={"x-api-key": KEY}, timeout=60) as client:
+        for entry in client.post("/v2/repository/index").raise_for_status().json():
+            client.get(f"/v2/models/{entry['name']}").raise_for_status()
+        answer = client.get("/openapi.json")
     file = MADE / "openapi.json"
     file.write_bytes(answer.raise_for_status().content)
     return file
 
 
-def calls() -> list[dict[str, Any]]:
+def calls(description: Path) -> list[dict[str, Any]]:
     """Return every operation, with the arguments and the body of its first example."""
     found = []
-    for methods in DOCUMENT["paths"].values():
+    for methods in json.loads(description.read_bytes())["paths"].values():
         for operation in methods.values():
             parameters = [resolved(parameter) for parameter in operation.get("parameters", ())]
             media = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
@@ -128,7 +135,10 @@ def numbers(value: Any) -> list[Any]:
 @pytest.mark.parametrize("generator", COMMANDS)
 def test_a_generated_client_calls_every_route(generator: str, description: Path, server: Server) -> None:
     """Every answer is a success that the client understands, and predictions are right."""
-    asked = calls()
+    asked = calls(description)
+    assert {call["tag"] for call in asked if call["operation"].startswith("infer_")} == {
+        f"model {name}" for name in MODELS
+    }
     command = (*COMMANDS[generator](description), f"http://{server.netloc}", KEY)
     done = subprocess.run(
         list(map(str, command)), input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=300
@@ -139,3 +149,4 @@ def test_a_generated_client_calls_every_route(generator: str, description: Path,
     assert [operation for operation, (_, answer) in answers.items() if answer is None] == []
     for operation in CALCULATED:
         assert numbers(answers[operation][1]) == HALF_PLUS_THREE, answers[operation]
+    assert "3.5" in json.dumps(answers["infer_half_plus_three"][1])

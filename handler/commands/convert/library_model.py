@@ -4,12 +4,12 @@ from argparse import Namespace
 from pathlib import Path
 
 from core.errors import escaped
-from handler.commands import parity
 from handler.commands.convert import process
 from handler.commands.convert.sources import FORMATS, Format
 from handler.commands.convert.work import LibraryJob
 from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
+from handler.stores import parity
 
 
 def convert(source: Path, row: Format, folder: Path, options: Namespace, meter: Meter) -> None:

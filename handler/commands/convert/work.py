@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from core.dtype import BY_ONNX
 from core.shapley import least_budget
 from handler.backends.onnx_file import Value
-from handler.commands import parity
 from handler.commands.convert.parity import given
 from handler.commands.convert.parity.measured import Measured, ParityJob, measured
 from handler.commands.convert.sources import FORMATS
 from handler.commands.convert.sources.original import LibraryModel, SourceOptions
 from handler.settings.model import FILE
+from handler.stores import parity
 
 BACKGROUND: Final = "background.json"
 BACKGROUND_ROWS: Final = 50

@@ -10,14 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, escaped
 from handler.backends import EXPECTED
-from handler.commands import parity
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.publish.meter import human
 from handler.lifecycle.repository import NAME, Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings import model as model_settings
-from handler.stores import File, open_store
+from handler.stores import File, open_store, parity
 
 SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
 COLUMNS: Final = ("MODEL", "VERSION", "FILES", "SIZE", "MODIFIED", "STATE")

@@ -112,6 +112,7 @@ def works(codec: Any, timing: Any, received: int = 0) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.codec, record.timing = codec, timing
+        timing.protocol = record.protocol
         record.received += received
 
 

@@ -1,6 +1,6 @@
 // Charts of the last ten minutes, one bar or point for ten seconds.
 
-import { el, milliseconds, svg } from "./dom.js";
+import { el, find, milliseconds, svg } from "./dom.js";
 
 const SPAN = 10;
 const SPANS = 60;
@@ -73,12 +73,34 @@ function figure(title, chart, marks) {
   return el("figure", {}, el("figcaption", {}, title, marks), chart);
 }
 
+// Shows buttons for the protocols, if they are several. One is chosen for all versions, and stays so.
+function choice(place, versions) {
+  const names = [...new Set(versions.flatMap((each) => each.protocols.map(({ name }) => name)))];
+  const before = find("#protocols");
+  const chosen = find("#protocols :checked")?.value;
+  if (names.length < 2) {
+    before?.remove();
+    return "";
+  }
+  if (before?.dataset.names === names.join()) return chosen;
+  const kept = names.includes(chosen) ? chosen : "";
+  const chips = ["", ...names].map((name) => el("label", { class: "chip" },
+    el("input", { type: "radio", name: "protocol", value: name, checked: name === kept, onchange: () => drawCharts(place) }), ` ${name || "All protocols"}`));
+  const made = el("fieldset", { id: "protocols", class: "chips", "data-names": names.join() }, el("legend", { class: "hidden" }, "Protocol of the charts"), chips);
+  if (before) before.replaceWith(made);
+  else place.before(made);
+  return kept;
+}
+
 export function drawCharts(place) {
-  const versions = JSON.parse(place.dataset.json).filter((each) => each.spans.length);
+  const versions = JSON.parse(place.dataset.json);
+  const chosen = choice(place, versions);
   const wide = place.clientWidth;
   const width = wide > 760 ? Math.floor((wide - 24) / 2) : wide;
-  const drawn = versions.map(({ version, spans }) => el("div", { class: "charts", "data-version": version },
-    figure(`Version ${version}: requests in ten seconds`, requests(spans, width), legend(["bar", "answered"], ["bar failed", "failed"])),
-    figure(`Version ${version}: milliseconds`, times(spans, width), legend(...SHARES.map(([name, text]) => [`mark ${name}`, text])))));
+  const drawn = versions.map(({ version, spans, protocols }) =>
+    [version, chosen ? protocols.find(({ name }) => name === chosen)?.spans ?? [] : spans]).filter(([, spans]) => spans.length)
+    .map(([version, spans]) => el("div", { class: "charts", "data-version": version },
+      figure(`Version ${version}: requests in ten seconds`, requests(spans, width), legend(["bar", "answered"], ["bar failed", "failed"])),
+      figure(`Version ${version}: milliseconds`, times(spans, width), legend(...SHARES.map(([name, text]) => [`mark ${name}`, text])))));
   place.replaceChildren(...(drawn.length ? drawn : [el("p", { class: "soft" }, "No request in the last ten minutes.")]));
 }

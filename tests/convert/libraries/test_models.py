@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from handler.commands import parity
 from handler.settings.model import FILE
+from handler.stores import parity
 from tests.convert.libraries.zoo import ASKED, CASES, Trained
 from tests.support.server import Server, serve_rpc
 

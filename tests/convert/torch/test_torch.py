@@ -17,9 +17,9 @@ from torch import nn
 
 from handler.backends import Source
 from handler.backends.onnx import load
-from handler.commands import parity
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
+from handler.stores import parity
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch warns of its own code

@@ -3,6 +3,7 @@
 It runs in an environment of its own, with playwright. A scenario fails by an assertion, whose text the test shows.
 """
 
+import re
 import struct
 import sys
 from collections.abc import Callable
@@ -116,14 +117,26 @@ def live(url: str, axe: Path, _: str) -> None:
         page.get_by_label("x as JSON").fill("[4, 5]")
         for _ in range(3):
             send(page)
-        before = int(page.inner_text("#numbers td >> nth=0"))
+        before = int(page.inner_text("#numbers td.number >> nth=0"))
         expect(page.locator("#charts .bar").first).to_be_visible()
         send(page)
-        expect(page.locator("#numbers td").first).to_have_text(str(before + 1))
+        expect(page.locator("#numbers td.number").first).to_have_text(str(before + 1))
         expect(page.locator("#charts svg.chart").first).to_have_attribute(
             "aria-label", f"{before + 1} requests answered in ten minutes, 0 failed"
         )
         assert page.get_by_label("x as JSON").input_value() == "[4, 5]"
+        expect(page.locator("#protocols")).to_have_count(0)
+        page.get_by_role("tab", name="V1", exact=True).click()
+        send(page)
+        expect(page.locator("#numbers tbody tr")).to_have_count(3)  # all, V1 and V2
+        page.get_by_role("radio", name="V1").check()
+        expect(page.locator("#charts svg.chart").first).to_have_attribute(
+            "aria-label", "1 requests answered in ten minutes, 0 failed"
+        )
+        checked(page)
+        send(page)
+        expect(page.locator("#charts svg.chart").first).to_have_attribute("aria-label", re.compile("^2 requests"))
+        expect(page.get_by_role("radio", name="V1")).to_be_checked()
         page.get_by_role("button", name="Unload").click()
         expect(page.locator("#done")).to_have_text("Unloaded.")
         expect(page.locator(".version")).to_contain_text("Not loaded")
@@ -271,7 +284,7 @@ def behind_a_key(url: str, axe: Path, key: str) -> None:
 
 
 def pictures(url: str, axe: Path, folder: str) -> None:
-    """Makes the pictures of the README: the models after some requests, and an answer of one."""
+    """Makes the pictures of README and docs: the models after some requests, an answer of one, and its numbers."""
     with browsing(url, axe, viewport={"width": 1200, "height": 720}) as page:
         for model in MODELS:
             form(page, url, model)
@@ -285,6 +298,17 @@ def pictures(url: str, axe: Path, folder: str) -> None:
         page.set_viewport_size({"width": 1200, "height": 900})
         page.get_by_role("heading", name="Try it").evaluate("heading => { heading.scrollIntoView(); scrollBy(0, -16) }")
         page.screenshot(path=f"{folder}/try-it.png")
+        for protocol in PROTOCOLS * 3:
+            page.get_by_role("tab", name=protocol, exact=True).click()
+            send(page)
+        expect(page.locator("#numbers tbody tr")).to_have_count(
+            6
+        )  # all, V1, V2, GRPS, Connect, and the pipeline that asks iris
+        page.set_viewport_size({"width": 1200, "height": 640})
+        page.get_by_role("heading", name="Numbers").evaluate(
+            "heading => { heading.scrollIntoView(); scrollBy(0, -16) }"
+        )
+        page.screenshot(path=f"{folder}/numbers.png")
 
 
 SCENARIOS: dict[str, Scenario] = {

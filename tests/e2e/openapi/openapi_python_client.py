@@ -22,7 +22,7 @@ sys.path.insert(0, str(folder.parent))
 def call(client: Any, asked: dict[str, Any]) -> tuple[int, Any]:
     """Status and answer of one operation."""
     name = snake_case(asked["operation"])
-    module = importlib.import_module(f"{folder.name}.api.{asked['tag']}.{name}")
+    module = importlib.import_module(f"{folder.name}.api.{snake_case(asked['tag'])}.{name}")
     arguments = {PythonIdentifier(name, ""): value for name, value in asked["parameters"].items()}
     if asked["body"] is not None:
         models = importlib.import_module(f"{folder.name}.models")

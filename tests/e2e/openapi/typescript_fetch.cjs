@@ -6,12 +6,14 @@ const configuration = new made.Configuration({basePath: url, accessToken: key});
 
 const camel = name => name.replace(/-(.)/g, (_, letter) => letter.toUpperCase()).replace(/^./, letter => letter.toLowerCase());
 
+const pascal = name => name.split(/[ _]/).map(part => part.replace(/^./, letter => letter.toUpperCase())).join('');
+
 async function call({tag, operation, parameters, body, schema}) {
-    const group = new made[`${tag[0].toUpperCase()}${tag.slice(1)}Api`](configuration);
+    const group = new made[`${pascal(tag)}Api`](configuration);
     const given = Object.fromEntries(Object.entries(parameters).map(([name, value]) => [camel(name), value]));
-    const read = made[`${schema}FromJSON`];
-    if (body !== null) given[read ? camel(schema) : 'body'] = read ? read(body) : body;
-    const answer = await group[`${operation}Raw`](given);
+    const read = made[`${pascal(schema)}FromJSON`];
+    if (body !== null) given[read ? camel(pascal(schema)) : 'body'] = read ? read(body) : body;
+    const answer = await group[`${camel(pascal(operation))}Raw`](given);
     return [answer.raw.status, await answer.value()];
 }
 

@@ -139,10 +139,43 @@ def test_a_models_page_shows_its_versions_signature_and_numbers(app: App) -> Non
                  "probabilities FP32 [any, 3] setosa, versicolor, virginica"):  # fmt: skip
         assert each in page
     assert re.search(r"Loaded in [\d,]+ ms", page)
-    assert re.search(r"p99 ms 1 3 1 [\d.,]+ [\d.,]+ [\d.,]+", page)
+    assert re.search(r"p99 ms 1 V2 3 1 [\d.,]+ [\d.,]+ [\d.,]+", page)
     (spans,) = (each["spans"] for each in said(answer, "charts"))
     assert (sum(each["count"] for each in spans), sum(each["failures"] for each in spans)) == (3, 1)
     assert said(answer, "trial")["example"]["inputs"][0]["data"] == [5.1, 3.5, 1.4, 0.2]
+
+
+def test_numbers_are_counted_by_version_and_protocol(tmp_path: Path) -> None:
+    """Each protocol has its requests, failures, times and spans; their sums are the version's, in a row before them."""
+    copied(tmp_path, "12")
+    (tmp_path / "wine" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
+    app, row = serving(tmp_path), [[5.1, 3.5, 1.4, 0.2]]
+    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": row[0]}
+    asked = {
+        ("/v1/models/wine/versions/2:predict", 200): {"instances": row},
+        ("/v2/models/wine/versions/2/infer", 200): {"inputs": [tensor]},
+        ("/inference.GRPCInferenceService/ModelInfer", 400): {"modelName": "wine", "modelVersion": "1"},
+    }
+    asked[("/v1/models/wine/versions/2:predict", 400)] = {"instances": [[1]]}
+    for (path, status), body in asked.items():
+        for _ in range(2):
+            assert ask(app, path, "POST", json.dumps(body).encode(), media="application/json").status == status, path
+    first, second = ask(app, "/models/wine", accept="*/*").value["versions"]
+    assert [(each["name"], each["requests"], each["failures"]) for each in second["protocols"]] == [
+        ("V1", 2, 2), ("V2", 2, 0)]  # fmt: skip
+    assert [(each["name"], each["requests"], each["failures"]) for each in first["protocols"]] == [("Connect", 0, 2)]
+    assert (second["requests"], second["failures"], second["times"]["p50"] > 0) == (4, 2, True)
+    assert all(sum(span["count"] for span in each["spans"]) == each["requests"] for each in second["protocols"])
+    page = text(ask(app, "/models/wine").text)
+    assert re.search(r"1 Connect 0 2 +2 All 4 2 [\d., ]+ 2 V1 2 2 [\d., ]+ 2 V2 2 0 ", page), page
+
+
+def copied(root: Path, numbers: str, model: str = "iris") -> Path:
+    """Makes a model named wine, with versions, of a sample's file. Returns its folder."""
+    for number in numbers:
+        (root / "wine" / number).mkdir(parents=True)
+        (root / "wine" / number / "model.onnx").symlink_to(ROOT / "models" / model / "1" / "model.onnx")
+    return root / "wine"
 
 
 def test_programs_get_a_model_as_json(app: App) -> None:
@@ -158,13 +191,35 @@ def test_programs_get_a_model_as_json(app: App) -> None:
 
 def test_a_canary_has_its_share(tmp_path: Path) -> None:
     """It stands beside the version that it may replace."""
-    for number in "12":
-        (tmp_path / "wine" / number).mkdir(parents=True)
-        (tmp_path / "wine" / number / "model.onnx").symlink_to(ROOT / "models" / "iris" / "1" / "model.onnx")
+    copied(tmp_path, "12")
     settings = {"canary": {"2": 0.25}, "version_policy": {"all": {}}}
     (tmp_path / "wine" / "model-settings.json").write_text(json.dumps(settings))
     page = text(ask(serving(tmp_path), "/models/wine").text)
     assert "2 Not loaded Canary 25% of the requests without a version" in page
+
+
+def test_a_converted_model_shows_what_was_compared(tmp_path: Path) -> None:
+    """The report beside a loaded version is shown, as `dragoman list --verbose` does; other content is ignored."""
+    report = {
+        "source": {"file": "wine<b>.skops"}, "library": "scikit-learn 1.9.1", "converter": "skl2onnx 1.20.0",
+        "data": {"rows": 178, "kind": "given"}, "outputs": [{"name": "p", "largest_absolute": 1.2e-7}],
+        "notes": ["the original reads FP64"], "load_seconds": 0.004,
+    }  # fmt: skip
+    file = copied(tmp_path, "1") / "1" / "parity.json"
+    file.write_text(json.dumps(report), "utf-8")
+    app = serving(tmp_path)
+    assert "skl2onnx" not in ask(app, "/models/wine").text
+    assert ask(app, "/v2/models/wine").status == 200
+    sentence = ("wine<b>.skops (scikit-learn 1.9.1) by skl2onnx 1.20.0: 178 rows given, "
+                "numbers differ by at most 1.2e-07, loads in 4 ms")  # fmt: skip
+    assert ask(app, "/models/wine", accept="*/*").value["versions"][0]["parity"] == [sentence, *report["notes"]]
+    assert f"Converted from {sentence} the original reads FP64" in text(ask(app, "/models/wine").text)
+    for other in ("[]", " " * 70_000 + json.dumps(report)):
+        file.write_text(other, "utf-8")
+        assert ask(app, "/models/wine", accept="*/*").value["versions"][0]["parity"] == []
+    file.unlink()
+    file.mkdir()
+    assert ask(app, "/models/wine").status == 200
 
 
 @pytest.mark.parametrize(("model", "example"), [

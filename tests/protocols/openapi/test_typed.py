@@ -1,5 +1,12 @@
 """schemathesis sends models what their typed operations allow and what these forbid."""
 
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -8,13 +15,31 @@ from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
 from tests.protocols.openapi.test_answers import CONFIG
-from tests.support.openapi import ask, serving
+from tests.support.openapi import ROOT, ask, serving
+from tests.support.zoo.models import identity
 
-MODELS = ("flowers", "half_plus_three", "iris", "numbers", "passengers", "species", "strings")
-app = serving()
+SAMPLES = ("flowers", "half_plus_three", "iris", "numbers", "passengers", "species", "strings")
+MADE = {"matrix": ("FP64", [2, 3]), "flags": ("BOOL", [None, 2]), "scalar": ("INT8", []), "three": ("FP16", [3])}
+"""Models of the tests' own: names with datatypes and shapes, of which most sizes are fixed."""
+MODELS = (*SAMPLES, *MADE)
+repository = tempfile.TemporaryDirectory(prefix="dragoman-typed-")
+root = Path(repository.name)
+for name in SAMPLES:
+    (root / name).symlink_to(ROOT / "models" / name)
+for name, of in MADE.items():
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "1" / "model.onnx").write_bytes(identity(*of).SerializeToString())
+app = serving(root)
 for name in MODELS:  # only models in memory have typed operations
     ask(app, f"/v2/models/{name}", method="GET").raise_for_status()
 api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models() -> Iterator[None]:
+    """Removes the models at the end."""
+    yield
+    repository.cleanup()
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
@@ -22,6 +47,27 @@ api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisCo
 @given(data=st.data())
 @settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_every_answer_of_a_model_is_as_described(model: str, mode: GenerationMode, data: st.DataObject) -> None:
-    """Wrong names, datatypes and ranks are refused; whatever else comes, the answer has its described form."""
+    """Wrong names, datatypes, ranks and sizes are refused; whatever else comes, the answer has its described form."""
     operation = api[f"/v2/models/{model}/infer"]["POST"]
     data.draw(operation.as_strategy(generation_mode=mode)).call_and_validate()
+
+
+@pytest.mark.parametrize(("model", "shape", "good", "bad"), [
+    ("matrix", [2, 3], [[1, 2, 3, 4, 5, 6], [[1, 2, 3], [4, 5, 6]]], [[1, 2, 3], [[1, 2], [3, 4], [5, 6]]]),
+    ("flags", [1, 2], [[True, False], [[True, False]]], [[[True]], [[True, False, True]]]),
+    ("three", [3], [[1, 2, 3]], [[1, 2], [1, 2, 3, 4], [[1, 2, 3]]]),
+    ("scalar", [], [[1]], []),
+])  # fmt: skip
+def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], good: list[Any], bad: list[Any]) -> None:
+    """Each size that is fixed is the only one that a shape may have; elements are as many, flat and nested."""
+    document = json.loads(ask(app, "/openapi.json", method="GET").content)
+    schema = {"$ref": f"#/components/schemas/{model}_InferRequest", "components": document["components"]}
+    valid = jsonschema_rs.validator_for(schema).is_valid
+    (known,) = ask(app, f"/v2/models/{model}", method="GET").json()["inputs"]
+    tensor = {"name": known["name"], "datatype": known["datatype"], "shape": shape}
+    for data in good:
+        assert valid({"inputs": [tensor | {"data": data}]})
+        assert ask(app, f"/v2/models/{model}/infer", {"inputs": [tensor | {"data": data}]}).status_code == 200
+    wrong = [{"data": data} for data in bad] + [{"shape": [*shape[:-1], 7], "data": good[0]}] * bool(shape)
+    for change in wrong:
+        assert not valid({"inputs": [tensor | change]}), change

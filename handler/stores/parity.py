@@ -1,4 +1,4 @@
-"""parity.json: what `dragoman convert` has measured, beside the model. Servers ignore it, push and pull carry it.
+"""parity.json: what `dragoman convert` has measured, beside the model. Push and pull carry it, the console shows it.
 
     {"source": {"file": "wine.skops", "sha256": "...", "format": "scikit-learn"},
      "library": "scikit-learn 1.9.1", "converter": "skl2onnx 1.20.0", "runtime": "onnxruntime 1.31.1",
@@ -13,11 +13,12 @@ are equal within the tolerance.
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 FILE: Final = "parity.json"
 LARGEST: Final = 2**16
-"""The most bytes of a report that a listing reads."""
+"""The most bytes of a report that is read."""
 LONGEST: Final = 500
 
 
@@ -35,6 +36,16 @@ def from_json(text: bytes | None) -> dict[str, Any] | None:
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     return dict(found)
+
+
+def beside(folder: Path) -> list[str]:
+    """Returns the lines of the report in a version's folder; none if it has no report."""
+    file = folder / FILE
+    try:
+        report = from_json(file.read_bytes()) if file.is_file() and file.stat().st_size <= LARGEST else None
+    except OSError:
+        return []
+    return [] if report is None else lines(report)
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
