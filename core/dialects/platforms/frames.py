@@ -5,6 +5,7 @@ the model's settings name them (`explainer.feature_names`), else in their own. C
 as MLflow does. A cell is a value, or nested lists, and null is NaN. Source: MLflow's scoring_server, parse_json_data.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -66,7 +67,7 @@ def _names(columns: Any) -> tuple[str, ...]:
         raise InvalidInput(f"'columns' is {shown(columns)}; expected an array of names")
     names = tuple(map(str, columns))
     if len(set(names)) != len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(f"'columns' has {shown(twice)} twice; expected each name once")
     return names
 
