@@ -32,6 +32,8 @@ CPU_BAR: Final = 0.5
 STALL_BAR: Final = 100.0
 """Milliseconds that health may wait while one request of at most 5 MB is worked on."""
 SERVE: Final = "import sys; from handler.cli import main; sys.exit(main())"
+PLATFORM: Final = {"DRAGOMAN_PLATFORM": "mlflow", "DRAGOMAN_DEFAULT_MODEL": "columns"}
+"""For the routes of a platform, too."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 LIVE: Final = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 INTERVAL: Final = 0.02
@@ -90,7 +92,7 @@ def serving(checkout: Path) -> Iterator[Server]:
         abuse_models.make(Path(folder))
         port, rpc = free_port(), free_port()
         command = [sys.executable, "-c", SERVE, "serve", "--port", str(port), "--grpc-port", str(rpc)]
-        environ = {**os.environ, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
+        environ = {**os.environ, **PLATFORM, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(command, cwd=checkout, env=environ, stdout=quiet, stderr=quiet)
         try:

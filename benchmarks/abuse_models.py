@@ -32,8 +32,10 @@ TOKENIZER = {
     "added_tokens": [],
     "normalizer": {"type": "Lowercase"},
     "pre_tokenizer": {"type": "Whitespace"},
-    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
-              "vocab": {"[UNK]": 0, "a": 1, "##a": 2}},
+    "model": {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": {"[UNK]": 0, "a": 1, "##a": 2},
+    },
 }  # fmt: skip
 TEXTS = {"steps": [{"tokenizer": {"max_length": 16, "pad_token": "[UNK]"}}]}
 
