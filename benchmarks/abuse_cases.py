@@ -205,7 +205,12 @@ CASES: tuple[Case, ...] = (
     )._replace(headers=EVENT),
     _v1("gzip, numbers", text('{"instances":[', "0", "]}"), zipped=True),
     _v1("gzip, empty objects", text('{"instances":[', "{}", "]}"), zipped=True),
-    _v1("explanations", text('{"instances":[', "[1,2,3,5]", "]}"), "explained", "explain"),
+    _v1(
+        "explanations",
+        text('{"instances":[', "[1.00000001,2.00000002,3.00000003,5.0000005]", "]}"),
+        "explained",
+        "explain",
+    ),
     _v1("columns of a table", text('{"instances":[', '{"age":1,"sex":"m","class":2}', "]}"), "columns"),
     # generate, OpenAI and platforms
     Case("generate, a list", "V2", "/v2/models/tiny/generate", text('{"x":[', "1.5", "]}")),

@@ -81,7 +81,7 @@ def shapley_values(
                 chosen, own = plan(int(present.sum())), np.flatnonzero(owners.reshape(-1) == index)
                 taken = np.zeros((len(chosen.members), len(present)), bool)
                 taken[:, present] = chosen.members
-                others = _sums(predict, examples, background, taken, own, rows) - nobody[own, None]
+                others = _sums(predict, (examples, background), taken, own, rows) - nobody[own, None]
                 everybody = prediction[own] * count - nobody[own]
                 gains = chosen.operator @ others + chosen.everybody[:, None] * everybody[:, None]
                 scores[np.ix_(own, present)] = gains / (count * chosen.scale)
@@ -115,12 +115,14 @@ def _differs(examples: NDArray[Any], background: NDArray[Any]) -> NDArray[np.boo
 
 
 def _sums(
-    predict: Predict, examples: Blocks, background: Blocks, taken: NDArray[np.bool_], own: NDArray[np.intp], rows: int
+    predict: Predict, both: tuple[Blocks, Blocks], taken: NDArray[np.bool_], own: NDArray[np.intp], rows: int
 ) -> NDArray[np.float64]:
     """Returns predictions summed over the background's rows, [own examples, coalitions, outputs].
 
-    `taken`: [coalitions, features]. One player has no coalitions but those of nobody and everybody.
+    `both`: the examples and the background. `taken`: [coalitions, features]. One player has no coalitions but those of
+    nobody and everybody.
     """
+    examples, background = both
     count, found = len(background[0]), [np.zeros((len(own), 0, 1))]
     step = max(1, rows // count)
     for at in range(0, len(taken), step):

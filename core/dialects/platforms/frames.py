@@ -15,8 +15,9 @@ from core.bounds import check_parts
 from core.dialects.v1.inputs import from_columns
 from core.dialects.v1.values import flattened
 from core.dtype import DataType
+from core.encoding.structure import MOST_MEMBERS
 from core.encoding.values import from_values
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, TooMany, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, as_column
 
@@ -63,6 +64,8 @@ def _names(columns: Any) -> tuple[str, ...]:
     """Returns the names of columns, which pandas also numbers. Raises InvalidInput."""
     if isinstance(columns, np.ndarray):
         columns = columns.tolist()
+    if isinstance(columns, list) and len(columns) > MOST_MEMBERS:
+        raise TooMany(f"'columns' has {len(columns)} names; at most {MOST_MEMBERS} are accepted")
     if not isinstance(columns, list) or not all(type(each) in (str, int) for each in columns):
         raise InvalidInput(f"'columns' is {shown(columns)}; expected an array of names")
     names = tuple(map(str, columns))
