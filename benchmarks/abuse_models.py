@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onnx import GraphProto, TensorProto, helper, save
 
-from benchmarks import repository
+from benchmarks import overload, repository
 from benchmarks.repository import IR_VERSION, OPSET, Shape
 
 SIGNATURES = {
@@ -76,6 +76,8 @@ def make(folder: Path) -> None:
     columns(folder, "columns")
     identity(folder, "explained", TensorProto.FLOAT, ["n", 4])
     (folder / "explained" / "1" / "model-settings.json").write_text(json.dumps(EXPLAINED))
+    (folder / "slow" / "1").mkdir(parents=True)
+    (folder / "slow" / "1" / "model.py").write_text(overload.MODEL)
     (folder / "texts" / "1").mkdir(parents=True)
     (folder / "texts" / "1" / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     (folder / "texts" / "1" / "pipeline.json").write_text(json.dumps(TEXTS))
