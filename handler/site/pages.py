@@ -9,6 +9,7 @@ import platform
 import re
 from collections.abc import Mapping
 from html import escape
+from operator import is_
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -32,6 +33,8 @@ from handler.site.views import ModelView, StatusView, entry_view, model_view, no
 HOST: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 STATUS_SECONDS, MODEL_SECONDS = "5", "2"
 """Between two looks of an open page. On Lambda each look is an invocation, so pages there begin paused."""
+REMEMBERED: Final = 8
+"""Descriptions; callers whose rights differ see different models."""
 MISSING: Final = (
     '<section class="card narrow"><h1>{title}</h1><p>{text}</p><p><a href="{start}">All models</a></p></section>'
 )
@@ -66,6 +69,7 @@ class _Site:
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry = registry
         self._settings = settings
+        self._documents: list[tuple[list[ModelSpec], dict[str, Any]]] = []
 
     def status(self, request: Request) -> StatusView:
         """Returns the status for programs; the page shows the same."""
@@ -107,13 +111,22 @@ class _Site:
 
     def documentation(self, request: Request) -> Response:
         models = {each.name: each.version for each in reversed(self._index(request))}
-        document = described.document(self._loaded(request))
+        document = self._document(request)
         page = Documentation(document, _base(request), dict(sorted(models.items())), _start(request))
         return self._page(request, "API", page.content(), "", kind="docs")
 
     def description(self, request: Request) -> Response:
-        document = described.document(self._loaded(request))
+        document = self._document(request)
         return JSONResponse({**document, "servers": [{"url": frame.root_of(request.scope) or "/"}]})
+
+    def _document(self, request: Request) -> dict[str, Any]:
+        """Returns the description, which is made once for a set of models: 3 ms for each of them."""
+        specs, made = self._loaded(request), self._documents
+        found = next((each for known, each in made if len(known) == len(specs) and all(map(is_, known, specs))), None)
+        if found is None:
+            found = described.document(specs)
+            self._documents = [(specs, found), *made[: REMEMBERED - 1]]
+        return found
 
     def _page(self, request: Request, title: str, content: str, live: str, *, kind: str) -> Response:
         live += " paused" if live and self._settings.platform == "lambda" else ""
