@@ -114,7 +114,7 @@ def _check_work(examples: int, features: int, background: int, budget: int) -> i
     if examples * each > most:
         raise InvalidInput(
             f"to explain {examples} examples takes {examples * each} predictions ({each} each); "
-            f"one request may order {most}, which is {most // each} examples"
+            f"one request can take {most}, which is {most // each} examples"
         )
     return each
 

@@ -17,9 +17,7 @@ from torch import nn
 
 from handler.backends import Source
 from handler.backends.onnx import load
-from handler.cli import main
 from handler.commands import parity
-from handler.commands.convert import process, work
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
 
@@ -28,25 +26,6 @@ pytestmark = [
     pytest.mark.usefixtures("here"),
 ]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(each) for each in arguments])
-        return (code, *capsys.readouterr())
-
-    return command
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Converts without a child: torch takes 10 s to import."""
-
-    def converted(job: work.LibraryJob, _: process.ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
-        return work.convert(job, say)
-
-    monkeypatch.setattr(process, "converted", converted)
 
 
 class Tower(nn.Module):

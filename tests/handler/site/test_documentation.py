@@ -180,7 +180,7 @@ def test_models_in_memory_have_typed_operations(app: App) -> None:
 
 
 def test_models_are_described_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs 3 ms: anonymous requests for the page would cost more than inferences. A model that is loaded counts."""
+    """Each costs 3 ms, and anonymous clients ask for the pages. A model that is loaded later is described, too."""
     made: list[int] = []
     document = described.document
     monkeypatch.setattr(described, "document", lambda specs: (made.append(len(specs)), document(specs))[1])
