@@ -91,7 +91,7 @@ def _shapley(
     attribution = shapley_values(scores.of_classes(targets), blocks, background, plan, scores.rows)
     found = _explanations(model.spec, explainer, inputs, attribution)
     if predictions.shape[1] == 1:
-        return found
+        return [*found]
     return [each | {"target": target} for each, target in zip(found, targets.tolist(), strict=True)]
 
 
@@ -133,7 +133,8 @@ def _targets(spec: ModelSpec, explainer: Explainer, predictions: NDArray[np.floa
     """Returns the index of the class to explain, for each example."""
     classes = predictions.shape[1]
     if classes == 1 or explainer.target is None:
-        return predictions.argmax(1)
+        highest: NDArray[np.intp] = predictions.argmax(1)
+        return highest
     if explainer.target >= classes:
         raise ModelNotLoadable(
             f"the explainer of model {spec.name!r} has the target {explainer.target}, "
