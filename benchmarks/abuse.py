@@ -93,7 +93,10 @@ def serving(checkout: Path, settings: Mapping[str, str] = PLATFORM) -> Iterator[
         abuse_models.make(Path(folder))
         port, rpc = free_port(), free_port()
         command = [sys.executable, "-c", SERVE, "serve", "--port", str(port), "--grpc-port", str(rpc)]
-        environ = {**os.environ, **settings, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
+        sources = "".join(path.read_text("utf-8") for path in (checkout / "handler").rglob("settings*/*.py"))
+        sources += "".join(path.read_text("utf-8") for path in (checkout / "handler").glob("settings.py"))
+        known = {name: value for name, value in settings.items() if name in sources}  # an older one refuses others
+        environ = {**os.environ, **known, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(command, cwd=checkout, env=environ, stdout=quiet, stderr=quiet)
         try:
