@@ -16,14 +16,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from benchmarks import abuse_crowds, overload
 from benchmarks.abuse_cases import CASES, Case
 from benchmarks.client import Connection, request
-from benchmarks.measure import Row
+from benchmarks.measure import Row, table
 from benchmarks.server import ROOT, free_port, wait
 
 MB: Final = 1e6
@@ -32,6 +33,8 @@ CPU_BAR: Final = 0.5
 STALL_BAR: Final = 100.0
 """Milliseconds that health may wait while one request of at most 5 MB is worked on."""
 SERVE: Final = "import sys; from handler.cli import main; sys.exit(main())"
+PLATFORM: Final = {"DRAGOMAN_PLATFORM": "mlflow", "DRAGOMAN_DEFAULT_MODEL": "columns"}
+"""For the routes of a platform, too."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 LIVE: Final = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 INTERVAL: Final = 0.02
@@ -82,7 +85,7 @@ class Figure(NamedTuple):
 
 
 @contextmanager
-def serving(checkout: Path) -> Iterator[Server]:
+def serving(checkout: Path, settings: Mapping[str, str] = PLATFORM) -> Iterator[Server]:
     """Yields a server of the checkout with the benchmarks' models."""
     from benchmarks import abuse_models  # noqa: PLC0415 - onnx
 
@@ -90,7 +93,10 @@ def serving(checkout: Path) -> Iterator[Server]:
         abuse_models.make(Path(folder))
         port, rpc = free_port(), free_port()
         command = [sys.executable, "-c", SERVE, "serve", "--port", str(port), "--grpc-port", str(rpc)]
-        environ = {**os.environ, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
+        sources = "".join(path.read_text("utf-8") for path in (checkout / "handler").rglob("settings*/*.py"))
+        sources += "".join(path.read_text("utf-8") for path in (checkout / "handler").glob("settings.py"))
+        known = {name: value for name, value in settings.items() if name in sources}  # an older one refuses others
+        environ = {**os.environ, **known, "PYTHONPATH": str(checkout), "DRAGOMAN_REPOSITORY": folder}
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(command, cwd=checkout, env=environ, stdout=quiet, stderr=quiet)
         try:
@@ -233,6 +239,11 @@ def run(checkout: Path, sizes: tuple[int, ...], only: str = "") -> list[Figure]:
     return figures
 
 
+def crowds(checkout: Path) -> list[Row]:
+    with serving(checkout, abuse_crowds.SETTINGS) as server:
+        return abuse_crowds.rows(server.pid, server.port)
+
+
 def main(*, quick: bool = False) -> list[Row]:
     """Measures this checkout. Returns the worst of either figure beside its bar."""
     figures = run(ROOT, (LARGEST,) if quick else (200_000, LARGEST))
@@ -241,6 +252,8 @@ def main(*, quick: bool = False) -> list[Row]:
     longest = max(stalls, key=lambda figure: figure.stall)
     middle = statistics.median(figure.rate for figure in figures)
     return [
+        *crowds(ROOT),
+        *overload.main(quick=quick),
         Row(f"abuse: CPU s per MB, {worst.case.name}", worst.rate, middle, "s/MB", worst.rate, CPU_BAR),
         Row(f"abuse: stall, {longest.case.name}", longest.stall, STALL_BAR, "ms", longest.stall / STALL_BAR, 1.0),
     ]
@@ -251,5 +264,9 @@ if __name__ == "__main__":
     parser.add_argument("--checkout", type=Path, default=ROOT, help="the server to measure; default: this one")
     parser.add_argument("--only", default="", help="the cases whose dialect and name have this text")
     parser.add_argument("--size", type=float, nargs="*", default=[LARGEST / MB], help="MB of a body; default: 5")
+    parser.add_argument("--crowds", action="store_true", help="many clients at once, and no cases")
     given = parser.parse_args()
+    if given.crowds:
+        print(table("Crowds", crowds(given.checkout.resolve())))
+        sys.exit()
     run(given.checkout.resolve(), tuple(int(size * MB) for size in given.size), given.only)

@@ -13,6 +13,7 @@ JSON: Headers = {"content-type": "application/json"}
 PROTO: Headers = {"content-type": "application/proto"}
 STREAM: Headers = {"content-type": "application/connect+proto"}
 WEB: Headers = {"content-type": "application/grpc-web+proto"}
+CSV: Headers = {"content-type": "text/csv"}
 EVENT: Headers = {"content-type": "application/cloudevents+json"}
 V2 = "/v2/models/{}/infer"
 V1 = "/v1/models/{}:{}"
@@ -143,6 +144,15 @@ def _rpc(name: str, make: Callable[[int], bytes], path: str = OIP + "ModelInfer"
     return Case(name, "gRPC", path, make, rpc=True, frames=frames)
 
 
+def _platform(name: str, make: Callable[[int], bytes], headers: Headers = JSON) -> Case:
+    return Case(name, "platform", "/invocations", make, headers)
+
+
+def lines(unit: str) -> Callable[[int], bytes]:
+    """Returns a maker of as many equal lines."""
+    return lambda size: f"{unit}\n".encode() * (size // (len(unit) + 1))
+
+
 _CONNECT = '{"modelName":"tiny","inputs":['
 _INT64 = '{"modelName":"tiny","inputs":[{"name":"x","datatype":"INT64","shape":["1"],"contents":{"int64Contents":['
 CASES: tuple[Case, ...] = (
@@ -195,6 +205,31 @@ CASES: tuple[Case, ...] = (
     )._replace(headers=EVENT),
     _v1("gzip, numbers", text('{"instances":[', "0", "]}"), zipped=True),
     _v1("gzip, empty objects", text('{"instances":[', "{}", "]}"), zipped=True),
+    _v1(
+        "explanations",
+        text('{"instances":[', "[1.00000001,2.00000002,3.00000003,5.0000005]", "]}"),
+        "explained",
+        "explain",
+    ),
+    _v1("columns of a table", text('{"instances":[', '{"age":1,"sex":"m","class":2}', "]}"), "columns"),
+    # generate, OpenAI and platforms
+    Case("generate, a list", "V2", "/v2/models/tiny/generate", text('{"x":[', "1.5", "]}")),
+    Case("generate, texts", "V2", "/v2/models/texts/generate", text('{"text":[', '"a"', "]}")),
+    Case(
+        "embeddings, one text",
+        "OpenAI",
+        "/v1/embeddings",
+        lambda size: b'{"model":"texts","input":"%b"}' % (b"a " * (size // 2)),
+    ),
+    Case("embeddings, texts", "OpenAI", "/v1/embeddings", text('{"model":"vectors","input":[', '""', "]}")),
+    _platform("records", text('{"dataframe_records":[', '{"age":1,"sex":"","class":2}', "]}")),
+    _platform("names of columns, one twice", text('{"dataframe_split":{"columns":[', '"@"', ',"0"],"data":[[1]]}}')),
+    _platform("CSV, empty cells", lines(",,"), CSV),
+    _platform("CSV, odd cells", lines("nan,,true"), CSV),
+    _platform("CSV, rows that are right", lines("1,a,2"), CSV),
+    _platform(
+        "CSV, texts for numbers", lines("x"), CSV | {"x-amzn-sagemaker-custom-attributes": "tfs-model-name=doubles"}
+    ),
     # GRPS
     _grps("ndarray", text('{"ndarray":[', "0", "]}")),
     _grps("ndarray, rows", text('{"ndarray":[', "[1]", "]}")),

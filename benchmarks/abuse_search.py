@@ -21,13 +21,14 @@ from benchmarks.abuse_cases import field
 
 OIP: Final = "/inference.GRPCInferenceService/"
 GRPS: Final = "/grps.protos.v1.GrpsService/"
-JSON, PROTO, STREAM, EVENT = (
+JSON, PROTO, STREAM, EVENT, CSV = (
     "application/json",
     "application/proto",
     "application/connect+proto",
     "application/cloudevents+json",
+    "text/csv",
 )
-MODELS: Final = ("tiny", "fixed", "strings", "doubles", "examples", "nobody")
+MODELS: Final = ("tiny", "fixed", "strings", "doubles", "examples", "columns", "texts", "nobody")
 SCALARS: Final = (
     *(
         "0",
@@ -50,9 +51,14 @@ SCALARS: Final = (
 KEYS: Final = (
     *("name", "shape", "datatype", "data", "parameters", "inputs", "outputs", "x", "y", "@", "contents", "dtype"),
     *("fp32Contents", "int64Contents", "bytesContents", "tensors", "flat_float32", "flat_int64", "flat_string"),
+    *("age", "sex", "class", "text", "input", "columns", "index", "instances", "content_type"),
     *("s_s", "s_b", "s_i32", "s_i64", "s_f", "s_d", "b64", "classification", "binary_data_size"),
 )
 _EVENT: Final = '{"specversion":"1.0","id":"1","source":"a","type":"b","data":{"instances":[#]}}'
+_COLUMNS: Final = (
+    '{"inputs":[{"name":"age","shape":[%n,1],"datatype":"FP32","data":[#]},'
+    '{"name":"sex","shape":[%n,1],"datatype":"BYTES","data":[#],"parameters":{"content_type":"pd"}}]}'
+)
 _FLAT: Final = '{"gtensors":{"tensors":[{"dtype":"DT_%g","shape":[%n],"flat_%f":[#]}]}}'
 _TENSOR: Final = '{"name":"x","datatype":"%d","shape":["%n"],"contents":{"%c":[#]}}'
 TEMPLATES: Final = (
@@ -82,6 +88,32 @@ TEMPLATES: Final = (
     (OIP + "ModelConfig", JSON, '{"name":"tiny","a":[#]}'),
     (GRPS + "Predict", JSON, '{"model":"%m","gtensors":{"tensors":[#]}}'),
     (GRPS + "CheckLiveness", JSON, '{"gtensors":{"tensors":[#]}}'),
+    ("/v2/models/%m/generate", JSON, '{"x":[#]}'),
+    ("/v2/models/%m/generate", JSON, '{"text":[#],"age":[#],"a":%s}'),
+    ("/v2/models/%m/generate", JSON, '{"text":"a","parameters":{"a":[#]}}'),
+    ("/v2/models/%m/generate_stream", JSON, '{"x":[#],"text":[#]}'),
+    ("/v2/models/%m/infer", JSON, _COLUMNS),
+    ("/v1/models/columns:predict", JSON, '{"instances":[#]}'),
+    ("/v1/models/columns:predict", JSON, '{"instances":[{"age":%s,"sex":%s,"class":1},#]}'),
+    ("/v1/models/columns:predict", JSON, '{"inputs":{"age":[#],"sex":[#],"class":[#]}}'),
+    ("/v1/models/explained:explain", JSON, '{"instances":[#]}'),
+    ("/v1/models/explained:explain", JSON, '{"instances":[#,%s]}'),
+    ("/v1/models/%m:classify", JSON, '{"examples":[#]}'),
+    ("/v1/models/%m:regress", JSON, '{"examples":[#]}'),
+    ("/v1/embeddings", JSON, '{"model":"vectors","input":[#]}'),
+    ("/v1/embeddings", JSON, '{"model":"%m","input":[%s],"a":[#]}'),
+    ("/v1/embeddings", JSON, '{"model":"texts","input":"#","user":[#]}'),
+    ("/invocations", JSON, '{"instances":[#]}'),
+    ("/invocations", JSON, '{"dataframe_records":[#]}'),
+    ("/invocations", JSON, '{"dataframe_records":[#,%s]}'),
+    ("/invocations", JSON, '{"dataframe_split":{"columns":["age","sex","class"],"data":[#]}}'),
+    ("/invocations", JSON, '{"dataframe_split":{"columns":[#],"index":[#],"data":[[#]]}}'),
+    ("/invocations", JSON, '{"input_data":[#]}'),
+    ("/invocations", JSON, '{"inputs":{"age":[#],"sex":[#],"class":[#]},"params":{"a":[#]}}'),
+    ("/invocations", CSV, "age,sex,class\n#"),
+    ("/invocations", CSV, "#"),
+    ("/invocations", CSV, "#\n%s"),
+    ("/grps/v1/metadata/model", JSON, '{"str_data":"#"}'),
 )  # fmt: skip
 """Paths, media types and bodies. # is the hole; %m a model, %n the number of units, %s a scalar, others are WORDS."""
 WORDS: Final = {
@@ -117,12 +149,14 @@ def value(choose: random.Random, depth: int = 0) -> str:
 
 def _text(choose: random.Random, size: int) -> tuple[str, str, bytes]:
     path, kind, body = choose.choice(TEMPLATES)
-    unit = value(choose)
-    count = max(1, size // (len(unit) + 1))
+    unit, between = value(choose), ","
+    if kind == CSV:
+        unit, between = choose.choice((",", "1,a,2", "1.5", '""', '"a""b",x', "nan,,true", unit)), choose.choice("\n,")
+    count = max(1, size // (len(unit) + 1) // max(1, body.count("#")))
     if "@" in unit:
-        units = ",".join(unit.replace("@", f"{number:x}") for number in range(count))
+        units = between.join(unit.replace("@", f"{number:x}") for number in range(count))
     else:
-        units = ",".join([unit] * count)
+        units = between.join([unit] * count)
     for word, choices in WORDS.items():
         body = body.replace(word, choose.choice(choices))
     body = body.replace("%n", str(count)).replace("%s", choose.choice(SCALARS)).replace("#", units)
@@ -178,7 +212,8 @@ def search(seconds: float, seed: int, size: int) -> list[Found]:
     makers = (_text, _text, _message)
     with tempfile.TemporaryDirectory() as folder:
         abuse_models.make(Path(folder))
-        app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": folder}), inline=True)
+        more = {"DRAGOMAN_PLATFORM": "mlflow", "DRAGOMAN_DEFAULT_MODEL": choose.choice(("tiny", "columns"))}
+        app = App(Settings.from_env({"DRAGOMAN_REPOSITORY": folder, **more}), inline=True)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             path, kind, body = choose.choice(makers)(choose, choose.choice((size // 10, size, size * 4)))

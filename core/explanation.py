@@ -23,6 +23,10 @@ from core.tensor import Tensor, TensorSpec
 
 MOST_ROWS: Final = 2**22
 """The most predictions for one request: some seconds of a small model."""
+FEW: Final = 16
+"""So many examples may order so many, because what one of them takes is the publisher's choice."""
+MOST_FOR_MANY: Final = 2**18
+"""The most predictions for more examples: 30 ms beside the model's own time, as 100 kB of other requests may take."""
 MOST_TEXT: Final = 2**29
 """The most bytes of the examples' texts in all predictions for one request: about a second of copies."""
 BATCH_ROWS: Final = 1024
@@ -82,14 +86,13 @@ def _shapley(
     _check_texts(blocks, each)
     scores = _Scores(model, explainer, inputs, parameters)
     plan = cache(lambda players: coalitions(players, explainer.budget, explainer.seed))
-    explanations: list[Mapping[str, Any]] = []
-    for example, prediction in enumerate(scores(blocks)):
-        target = _target(model.spec, explainer, prediction)
-        values = [block[example] for block in blocks]
-        attribution = shapley_values(scores.of_class(target), values, background, plan, scores.rows)
-        explanation = _explanation(model.spec, explainer, inputs, attribution)
-        explanations.append(explanation if len(prediction) == 1 else explanation | {"target": target})
-    return explanations
+    predictions = scores(blocks)
+    targets = _targets(model.spec, explainer, predictions)
+    attribution = shapley_values(scores.of_classes(targets), blocks, background, plan, scores.rows)
+    found = _explanations(model.spec, explainer, inputs, attribution)
+    if predictions.shape[1] == 1:
+        return [*found]
+    return [each | {"target": target} for each, target in zip(found, targets.tolist(), strict=True)]
 
 
 def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor]) -> None:
@@ -107,10 +110,11 @@ def _check_elements(spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, 
 def _check_work(examples: int, features: int, background: int, budget: int) -> int:
     """Returns the number of predictions for one example. Raises InvalidInput if there are too many for all."""
     each = (2**features if features < budget.bit_length() else budget) * background
-    if examples * each > MOST_ROWS:
+    most = max(MOST_FOR_MANY, min(FEW * each, MOST_ROWS))
+    if examples * each > most:
         raise InvalidInput(
             f"to explain {examples} examples takes {examples * each} predictions ({each} each); "
-            f"one request can take {MOST_ROWS}, which is {MOST_ROWS // each} examples"
+            f"one request can take {most}, which is {most // each} examples"
         )
     return each
 
@@ -125,37 +129,42 @@ def _check_texts(blocks: Sequence[NDArray[Any]], each: int) -> None:
         )
 
 
-def _target(spec: ModelSpec, explainer: Explainer, prediction: NDArray[np.float64]) -> int:
-    """Returns the index of the class to explain."""
-    if len(prediction) == 1 or explainer.target is None:
-        return int(prediction.argmax())
-    if explainer.target >= len(prediction):
+def _targets(spec: ModelSpec, explainer: Explainer, predictions: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Returns the index of the class to explain, for each example."""
+    classes = predictions.shape[1]
+    if classes == 1 or explainer.target is None:
+        highest: NDArray[np.intp] = predictions.argmax(1)
+        return highest
+    if explainer.target >= classes:
         raise ModelNotLoadable(
             f"the explainer of model {spec.name!r} has the target {explainer.target}, "
-            f"but the output has {len(prediction)} classes"
+            f"but the output has {classes} classes"
         )
-    return explainer.target
+    return np.full(len(predictions), explainer.target)
 
 
-def _explanation(
+def _explanations(
     spec: ModelSpec, explainer: Explainer, inputs: Mapping[str, Tensor], attribution: Attribution
-) -> dict[str, Any]:
-    scores = attribution.scores[:, 0]
-    if not np.isfinite(scores).all() or not np.isfinite(attribution.prediction).all():
+) -> list[dict[str, Any]]:
+    scores, base, prediction = attribution.scores[..., 0], attribution.base[:, 0], attribution.prediction[:, 0]
+    if not np.isfinite(scores).all() or not np.isfinite(prediction).all():
         raise _unexplained(spec, inputs)
     ends = np.cumsum([math.prod(tensor.shape[1:]) for tensor in inputs.values()])
-    parts = {
-        name: part.reshape(tensor.array.shape[1:])
-        for (name, tensor), part in zip(inputs.items(), np.split(scores, ends[:-1]), strict=True)
-    }
-    explanation: dict[str, Any] = {
-        "importance_scores": _by_name({name: part if part.ndim else part.item() for name, part in parts.items()}),
-        "base_value": float(attribution.base[0]),
-        "prediction": float(attribution.prediction[0]),
-    }
-    if explainer.feature_names:
-        explanation["feature_names"] = _by_name(explainer.feature_names)
-    return explanation
+    parts = [
+        np.ascontiguousarray(part).reshape(tensor.array.shape)
+        for tensor, part in zip(inputs.values(), np.split(scores, ends[:-1], axis=1), strict=True)
+    ]
+    each = zip(*(part.tolist() if part.ndim == 1 else part for part in parts), strict=True)
+    names = {"feature_names": _by_name(explainer.feature_names)} if explainer.feature_names else {}
+    return [
+        {
+            "importance_scores": _by_name(dict(zip(inputs, values, strict=True))),
+            "base_value": low,
+            "prediction": high,
+            **names,
+        }
+        for values, low, high in zip(each, base.tolist(), prediction.tolist(), strict=True)
+    ]
 
 
 def _by_name(members: Mapping[str, Any]) -> Any:
@@ -206,8 +215,9 @@ class _Scores:
         starts = range(0, len(blocks[0]), self.rows)
         return np.concatenate([self._batch([block[at : at + self.rows] for block in blocks]) for at in starts])
 
-    def of_class(self, index: int) -> Predict:
-        return lambda blocks: self(blocks)[:, index : index + 1]
+    def of_classes(self, indices: NDArray[np.intp]) -> Predict:
+        """Returns the predictions of one class alone: that of the example which a row belongs to."""
+        return lambda blocks, own: np.take_along_axis(self(blocks), indices[own, None], axis=1)
 
     def _batch(self, blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """Predicts one batch. For a model with a fixed number of rows, it repeats the last row until they are full."""

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 DRAWS: Final = 4
 """The most draws per wanted pair of coalitions: when few are left, most draws repeat earlier ones."""
 
-Predict = Callable[[Sequence[NDArray[Any]]], NDArray[np.float64]]
-"""Blocks of columns, each [rows, features] in a type of its own -> predictions, [rows, outputs]."""
+Blocks = Sequence[NDArray[Any]]
+"""Columns of rows: each [rows, features] in a type of its own."""
+Predict = Callable[[Blocks, NDArray[np.intp]], NDArray[np.float64]]
+"""Blocks, and the number of the example that each row belongs to, [rows] -> predictions, [rows, outputs]."""
 
 
 class Coalitions(NamedTuple):
@@ -40,14 +42,14 @@ class Coalitions(NamedTuple):
 
 
 class Attribution(NamedTuple):
-    """base + scores.sum(0) = prediction."""
+    """base + scores.sum(1) = prediction."""
 
     scores: NDArray[np.float64]
-    """[features, outputs]"""
+    """[examples, features, outputs]"""
     base: NDArray[np.float64]
-    """[outputs]: the mean prediction over the background"""
+    """[examples, outputs]: the mean prediction over the background"""
     prediction: NDArray[np.float64]
-    """[outputs]"""
+    """[examples, outputs]"""
 
 
 def least_budget(features: int) -> int:
@@ -59,62 +61,105 @@ def least_budget(features: int) -> int:
 
 
 def shapley_values(
-    predict: Predict,
-    example: Sequence[NDArray[Any]],
-    background: Sequence[NDArray[Any]],
-    plan: Callable[[int], Coalitions],
-    rows: int,
+    predict: Predict, examples: Blocks, background: Blocks, plan: Callable[[int], Coalitions], rows: int
 ) -> Attribution:
-    """Returns one example's scores.
+    """Returns the scores of all examples.
 
-    `example` is blocks [features]; `background` is blocks [rows, features] of the same types. `plan` returns the
-    coalitions of a number of players. A feature that equals the background's in every row is not a player and scores 0.
-    `predict` gets at most `rows` rows at once, or as many as the background has, if those are more.
+    `examples` and `background` are blocks of the same types. `plan` returns the coalitions of a number of players. A
+    feature that equals the background's in every row is not a player and scores 0. Examples with the same players are
+    worked on together: short ones would cost more by the call than by their predictions. `predict` gets at most `rows`
+    rows at once, or as many as the background has, and one more, if those are more.
     """
     count = len(background[0])
     with np.errstate(over="ignore", invalid="ignore"):
-        ends = predict([np.concatenate((b, e[None])) for e, b in zip(example, background, strict=True)])
-        nobody, prediction = ends[:-1].sum(0), ends[-1]
-        differs = np.concatenate([_differs(e, b) for e, b in zip(example, background, strict=True)])
-        scores = np.zeros((len(differs), len(nobody)))
-        if differs.any():
-            chosen = plan(int(differs.sum()))
-            taken = np.zeros((len(chosen.members), len(differs)), bool)
-            taken[:, differs] = chosen.members
-            step = max(1, rows // count)
-            starts = range(0, len(taken), step)
-            sums = [_sums(predict, example, background, taken[start : start + step]) for start in starts]
-            others = np.concatenate([nobody[None], *sums])[1:] - nobody  # one player has no others
-            gains = chosen.operator @ others + np.outer(chosen.everybody, prediction * count - nobody)
-            scores[differs] = gains / (count * chosen.scale)
+        nobody, prediction = _ends(predict, examples, background, max(1, rows // (count + 1)))
+        differs = np.concatenate([_differs(*both) for both in zip(examples, background, strict=True)], axis=1)
+        scores = np.zeros((*differs.shape, nobody.shape[1]))
+        players, owners = np.unique(differs, axis=0, return_inverse=True)
+        for index, present in enumerate(players):
+            if present.any():
+                chosen, own = plan(int(present.sum())), np.flatnonzero(owners.reshape(-1) == index)
+                taken = np.zeros((len(chosen.members), len(present)), bool)
+                taken[:, present] = chosen.members
+                others = _sums(predict, (examples, background), taken, own, rows) - nobody[own, None]
+                everybody = prediction[own] * count - nobody[own]
+                gains = chosen.operator @ others + chosen.everybody[:, None] * everybody[:, None]
+                scores[np.ix_(own, present)] = gains / (count * chosen.scale)
         return Attribution(scores, nobody / count, prediction)
 
 
-def _differs(example: NDArray[Any], background: NDArray[Any]) -> NDArray[np.bool_]:
-    """Returns which features differ from the background, [features]. NaN stands for a missing value and equals NaN."""
-    both_missing = (example != example) & (background != background)  # noqa: PLR0124 - NaN alone differs from itself
-    differs: NDArray[np.bool_] = ((example != background) & ~both_missing).any(0)
-    return differs
+def _ends(predict: Predict, examples: Blocks, background: Blocks, step: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns the predictions of no feature, summed over the background's rows, and of all: [examples, outputs]."""
+    count, found = len(background[0]), []
+    for start in range(0, len(examples[0]), step):
+        some = [block[start : start + step] for block in examples]
+        own = np.arange(start, start + len(some[0]))
+        blocks = [np.concatenate((np.tile(b, (len(own), 1)), e)) for e, b in zip(some, background, strict=True)]
+        ends = predict(blocks, np.concatenate((np.repeat(own, count), own)))
+        nobody = ends[: -len(own)].reshape(len(own), count, -1).sum(1)
+        found.append((nobody, ends[-len(own) :]))
+    nobodies, predictions = zip(*found, strict=True)
+    return np.concatenate(nobodies), np.concatenate(predictions)
+
+
+def _differs(examples: NDArray[Any], background: NDArray[Any]) -> NDArray[np.bool_]:
+    """Returns which features differ from the background, [examples, features].
+
+    NaN stands for a missing value and equals NaN.
+    """
+    found = np.zeros(examples.shape, bool)
+    missing = examples != examples  # noqa: PLR0124 - NaN alone differs from itself
+    for row in background:
+        found |= (examples != row) & ~(missing & (row != row))  # noqa: PLR0124 - the same
+    return found
 
 
 def _sums(
-    predict: Predict, example: Sequence[NDArray[Any]], background: Sequence[NDArray[Any]], taken: NDArray[np.bool_]
+    predict: Predict, both: tuple[Blocks, Blocks], taken: NDArray[np.bool_], own: NDArray[np.intp], rows: int
 ) -> NDArray[np.float64]:
-    """Returns predictions summed over the background's rows, [coalitions, outputs]. `taken`: [coalitions, features]."""
-    predictions = predict(list(_mixed(example, background, taken)))
-    sums: NDArray[np.float64] = predictions.reshape(len(taken), len(background[0]), -1).sum(1)
-    return sums
+    """Returns predictions summed over the background's rows, [own examples, coalitions, outputs].
+
+    `both`: the examples and the background. `taken`: [coalitions, features]. One player has no coalitions but those of
+    nobody and everybody.
+    """
+    examples, background = both
+    count, found = len(background[0]), [np.zeros((len(own), 0, 1))]
+    step = max(1, rows // count)
+    for at in range(0, len(taken), step):
+        places = list(_places(examples, taken[at : at + step], count))
+        size = min(step, len(taken) - at) * count
+        together = max(1, rows // size)
+        sums = []
+        for start in range(0, len(own), together):
+            some = own[start : start + together]
+            mixed = [_mixed(*each, some, size) for each in zip(examples, background, places, strict=True)]
+            predictions = predict(mixed, np.repeat(some, size))
+            sums.append(predictions.reshape(len(some), size // count, count, -1).sum(2))
+        found.append(np.concatenate(sums))
+    return np.concatenate(found[1:] or found, axis=1)
+
+
+def _places(examples: Blocks, taken: NDArray[np.bool_], count: int) -> Iterator[NDArray[np.intp]]:
+    """Yields, for each block, where the elements of all mixed rows are in the background with the example behind it."""
+    start = 0
+    for block in examples:
+        features = block.shape[1]
+        rows = np.arange(count * features).reshape(count, features)
+        yield np.where(taken[:, None, start : start + features], count * features + np.arange(features), rows).reshape(
+            -1
+        )
+        start += features
 
 
 def _mixed(
-    example: Sequence[NDArray[Any]], background: Sequence[NDArray[Any]], taken: NDArray[np.bool_]
-) -> Iterator[NDArray[Any]]:
-    """Yields each block's rows, [coalitions x background's rows, features], coalition by coalition."""
-    start = 0
-    for block, rows in zip(example, background, strict=True):
-        end = start + len(block)
-        yield np.where(taken[:, None, start:end], block, rows).reshape(len(taken) * len(rows), len(block))
-        start = end
+    block: NDArray[Any], background: NDArray[Any], places: NDArray[np.intp], own: NDArray[np.intp], size: int
+) -> NDArray[Any]:
+    """Returns a block's rows, [examples x coalitions x background's rows, features], in this order.
+
+    `size`: the rows of an example.
+    """
+    both = np.concatenate((np.tile(background.reshape(1, -1), (len(own), 1)), block[own]), axis=1)
+    return both.take(places, axis=1).reshape(len(own) * size, block.shape[1])
 
 
 def coalitions(players: int, budget: int, seed: int) -> Coalitions:

@@ -248,9 +248,11 @@ def _token(value: float, non_finite: NonFinite) -> bytes:
 
 def rows(tensor: Tensor, non_finite: NonFinite | None) -> list[Any]:
     """Returns what `numeric` returns for each element of the first axis."""
-    plain = tensor.datatype.name in ("FP32", "FP64") and np.isfinite(tensor.array).all()
-    if plain:
-        return list(np.ascontiguousarray(tensor.array))
+    array, kind = tensor.array, tensor.array.dtype.kind
+    if tensor.datatype.name in ("FP32", "FP64") and np.isfinite(array).all():
+        return list(np.ascontiguousarray(array))
+    if kind in "iub" and tensor.datatype is not BF16:
+        return array.tolist() if array.ndim == 1 else list(np.ascontiguousarray(array))
     return [numeric(Tensor(tensor.name, tensor.datatype, row), non_finite) for row in tensor.array]
 
 

@@ -1,8 +1,9 @@
 """Clients that leave before they have their answer: the work for them is dropped, or ended."""
 
 import asyncio
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from handler.edge.exchange import Receive
 
@@ -54,3 +55,15 @@ class Leaving:
             return False
         # As asyncio.timeout does: a cancellation from elsewhere goes on.
         return self._task.uncancel() == 0 and kind is asyncio.CancelledError
+
+
+async def landed(future: Future[Any], seconds: float | None = None) -> asyncio.Future[Any]:
+    """Waits for a future that others wait for, too, for at most so many seconds, and returns it.
+
+    A client that leaves cancels the wait and not the future. A failure that nobody waits for any more counts as seen:
+    asyncio would log its traceback.
+    """
+    landing = asyncio.wrap_future(future)
+    landing.add_done_callback(lambda done: done.cancelled() or done.exception())
+    await asyncio.wait((landing,), timeout=seconds)
+    return landing

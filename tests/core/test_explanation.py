@@ -178,6 +178,26 @@ def test_batches_are_as_large_as_model_and_memory_allow(monkeypatch: pytest.Monk
         assert max(len(arrays["x"]) for arrays, _, _ in model.asked) == largest
 
 
+def test_many_examples_are_predicted_together_and_score_as_each_alone() -> None:
+    """Their players and classes differ; the model is called for batches, not for each example."""
+    background = np.array([[0, 0, 0, 0], [1, 2, 3, 4]], np.float32)
+    rows: list[int] = []
+
+    def counted(x: Any) -> Any:
+        rows.append(len(x))
+        return np.stack([x[:, 0] * x[:, 1], x[:, 2] * x[:, 3], x.max(1)], 1)
+
+    model = Fake(column(counted), explainer=Explainer({"x": background}, budget=100))
+    examples = np.random.default_rng(0).integers(-3, 4, (300, 4)).astype(np.float32)
+    together = explain(model, tensor(examples), {})
+    assert len(rows) < 60
+    assert {each["target"] for each in together} == {0, 1, 2}
+    for example, found in zip(examples, together, strict=True):
+        (alone,) = explain(model, tensor(example[None]), {})
+        assert found["importance_scores"].tolist() == pytest.approx(alone.pop("importance_scores").tolist())
+        assert {name: found[name] for name in alone} == pytest.approx(alone)
+
+
 def test_no_examples_have_no_explanations() -> None:
     """They cost nothing."""
     model = Fake(linear)
@@ -217,14 +237,16 @@ def test_inputs_that_cannot_be_explained_are_refused(
         explain(Fake(linear), inputs, {})
 
 
+@pytest.mark.parametrize("bounds", [{"MOST_FOR_MANY": 0, "MOST_ROWS": 3}, {"FEW": 1, "MOST_FOR_MANY": 3}])
 @pytest.mark.parametrize(("features", "each"), [(3, 8 * 2), (10, 100 * 2)])
 def test_a_request_orders_a_bounded_number_of_predictions(
-    monkeypatch: pytest.MonkeyPatch, features: int, each: int
+    monkeypatch: pytest.MonkeyPatch, features: int, each: int, bounds: dict[str, int]
 ) -> None:
     """It is examples times coalitions times background; the refusal says how many examples would be accepted."""
     background = np.zeros((2, features), np.float32)
     model = Fake(column(lambda x: x.sum(1)), explainer=Explainer({"x": background}, budget=100))
-    monkeypatch.setattr(explanation, "MOST_ROWS", 3 * each)
+    for name, most in bounds.items():
+        monkeypatch.setattr(explanation, name, most if name == "FEW" else most * each)
     assert len(explain(model, tensor(np.ones((3, features))), {})) == 3
     message = f"to explain 4 examples takes {4 * each} predictions ({each} each); one request can take {3 * each}"
     with pytest.raises(InvalidInput, match=re.escape(f"{message}, which is 3 examples")):

@@ -32,7 +32,8 @@ def attribute(
 ) -> Attribution:
     """Returns the attribution of one example in one block."""
     plan = cache(partial(coalitions, budget=budget, seed=seed))
-    return shapley_values(lambda b: function(b[0]), [np.asarray(example)], [np.asarray(background)], plan, rows)
+    found = shapley_values(lambda b, _: function(b[0]), [np.asarray([example])], [np.asarray(background)], plan, rows)
+    return Attribution(*(each[0] for each in found))
 
 
 def curved(x: NDArray[Any]) -> NDArray[Any]:
@@ -237,12 +238,12 @@ def test_blocks_keep_their_types() -> None:
     """Integers beyond the precision of doubles reach the function unchanged, and an empty block does no harm."""
     seen: list[Sequence[NDArray[Any]]] = []
 
-    def predict(blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    def predict(blocks: Sequence[NDArray[Any]], _: Any) -> NDArray[np.float64]:
         seen.append(blocks)
         return (blocks[0] == 2**63 - 1).astype(np.float64) + blocks[1]
 
-    example = [np.array([2**63 - 1]), np.array([0.5], np.float32), np.zeros(0, bool)]
+    example = [np.array([[2**63 - 1]]), np.array([[0.5]], np.float32), np.zeros((1, 0), bool)]
     background = [np.array([[1], [2]]), np.zeros((2, 1), np.float32), np.zeros((2, 0), bool)]
     plan = partial(coalitions, budget=4, seed=0)
-    assert shapley_values(predict, example, background, plan, 100).scores.tolist() == [[1], [0.5]]
+    assert shapley_values(predict, example, background, plan, 100).scores[0].tolist() == [[1], [0.5]]
     assert {tuple(block.dtype.char for block in blocks) for blocks in seen} == {("l", "f", "?")}

@@ -5,7 +5,9 @@ the model's settings name them (`explainer.feature_names`), else in their own. C
 as MLflow does. A cell is a value, or nested lists, and null is NaN. Source: MLflow's scoring_server, parse_json_data.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,8 +16,9 @@ from core.bounds import check_parts
 from core.dialects.v1.inputs import from_columns
 from core.dialects.v1.values import flattened
 from core.dtype import DataType
+from core.encoding.structure import MOST_MEMBERS
 from core.encoding.values import from_values
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, TooMany, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, as_column
 
@@ -62,11 +65,13 @@ def _names(columns: Any) -> tuple[str, ...]:
     """Returns the names of columns, which pandas also numbers. Raises InvalidInput."""
     if isinstance(columns, np.ndarray):
         columns = columns.tolist()
+    if isinstance(columns, list) and len(columns) > MOST_MEMBERS:
+        raise TooMany(f"'columns' has {len(columns)} names; at most {MOST_MEMBERS} are accepted")
     if not isinstance(columns, list) or not all(type(each) in (str, int) for each in columns):
         raise InvalidInput(f"'columns' is {shown(columns)}; expected an array of names")
     names = tuple(map(str, columns))
     if len(set(names)) != len(names):
-        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise InvalidInput(f"'columns' has {shown(twice)} twice; expected each name once")
     return names
 
@@ -122,6 +127,8 @@ def _undeclared(frame: DataFrame) -> tuple[Tensor, ...]:
 def _columns(rows: Any) -> list[Any]:
     if isinstance(rows, np.ndarray):
         return [rows[:, index] for index in range(rows.shape[1])]
+    if len(rows) > len(rows[0]):  # an iterator for each row costs a microsecond
+        return [list(map(itemgetter(index), rows)) for index in range(len(rows[0]))]
     return [list(column) for column in zip(*rows, strict=True)]
 
 

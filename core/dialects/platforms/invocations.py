@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 from core.dialects.platforms import bodies, replies
-from core.dialects.platforms.frames import tensors
 from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_NPY, by_rows, wanted
 from core.dialects.v1 import predict, request
 from core.dialects.v1.request import V1Question, Verb
@@ -18,7 +17,7 @@ from core.dialects.v2 import infer
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.encoding.values import Inexact
-from core.errors import InvalidInput, shown
+from core.errors import shown
 from core.operations import Deferred, Infer, ModelRef, ModelSpec
 from core.signature import DEFAULT
 from core.tensor import Tensor
@@ -144,7 +143,4 @@ def _tensors(call: Call, kind: str, header: str, spec: ModelSpec) -> tuple[Tenso
         return (npy.read(body, spec),)
     from core.dialects.platforms import table  # noqa: PLC0415 - the same
 
-    try:
-        return tensors(table.read(bytes(body), spec, header), spec)
-    except InvalidInput:
-        return tensors(table.read(bytes(body), spec, header, exact=True), spec)
+    return table.read(bytes(body), spec, header)

@@ -7,10 +7,11 @@ CSV reader. Sources: SageMaker's "Common data formats for inference"; RFC 4180.
 
 import csv
 from collections.abc import Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import Any, Final
 
-from core.dialects.platforms.frames import DataFrame, checked
+from core.dialects.platforms.frames import DataFrame, checked, tensors
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
@@ -25,10 +26,11 @@ BOOLEANS: Final = {"true": True, "false": False}
 HEADERS: Final = {"present": True, "absent": False}
 
 
-def read(body: bytes, spec: ModelSpec, header: str = "", *, exact: bool = False) -> DataFrame:
-    """Returns the rows. `header`: "present", "absent", or "" for whichever the first line is. Raises InvalidInput.
+def read(body: bytes, spec: ModelSpec, header: str = "") -> tuple[Tensor, ...]:
+    """Returns the inputs. `header`: "present", "absent", or "" for whichever the first line is. Raises InvalidInput.
 
-    `exact`: cell by cell, so that a message names the wrong one as it was written.
+    Numbers that are not what the model takes are read again cell by cell, so that the message names the wrong one as
+    it was written.
     """
     text = body.replace(b"\r\n", b"\n").strip(b"\n")
     first, _, rest = text.partition(b"\n")
@@ -38,8 +40,11 @@ def read(body: bytes, spec: ModelSpec, header: str = "", *, exact: bool = False)
     if not text.strip():
         raise InvalidInput(f"{WHAT!r} has no rows; expected at least one")
     has_texts = any(tensor.datatype.is_bytes for tensor in spec.inputs or ())
-    frame = None if exact or has_texts else _of_numbers(text, names)
-    return checked(frame or _of_texts(text, names), WHAT)
+    numbers = None if has_texts else _of_numbers(text, names)
+    if numbers is not None:
+        with suppress(InvalidInput):
+            return tensors(checked(numbers, WHAT), spec)
+    return tensors(checked(_of_texts(text, names), WHAT), spec)
 
 
 def _names(line: bytes, spec: ModelSpec, header: str) -> tuple[str, ...] | None:
@@ -101,7 +106,8 @@ def values(cells: Sequence[str], datatype: DataType) -> list[Any]:
     """Returns the values of cells; one that has another type's text is left as it is, and refused later."""
     if datatype.is_bytes:
         return list(cells)
-    return [_value(cell.strip(), datatype) for cell in cells]
+    known = {cell: _value(cell.strip(), datatype) for cell in set(cells)}
+    return [known[cell] for cell in cells]
 
 
 def _value(cell: str, datatype: DataType) -> Any:

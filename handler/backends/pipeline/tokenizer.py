@@ -98,9 +98,8 @@ class SplitTexts:
 
     def run(self, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Raises InvalidInput for bytes that are not UTF-8, and for pairs of another number; TooMany."""
+        self._check(inputs[TEXT].array.size, self._longest if self._is_fixed else 1)
         texts: Sequence[Any] = self._texts(inputs[TEXT])
-        if self._is_fixed:
-            self._check(len(texts), self._longest)
         if PAIR in inputs:
             pairs = self._texts(inputs[PAIR])
             if len(pairs) != len(texts):

@@ -18,7 +18,7 @@ from handler.edge.dispatch.lane import BatchPart
 from handler.edge.dispatch.limits import Hurried, Watchdog
 from handler.edge.dispatch.workers import Workers
 from handler.edge.jobs import Job
-from handler.edge.leaving import Leaving
+from handler.edge.leaving import Leaving, landed
 from handler.edge.timing import Misplaced, Timing
 from handler.lifecycle.single_flight import Load, Pending
 from handler.settings import Settings
@@ -148,13 +148,10 @@ async def _landed(load: Load, timing: Timing, until: Deadline) -> Any:
     Raises StillLoading at the deadline.
     """
     begun = time.perf_counter_ns()
-    scope = asyncio.timeout(None if until.is_never else max(0.0, until.left))
     try:
-        async with scope:
-            return await asyncio.shield(asyncio.wrap_future(load.future))
-    except TimeoutError:
-        if not scope.expired():
-            raise
-        raise load.unfinished() from None
+        landing = await landed(load.future, None if until.is_never else max(0.0, until.left))
+        if not landing.done():
+            raise load.unfinished()
+        return landing.result()
     finally:
         timing.waited(time.perf_counter_ns() - begun, load)

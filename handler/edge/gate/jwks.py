@@ -4,7 +4,6 @@ A token with an unknown key's id starts one request for the set at most every CO
 come. The request runs in a thread of its own; only tokens with an unknown id wait for it.
 """
 
-import asyncio
 import json
 import logging
 import threading
@@ -17,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from core.errors import ServerBusy, Unauthenticated
+from handler.edge.leaving import landed
 from handler.settings import InvalidSettings
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ class JwkSet:
         if found is None and self._flight is None and self._may_ask():
             self._start()
         if found is None and self._flight is not None:
-            with suppress(Exception):  # logged where it failed
-                await asyncio.shield(asyncio.wrap_future(self._flight))
+            await landed(self._flight)
             self._land()
             found = self._find(kid)
         if found is not None:

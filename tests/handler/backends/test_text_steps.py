@@ -174,6 +174,7 @@ ODD.pre_tokenizer = pre_tokenizers.Whitespace()
         ({"max_tokens": 30}, ["a", "a", "a", LONG], TooMany,
          "4 texts of up to 9 tokens are 36 tokens with padding; at most 30 are taken at once: send at most 3 such"),
         ({"max_tokens": 30, "padding": "max_length"}, ["a"] * 4, TooMany, "4 texts of up to 9 tokens are 36 tokens"),
+        ({"max_tokens": 30}, [b"\xff"] * 31, TooMany, "31 texts of up to 1 tokens are 31 tokens"),
         ({"truncation": "only_second"}, ["a"], InvalidInput, "text has no text_pair, which alone is cut"),
         ({"pad_token": "a"}, ["b"], ModelFailed, "the tokenizer failed: WordLevel error: Missing"),
     ],

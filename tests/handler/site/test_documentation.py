@@ -14,6 +14,7 @@ from core.dialects import DIALECTS
 from core.dialects.grps.http import GRPS
 from core.dialects.rpcs import RPCS
 from handler.edge.app import App
+from handler.site import described
 from tests.handler.site.asking import ROOT, ask, serving
 
 
@@ -25,12 +26,12 @@ def app() -> App:
 
 def test_the_description_has_exactly_the_routes_of_the_protocols(app: App) -> None:
     """The document and the dialects' tables cannot drift apart."""
-    described = {
+    listed = {
         (method.upper(), path)
         for path, methods in ask(app, "/openapi.json").value["paths"].items()
         for method in methods
     }
-    assert described == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
+    assert listed == {(route.method, route.pattern) for dialect in DIALECTS for route in dialect.routes}
 
 
 def test_the_description_names_the_server_as_the_client_reaches_it(app: App) -> None:
@@ -176,6 +177,19 @@ def test_models_in_memory_have_typed_operations(app: App) -> None:
     for path, operation in typed.items():
         body = json.dumps(operation["requestBody"]["content"]["application/json"]["example"]).encode()
         assert ask(app, path, "POST", body).status == 200, (path, body)
+
+
+def test_models_are_described_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs 3 ms, and anonymous clients ask for the pages. A model that is loaded later is described, too."""
+    made: list[int] = []
+    document = described.document
+    monkeypatch.setattr(described, "document", lambda specs: (made.append(len(specs)), document(specs))[1])
+    assert ask(app, "/v2/models/iris").status == 200
+    pages = [ask(app, path).text for path in ("/openapi.json", "/docs", "/openapi.json")]
+    assert (len(made), pages[0]) == (1, pages[2])
+    assert ask(app, "/v2/models/strings").status == 200
+    assert "/v2/models/strings/infer" in ask(app, "/openapi.json").value["paths"]
+    assert made == [made[0], made[0] + 1]
 
 
 def test_names_that_are_no_identifiers_become_some(tmp_path: Path) -> None:

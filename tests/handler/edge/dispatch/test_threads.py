@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import math
 import shutil
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from core.deadline import NEVER, Deadline, within
-from core.errors import StillLoading
+from core.errors import ModelNotFound, StillLoading
 from core.operations import ModelRef
 from handler.edge.app import App
 from handler.edge.dispatch.threads import Threads, _landed
@@ -115,3 +117,24 @@ def test_a_request_that_gives_up_does_not_cancel_its_load(seconds: float) -> Non
         asyncio.run(wait())
     assert not load.future.done()
     assert timing.wait > 0
+
+
+def test_a_load_that_fails_after_its_client_has_left_leaves_no_traceback() -> None:
+    """An anonymous client could fill the log with them: it asks for an unknown model, and leaves."""
+    reported: list[Any] = []
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        load = Load("m")
+        load.future = Future()
+        waits = asyncio.create_task(_landed(load, Timing(), NEVER))
+        await asyncio.sleep(0)
+        waits.cancel()
+        with suppress(asyncio.CancelledError):
+            await waits
+        load.future.set_exception(ModelNotFound("there is no model 'm'"))
+        await asyncio.sleep(0)
+        gc.collect()
+
+    asyncio.run(leave())
+    assert reported == []
