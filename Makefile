@@ -59,7 +59,7 @@ check: setup ## Check format, lint, types, layers and coverage
 # TensorFlow is 1.4 GB and not in the usual environment: `dragoman convert` has an environment of its own.
 CONVERT_VENV ?= .venv-convert
 CONVERT_BIN := $(CONVERT_VENV)/bin
-CONVERT_NEEDS := '.[convert,onnx]' coverage hypothesis pytest pytest-timeout
+CONVERT_NEEDS := '.[convert,onnx,server,grpc]' coverage hypothesis pytest pytest-timeout
 
 # The other libraries have one that is smaller (0.9 GB). XGBoost's own package brings CUDA along, xgboost-cpu does not.
 LIBRARIES_VENV ?= .venv-libraries
@@ -85,9 +85,9 @@ test-convert: $(CONVERT_VENV)/.setup $(LIBRARIES_VENV)/.setup ## Run the tests o
 	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
 	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --omit='*/sources/torch.py,*/sources/huggingface.py,*/child.py' --fail-under=95
 
-# PyTorch's package on PyPI brings CUDA along: 5.5 GB, of which nothing is used. Too much for each run of CI.
+# PyTorch's package on PyPI brings CUDA along: 5.5 GB on the disk, of which nothing is used.
 TORCH_VENV ?= .venv-torch
-TORCH_NEEDS := '.[convert-torch,convert-huggingface,onnx]' hypothesis pytest pytest-timeout
+TORCH_NEEDS := '.[convert-torch,convert-huggingface,onnx,server,grpc,text]' hypothesis pytest pytest-timeout
 
 $(TORCH_VENV)/.setup: pyproject.toml $(VENV)/.setup
 	$(BIN)/python -m venv $(TORCH_VENV)

@@ -12,6 +12,7 @@ from handler.commands import parity
 from handler.commands.convert.saved_model.runtime import tf
 from handler.commands.convert.work import LibraryJob, convert
 from handler.commands.refused import Refused
+from tests.convert.roll import SERVED
 from tests.convert.serving import check_explained, check_served, inputs
 from tests.support.server import Server
 
@@ -55,6 +56,11 @@ def residual() -> Any:
 MODELS = {each.__name__: each for each in (dense, pictures, two_inputs, words, signals, residual)}
 
 
+def rows(each: Any, random: np.random.Generator) -> Any:
+    shape = (60, *each.shape[1:])
+    return (random.integers(0, 9, shape) if "int" in each.dtype else random.normal(size=shape)).astype(each.dtype)
+
+
 def one(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
@@ -63,11 +69,7 @@ def trained(name: str) -> tuple[Any, list[Any]]:
     """Returns a model that has seen a few batches, and 60 rows of its inputs."""
     keras.utils.set_random_seed(0)
     model, random = MODELS[name](), np.random.default_rng(0)
-    arrays = [
-        (random.integers(0, 9, (60, *each.shape[1:])) if "int" in each.dtype else random.normal(size=(60, *each.shape[1:])))
-        .astype(each.dtype)
-        for each in model.inputs
-    ]  # fmt: skip
+    arrays = [rows(each, random) for each in model.inputs]
     targets = [random.uniform(size=(60, *each.shape[1:])) for each in model.outputs]
     model.compile("adam", one(["mse"] * len(targets)))
     model.train_on_batch(one(arrays), one(targets))
@@ -75,7 +77,7 @@ def trained(name: str) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", SERVED["Keras"])
 def test_a_keras_model_is_converted_with_parity_and_served_over_every_protocol(
     name: str, repository: Path, server: Server, run: Any, tmp_path: Path
 ) -> None:
@@ -84,9 +86,7 @@ def test_a_keras_model_is_converted_with_parity_and_served_over_every_protocol(
     model.save(tmp_path / "m.keras")
     given = ["wide", "age"] if name == "two_inputs" else ["rows"]
     np.savez(tmp_path / "data.npz", **dict(zip(given, arrays, strict=True)))
-    code, out, err = run(
-        "convert", tmp_path / "m.keras", repository / name, "--quiet", "--data", tmp_path / "data.npz"
-    )
+    code, out, err = run("convert", tmp_path / "m.keras", repository / name, "--quiet", "--data", tmp_path / "data.npz")
     assert (err, code) == ("", 0)
     report = json.loads((repository / name / "1" / parity.FILE).read_bytes())
     assert parity.sentence(report) in out

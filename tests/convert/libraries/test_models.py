@@ -10,9 +10,13 @@ import pytest
 
 from handler.commands import parity
 from handler.settings.model import FILE
+from tests.convert.libraries.test_refused import REFUSED as REASONS
 from tests.convert.libraries.zoo import ASKED, CASES, Trained
+from tests.convert.roll import REFUSED, SERVED
 from tests.convert.serving import check_explained, check_served, inputs
 from tests.support.server import Server
+
+LIBRARIES = ("scikit-learn", "XGBoost", "LightGBM", "CatBoost")
 
 
 def written(data: Any, folder: Path) -> Path:
@@ -68,3 +72,10 @@ def test_a_model_is_converted_with_parity_and_served_over_every_protocol(
     check_served(name, server, run, file, {"": trained.answers})
     if case.data:
         check_explained(name, server, instances[0])
+
+
+def test_the_roll_has_the_models_that_are_explained() -> None:
+    """Those without data have no background."""
+    explained = {name for name, case in CASES.items() if case.data}
+    assert {each for names in map(SERVED.get, LIBRARIES) for each in names or ()} == explained
+    assert {each for names in REFUSED.values() for each in names} <= set(REASONS)
