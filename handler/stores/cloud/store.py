@@ -15,11 +15,14 @@ from handler.stores.cloud.client import CloudClient, CloudObject
 from handler.stores.cloud.providers import CloudPlace, locate
 from handler.stores.cloud.reader import PAGE
 from handler.stores.progress import Progress
-from handler.stores.transfer.fetching import Fetcher, is_plain
+from handler.stores.transfer.fetching import Fetcher, Remote, is_plain
 
 
 class CloudStore:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files."""
+    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
+
+    `remote`: its place in the remote store.
+    """
 
     hashes = True
 
@@ -27,6 +30,7 @@ class CloudStore:
         self.uri = settings.repository
         self._place = located(settings.repository)
         self._client = CloudClient(settings, self._place)
+        self.remote: Remote = self._client
         self._fetcher = Fetcher(settings, self._client)
 
     def check(self, progress: Progress | None = None) -> None:

@@ -15,7 +15,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.client import PAGE, Client
 from handler.stores.s3.listing import Page
 from handler.stores.s3.location import locate
-from handler.stores.transfer.fetching import Fetcher, is_plain
+from handler.stores.transfer.fetching import Fetcher, Remote, is_plain
 from handler.stores.transfer.retries import Failed, OutOfTime
 
 AFTER_SLASH: Final = "0"
@@ -23,7 +23,10 @@ AFTER_SLASH: Final = "0"
 
 
 class S3Store:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files."""
+    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
+
+    `remote`: its place in the remote store.
+    """
 
     hashes = True
 
@@ -31,6 +34,7 @@ class S3Store:
         self.uri = settings.repository
         self._place = locate(settings.repository, os.environ)
         self._client = Client(settings, self._place)
+        self.remote: Remote = self._client
         self._fetcher = Fetcher(settings, self._client)
         self._accepts = settings.s3_anonymous
 
