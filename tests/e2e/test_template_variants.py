@@ -46,17 +46,19 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "false", f"{VARIABLES}.DRAGOMAN_METRICS": "off",
         f"{VARIABLES}.DRAGOMAN_REPOSITORY": "s3://example-models/models", f"{VARIABLES}.AWS_ENDPOINT_URL_S3": "",
         "InferenceFunction.ReservedConcurrentExecutions": None, "InferenceFunction.SnapStart.ApplyOn": "None",
-        "ServerlessDeploymentApplication": None, "CodeDeployServiceRole": None, "BatchSource": None, "FailedBatches": None,
-        f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "", "InferenceFunctionRole.Policies.1": None,
+        "ServerlessDeploymentApplication": None, "CodeDeployServiceRole": None, "BatchSource": None,
+        "FailedBatches": None, f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "", "InferenceFunctionRole.Policies.1": None,
     }),
     "queue": ({"Batch": "queue", "Timeout": "60"} | ALARMS, {
         "Batches.VisibilityTimeout": "600", "Batches.RedrivePolicy.maxReceiveCount": 5,
         "BatchSource.FunctionName": {"Ref": "InferenceFunctionAliaslive"}, "BatchSource.BatchSize": 100,
         "BatchSource.FunctionResponseTypes": ["ReportBatchItemFailures"], "NewRecords": None,
-        f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "s3://example-models/batches/out", f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "",
+        f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "s3://example-models/batches/out",
+        f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "",
         f"{RIGHTS}.0.Resource": "arn:aws:s3:::example-models/batches/out/*",
         f"{RIGHTS}.3.Action": ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
-        "FailedBatchesAlarm.AlarmActions": [TOPIC], "FailedBatchesAlarm.MetricName": "ApproximateNumberOfMessagesVisible",
+        "FailedBatchesAlarm.AlarmActions": [TOPIC],
+        "FailedBatchesAlarm.MetricName": "ApproximateNumberOfMessagesVisible",
     }),
     "objects in a bucket of their own": (OBJECTS | {"Prefix": "", "WatchBucket": "true"}, {
         "NewRecords.EventPattern.detail": {
@@ -64,7 +66,8 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         },
         "NewModels.EventPattern.detail.bucket.name": ["example-models"], "Batches": None, "BatchSource": None,
         "BatchAttempts.DestinationConfig.OnFailure.Destination": {"Fn::GetAtt": ["FailedBatches", "Arn"]},
-        f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "s3://example-data/a/b/in", f"{RIGHTS}.1.Resource": "arn:aws:s3:::example-data",
+        f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "s3://example-data/a/b/in",
+        f"{RIGHTS}.1.Resource": "arn:aws:s3:::example-data",
         f"{RIGHTS}.3.Resource": "arn:aws:s3:::example-data/a/b/in/*", "FailedBatchesAlarm": None,
     }),
     "queue and objects": ({"Batch": "both"}, {

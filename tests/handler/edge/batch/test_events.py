@@ -281,7 +281,8 @@ def test_objects_of_other_forms_and_those_that_are_wrong(
     store.put("in/iris/c.csv", b"\xff,1\n")
     store.put("in/nobody/d.jsonl", b"1\n")
     store.put("in/iris/big.npy", bytes(9000))
-    keys = ["in/iris/a.npy", "in/iris/h.parquet", "in/iris/b.csv", "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
+    forms = ["in/iris/a.npy", "in/iris/h.parquet", "in/iris/b.csv"]
+    keys = [*forms, "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
     odd = ["in/iris/e.txt", "in/f.jsonl", "in/iris/../../g.jsonl", "in/"]
     sizes = {"MAX_BODY_BYTES": str(len(file.getvalue()))}
     with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in", **sizes) as aws:
