@@ -25,9 +25,9 @@ class Timing:
     before), on time.perf_counter_ns(). `wait`: in all for its model, `load` of it in the model's runtime. `cold`: it
     waited for a load, and not only for a look at the repository. `durations`: of an answered inference: in the queue
     (with the wait for the model), for decoding, for the model, for encoding; of a stream when it has ended.
-    `size`: bytes of its body. `use`: of the version that works on it, once that is known. `is_misplaced`: it waited in no model's lane, and may not use one.
-    `steps`: of a pipeline's inference, each with its time.
-    `spent`: on a stream so far. `broken`: fault and text of the error that ended its stream.
+    `size`: bytes of its body. `use`: of the version that works on it, once that is known. `is_misplaced`: it waited in
+    no model's lane, and may not use one. `steps`: of a pipeline's inference, each with its time. `spent`: on a stream
+    so far. `broken`: fault and text of the error that ended its stream.
     """
 
     __slots__ = (

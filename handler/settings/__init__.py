@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from core.errors import nearest
 from handler.settings import hosts, parsers, platform, providers
 from handler.settings.hosts import Contract
 
@@ -40,7 +41,6 @@ class Setting(NamedTuple):
 PREFIX: Final = "DRAGOMAN_"
 ALIKE: Final = 0.7
 """How much of a variable's name has to be that of a setting to be taken for its misspelling."""
-LONGEST_NAME: Final = 64
 LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
@@ -291,8 +291,6 @@ def ignored(environ: Mapping[str, str] | None = None) -> list[str]:
 
 def meant_by(variable: str) -> str:
     """Returns the setting that a mistyped variable means, "" if it is like none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
-
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
-    near = get_close_matches(variable.removeprefix(PREFIX)[:LONGEST_NAME], names, 1, ALIKE)
-    return PREFIX + near[0] if near else ""
+    near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
+    return PREFIX + near if near else ""
