@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.protocols.test_waiting import until
+from tests.support.ports import free_port
 from tests.support.s3_stand_in import StandIn
 from tests.support.server import HOST, Server, running
 from tests.support.wire import Answer
@@ -238,7 +239,8 @@ def test_the_port_is_the_platforms_and_sigterm_lets_requests_end(environ: Mappin
     assert answers[0].json()["outputs"][0]["data"] == [7]
 
 
-def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rpc", [False, True], ids=["http", "grpc"])
+def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path, rpc: Any) -> None:
     """A client's request, which the adapter passes on with headers of its own, finds nothing there.
 
     Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
@@ -248,7 +250,8 @@ def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path) -> None:
     function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start", "AWS_LWA_PORT": "PORT"}
     own = {"DRAGOMAN_REPOSITORY": str(tmp_path / "models"), "DRAGOMAN_PRELOAD": "iris"}
     passed_on = {"x-amzn-request-context": "{}"}
-    with started(tmp_path / "log", {**function, **paths, **own}) as server:
+    flags = ("--grpc-port", str(free_port())) if rpc else ()
+    with started(tmp_path / "log", {**function, **paths, **own}, flags) as server:
         assert asked(server, "GET", "/").status == 200
         early = [
             asked(server, "POST", "/before", **passed_on),
