@@ -58,7 +58,9 @@ def test_graviton_gets_libraries_of_its_own(tmp_path: Path) -> None:
 
 
 SERVERS = "server,onnx,grpc,text,jwt,signing,gcs,azure,parquet,otel,doctor"
-PUBLISHERS = "convert,convert-sklearn,convert-xgboost,convert-lightgbm,convert-catboost,convert-torch,convert-huggingface"
+PUBLISHERS = (
+    "convert,convert-sklearn,convert-xgboost,convert-lightgbm,convert-catboost,convert-torch,convert-huggingface"
+)
 
 
 @pytest.mark.parametrize(("extras", "python"), [(SERVERS, "3.11"), (SERVERS, "3.14"), (PUBLISHERS, "3.13")])
