@@ -7,6 +7,9 @@ PORT ?= 8080
 JOBS ?= 3
 BIN := $(VENV)/bin
 
+# The tests start hundreds of processes, which would each compile the packages that they import.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup run test test-convert test-convert-torch check e2e fmt proto clean
 
 help: ## Print what make can do
@@ -100,7 +103,7 @@ test-convert-torch: $(TORCH_VENV)/.setup ## Run the tests of `dragoman convert` 
 
 # The tests on real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. The container engine needs root.
 e2e: setup ## Run the tests on Lambda's runtime, sam local and real S3 servers
-	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600
+	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600 -o faulthandler_timeout=900
 
 # What core/schema has of proto/: descriptor sets, which its modules load, and the types of their messages for mypy.
 # The schema that only `dragoman convert` reads stands beside it, and leaves the function's artifact with it. Triton's stands

@@ -1,8 +1,8 @@
 """`dragoman serve --workers N` against one worker: answers per second, and the memory of a large model.
 
 Both servers run at the same time and take turns, so that each measures the same minutes of the machine. The client
-needs a processor of its own for the tenth part of what the server does; on a machine with two, that part is missing.
-Connections are spread by the kernel's hash of their addresses, so a few of them are rarely even: CONNECTIONS are many.
+needs about a tenth of the server's CPU time; on a machine with two processors, the server has that much less. The
+kernel spreads connections by a hash of their addresses. A few are rarely spread evenly, so CONNECTIONS is large.
 """
 
 import json
@@ -39,11 +39,12 @@ JSON: Final = {"content-type": "application/json"}
 
 
 @contextmanager
-def serving(folder: Path, workers: int, **settings: str) -> Iterator[tuple[int, int]]:
+def serving(folder: Path, workers: int, rpc_port: int = 0, **settings: str) -> Iterator[tuple[int, int]]:
     """Yields the port and the process of a server once all of its workers answer."""
     port = free_port()
     command = [sys.executable, "-m", "dragoman", "serve", "--port", str(port), "--workers", str(workers)]
     command += ["--repository", str(folder), "--no-access-log", "--log-level", "WARNING"]
+    command += ["--grpc-port", str(rpc_port)] if rpc_port else []
     environ = {**os.environ, **{f"DRAGOMAN_{name}": text for name, text in settings.items()}}
     process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL)
     try:

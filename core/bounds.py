@@ -1,4 +1,4 @@
-"""Limits the parts and the bytes of a request, which are counted before anything is made of them.
+"""Limits the parts and the bytes of a request, which are counted before objects are made of them.
 
 A part costs a server up to a thousand times what its bytes cost the client: an empty input is two bytes of protobuf,
 and microseconds of Python. The bounds are far above what clients send, and far below what a server notices.

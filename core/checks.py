@@ -65,7 +65,7 @@ def _raw_input(raw: bytes | memoryview, spec: ops.ModelSpec) -> Tensor:
         element[...] = bytes(raw)
         return Tensor(only.name, only.datatype, element)
     if shape is None or shape.count(-1) > 1:
-        raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which its size alone does not tell")
+        raise InvalidInput(f"{what} has the shape {_shape_text(only)}, which does not follow from its size")
     known = math.prod(size for size in shape if size != -1) * only.datatype.numpy.itemsize
     if -1 in shape and known and len(raw) % known:
         needs = f"{only.datatype.name} {list(shape)} needs a multiple of {known}"

@@ -43,7 +43,7 @@ def classify(
 
 def _check_number(count: int, most: int, name: str) -> None:
     if count > most:
-        raise TooLarge(f"output {shown(name)} has {count} classes to tell; an answer has at most {most}")
+        raise TooLarge(f"output {shown(name)} has {count} classes; an answer has at most {most}")
 
 
 def _text(value: float, index: int, labels: tuple[str, ...]) -> bytes:

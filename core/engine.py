@@ -21,7 +21,7 @@ Reply = Callable[[Any], Any]
 
 class Finish(Protocol):
     def __call__(self, reply: Any, operation: ops.Operation, use: Use | None, *, lazy: bool) -> Any:
-        """Returns what is sent for a reply, in the same thread. `use` None: the server itself answers.
+        """Returns the parts of a reply that are sent, in the same thread. `use` None: the server itself answers.
 
         `lazy`: the parts of the reply are made one by one; `kept` keeps their model in use for as long.
         """
@@ -29,7 +29,7 @@ class Finish(Protocol):
 
 
 def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Models, context: Context) -> Any:
-    """Returns what `finish` makes of what `reply` makes of the operation's result. Raises ServingError.
+    """Returns `finish(reply(result))` for the operation's result. Raises ServingError.
 
     The model of a question is in use until this returns, and that of a lazy answer until its parts end (see `kept`).
     """
@@ -48,7 +48,7 @@ def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Model
 
 
 def ask(question: ops.Operation, model: Model) -> Any:
-    """Returns what a model answers; see ANSWERS for the type of each. Raises ServingError."""
+    """Returns a model's result; see ANSWERS for the type of each. Raises ServingError."""
     return ANSWERS[type(question)](question, model)
 
 
@@ -64,7 +64,7 @@ def kept(use: Use, items: Iterable[T]) -> Iterator[T]:
                 getattr(items, "close", lambda: None)()
 
     begun = each()
-    next(begun)  # a generator that has not begun would not end the use when it is dropped
+    next(begun)  # a generator that never began would not end the use when it is dropped
     return begun
 
 

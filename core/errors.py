@@ -146,7 +146,7 @@ def copied(error: ServingError, retry_after: float | None = None) -> ServingErro
 
 
 def located(error: ServingError, place: str) -> ServingError:
-    """Returns a copy of the error whose message names a place first: the error itself may be raised again elsewhere.
+    """Returns a copy of the error whose message names a place first: the error itself can be raised again elsewhere.
 
     >>> located(VersionNotFound("gone", "7"), "step 'x'").message
     "step 'x': gone"

@@ -110,7 +110,7 @@ def _check_work(examples: int, features: int, background: int, budget: int) -> i
     if examples * each > MOST_ROWS:
         raise InvalidInput(
             f"to explain {examples} examples takes {examples * each} predictions ({each} each); "
-            f"one request may order {MOST_ROWS}, which is {MOST_ROWS // each} examples"
+            f"one request can take {MOST_ROWS}, which is {MOST_ROWS // each} examples"
         )
     return each
 

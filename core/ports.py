@@ -19,7 +19,7 @@ from core.tensor import Tensor
 MODELS_KEY = "dragoman.models"
 """The member of ASGI's scope that holds the Models which the caller of a request may ask."""
 CONTROL_KEY = "dragoman.control"
-"""The member of ASGI's scope with the reason why the caller may not load and unload models; "" if it may."""
+"""The member of ASGI's scope that says why the caller cannot load and unload models; "" if it can."""
 
 
 class Model(Protocol):
@@ -112,7 +112,7 @@ class Context(Protocol):
 
 
 class Models(Protocol):
-    """The models of this server. Every method raises ServingError; each says what it may load.
+    """The models of this server. Every method raises ServingError; each says which models it can load.
 
     Every method that may wait takes the request's context. A server with threads of its own for loading does not wait:
     it raises an exception of its own, after which the caller asks again.
@@ -159,7 +159,7 @@ class Models(Protocol):
         ...
 
     def statistics(self, ref: ModelRef | None, context: Context, /) -> Sequence[Statistics]:
-        """Returns the counts of the versions that `ref` names, or of all that were looked at. Loads none."""
+        """Returns the counts of the versions that `ref` names, or of all known ones. Loads none."""
         ...
 
     def load(self, name: str, context: Context, /, *, anew: bool = True) -> bool:

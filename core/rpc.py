@@ -37,7 +37,7 @@ FORMS: Final = {(False, False): Form.UNARY, (True, True): Form.EXCHANGE, (False,
 
 
 class Named(NamedTuple):
-    """How a long message is looked at for its model. `fields`: their names. `ref`: what their texts mean."""
+    """How the name of a model is found in a long message. `fields`: their names. `ref`: what their texts mean."""
 
     fields: tuple[str, ...]
     ref: Callable[..., ModelRef]
@@ -52,7 +52,7 @@ class Rpc(NamedTuple):
     of an error, None if the protocol reports an error, too. Its request is None if that could not be read, or if its
     Deferred was decoded. `watched`: one answer is sent whenever it changes. `read_json`, `decode_json`: like `read` and
     `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput. `right`: as Route's.
-    `named`: finds the model of a long message. `id_field`: the text by which clients tell a stream's answers apart.
+    `named`: finds the model of a long message. `id_field`: the text by which clients distinguish a stream's answers.
     """
 
     name: str
@@ -115,7 +115,7 @@ class RpcMethod(NamedTuple):
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:
-            raise InvalidInput(f"the body is no {kind} in JSON: {shown(str(error))}") from None
+            raise InvalidInput(f"the body is not a {kind} in JSON: {shown(str(error))}") from None
 
     def peek(self, body: Part, *, json: bool) -> ModelRef | None:
         """Returns the model that a message names, None if that takes parsing the message."""
@@ -130,7 +130,7 @@ class RpcMethod(NamedTuple):
         return None if texts is None or None in texts else named.ref(*texts)
 
     def id_of(self, body: Part, *, json: bool) -> str:
-        """Returns the text by which a client tells the answers to a message from others; "" if its start has none."""
+        """Returns the text by which a client recognises the answers to a message; "" if its start has none."""
         field = self.request.DESCRIPTOR.fields_by_name.get(self.rpc.id_field)
         if field is None:
             return ""

@@ -175,7 +175,7 @@ def _whole(players: int, size: int) -> NDArray[np.bool_]:
 def _drawn(
     players: int, pairs: int, rng: "np.random.Generator", sizes: NDArray[Any], chances: NDArray[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Draws at most `pairs` different coalitions, no two of them complements. Returns them and how often each came."""
+    """Draws at most `pairs` different coalitions, no two of them complements. Returns them and their counts."""
     counts: dict[bytes, int] = {}
     for size in rng.choice(sizes, DRAWS * pairs, p=chances):
         members = np.zeros(players, bool)

@@ -170,7 +170,7 @@ class Function:
         if self._loop is not None:
             if self._loop.is_closed():
                 self._loop = asyncio.new_event_loop()
-            # Model code may have called asyncio.run(), which takes the thread's loop away.
+            # Model code may have called asyncio.run(), which removes the thread's loop.
             asyncio.set_event_loop(self._loop)
         observer = None if self.app is None else self.app.observer
         streamed = self._streams and not invoked and is_streamed(event)

@@ -73,7 +73,7 @@ def loads_shaped(body: bytes | memoryview, *, among_texts: bool = False) -> Any:
     """Returns the parsed text as `loads` does; nested arrays of numbers may be arrays of their own shape.
 
     Such an array is int64, uint64 or double. Ragged arrays, and arrays with a value of another kind, are lists. Any
-    array may be lists. `among_texts`: as `simd.suits` has it.
+    array may be lists. `among_texts`: as for `simd.suits`.
     """
     if len(body) >= WORTH_SIMD and simd.suits(body, among_texts=among_texts):
         try:

@@ -35,7 +35,7 @@ def has_all_members(body: bytes | memoryview, value: Any) -> bool:
 def _members(value: Any, most: int) -> int:
     """Counts the members of objects, level by level, up to `most`: most texts have none in their long arrays.
 
-    A list whose first element is neither an object nor a list is not looked into.
+    A list whose first element is neither an object nor a list is not read.
     """
     count, level = 0, [value]
     while level:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 START: Final = 4096
-"""Bytes of a text that are looked at."""
+"""Bytes of a text that are read."""
 BEFORE: Final = rb'\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+"[^"\\]*+"\s*+,)*?\s*+"(?:%b)"\s*+:\s*+"([^"\\]*+)"\s*+[,}]'
 """Matches an object up to a member that is plain text. Only members of plain text are before it."""
 

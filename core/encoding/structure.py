@@ -32,7 +32,7 @@ class Structure:
 
 
 def check_structure(body: bytes | memoryview) -> None:
-    """Raises TooMany for a text of too many arrays, objects or members. What stands in strings does not count."""
+    """Raises TooMany for a text of too many arrays, objects or members. The content of strings does not count."""
     if len(body) <= MOST_ARRAYS:
         return
     for characters, most, what in ((b"[{", MOST_ARRAYS, "arrays and objects"), (b":", MOST_MEMBERS, "members")):

@@ -103,7 +103,7 @@ def check(body: Part, nested: Mapping[int, int]) -> None:
                     if inner == shape and ended - begun > LONGEST_SHAPE:
                         raise TooMany(f"a shape has {ended - begun} bytes; at most {LONGEST_SHAPE} are accepted")
     except ValueError:
-        return  # protobuf says what is wrong
+        return  # protobuf names the mistake
 
 
 def _walk(body: Part, position: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int, int]]:

@@ -19,7 +19,7 @@ POOL: Final = DescriptorPool()
 def messages(name: str, package: str = __package__) -> dict[str, type[Message]]:
     """Returns the classes of the messages in <name>.proto by name; those inside a message are its attributes.
 
-    `package`: the one that <name>.binpb stands in.
+    `package`: that of <name>.binpb.
     """
     (file,) = FileDescriptorSet.FromString(get_data(package, f"{name}.binpb") or b"").file
     POOL.Add(file)

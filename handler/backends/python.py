@@ -1,4 +1,4 @@
-"""Python models: a version's model.py, run as it is. Off unless DRAGOMAN_ALLOW_CODE=true.
+"""Python models: a version's model.py. Off unless DRAGOMAN_ALLOW_CODE=true.
 
     def predict(inputs: dict[str, ndarray], parameters: dict) -> dict[str, ndarray]
 
@@ -20,7 +20,7 @@ metadata shows it.
 This function is optional, too. An array has each example's "importance_scores" along its first axis. Arrays in a dict
 are the members of each explanation. A list has the explanations themselves, whose members must fit into JSON.
 
-An error ends the request with 500 and the error's class; its text and its traceback stand in the log alone. To refuse
+An error ends the request with 500 and the error's class; its text and its traceback are only in the log. To refuse
 a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 and the text.
 """
 

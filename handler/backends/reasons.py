@@ -7,7 +7,7 @@ from typing import Final
 
 LONGEST: Final = 256
 READ: Final = 4096
-"""The characters of a text that are looked at: a file may name a node with millions."""
+"""The characters of a text that are read: a file can name a node with millions."""
 HIDDEN: Final = "<path>"
 _PATH: Final = re.compile(
     r"""'(?P<single>(?:(?:\.\.)?/|[A-Za-z]:[\\/]|\\\\)[^']*+)'"""
@@ -23,7 +23,7 @@ _ABOUT: Final = re.compile(r"shape|dim|rank|axis|axes|broadcast|channels|feature
 _READERS: Final = frozenset(("stof", "stod", "stold", "stoi", "stol", "stoll", "stoul", "stoull"))
 """The functions of C++ that read a number from a text."""
 _OF_NODE: Final = "Status Message: "
-"""In ONNX Runtime's text, what precedes a node's own words: its name may be anything."""
+"""The part of ONNX Runtime's text in front of a node's own words. The node's name can be any text."""
 
 
 def is_about_shapes(error: BaseException) -> bool:

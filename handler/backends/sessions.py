@@ -80,7 +80,7 @@ def _replace(opening: Opening, name: str, found: "weakref.ref[SessionUser]") -> 
     try:
         session = opening.usual()
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's own classes have no common base
-        log.warning("%s goes on with its first session: %s", name, " ".join(str(error).split()))
+        log.warning("%s keeps its first session: %s", name, " ".join(str(error).split()))
         return
     user = found()
     if user is not None:

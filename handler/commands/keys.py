@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     key = PREFIX + secrets.token_urlsafe(BYTES)
     line = f"{options.name} sha256:{sha256(key.encode()).hexdigest()} {options.rights} {options.models}"
     if set(f"{options.name}{options.rights}{options.models}") & SEPARATORS:
-        raise Refused("a name, rights and models have no blanks, line ends, semicolons and #")
+        raise Refused("a name, rights and models cannot have blanks, line ends, semicolons or #")
     try:
         keys.parsed(line)
     except keys.InvalidKeys as error:

@@ -13,7 +13,7 @@ from handler.settings.sources import Layered
 
 NAME = "[REPOSITORY/]NAME"
 BUCKETS = "s3://bucket/prefix/NAME, gs://bucket/prefix/NAME, az://container/prefix/NAME"
-WHERE = f"{BUCKETS} or FOLDER/NAME; a NAME alone: in DRAGOMAN_REPOSITORY"
+WHERE = f"{BUCKETS} or FOLDER/NAME; a NAME alone is a model of DRAGOMAN_REPOSITORY"
 
 
 def add(commands: Any) -> None:
@@ -25,22 +25,22 @@ def add(commands: Any) -> None:
     push.add_argument(
         "--version", help="number to publish; default: one above the highest; of numbered versions: push only this one"
     )
-    push.add_argument("--force", action="store_true", help="replace a version that is there")
+    push.add_argument("--force", action="store_true", help="replace an existing version")
     push.add_argument("--no-check", dest="check", action="store_false", help="do not load ONNX models first")
     add_optimize(push)
     _add_key(push, "--sign-key", "--sign-cert", "add a signature by this private key")
     pull = commands.add_parser("pull", help="fetch a model's versions from a bucket")
     pull.add_argument(
-        "source", metavar=NAME, help=f"{BUCKETS} or https://host/path/NAME; a NAME alone: in DRAGOMAN_REPOSITORY"
+        "source", metavar=NAME, help=f"{BUCKETS}, https://host/path/NAME, or a NAME in DRAGOMAN_REPOSITORY"
     )
     pull.add_argument("folder", nargs="?", metavar="FOLDER", help="folder for the numbered versions; default: NAME")
     chosen = pull.add_mutually_exclusive_group()
     chosen.add_argument("--version", help="version to fetch; default: the newest")
     chosen.add_argument("--all", action="store_true", help="fetch every version")
-    pull.add_argument("--force", action="store_true", help="replace what is there")
+    pull.add_argument("--force", action="store_true", help="replace existing files")
     listing = commands.add_parser("list", help="list a repository's models, versions, sizes and states")
     listing.add_argument("target", nargs="?", metavar="REPOSITORY[/NAME]", help="default: DRAGOMAN_REPOSITORY")
-    listing.add_argument("--verbose", action="store_true", help="add what convert has measured, for each version")
+    listing.add_argument("--verbose", action="store_true", help="show what convert measured of each version")
     listing.add_argument("--json", action="store_true", help="print JSON, for programs")
     for each in (push, pull):
         add_quiet(each)
@@ -63,9 +63,9 @@ def _add_signing(commands: Any) -> None:
     verify.add_argument(
         "--identity", action="append", help="a name of the signer's certificate; default: DRAGOMAN_VERIFY_IDENTITY"
     )
-    verify.add_argument("--digest", action="store_true", help="compare the files' digests, whoever has signed them")
+    verify.add_argument("--digest", action="store_true", help="compare only the files' digests")
     for each in (sign, verify):
-        each.add_argument("--version", help="number of the only version to take; default: all")
+        each.add_argument("--version", help="the only version to take; default: all")
 
 
 def _add_key(command: Any, key: str, cert: str, what: str) -> None:
@@ -86,7 +86,7 @@ def _add_cert(command: Any, flag: str) -> None:
 
 def add_optimize(command: ArgumentParser) -> None:
     command.add_argument(
-        "--optimize", action="store_true", help="push ONNX models in the form that loads fastest, if they answer alike"
+        "--optimize", action="store_true", help="push ONNX models in the form that loads fastest, if answers stay equal"
     )
 
 
@@ -95,7 +95,7 @@ def add_quiet(command: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    """Does what the command asks for. Raises Refused, InvalidSettings."""
+    """Runs the command. Raises Refused, InvalidSettings."""
     layered = Layered({})
     settings = layered.settings()
     with reported():
@@ -125,7 +125,7 @@ def _move(options: Namespace, settings: Settings) -> None:
 def reported() -> Iterator[None]:
     """Makes refusals of errors. Hides the log lines of the stores: servers need them, here the error is printed.
 
-    A server's message names its setting; here the place stands in the command.
+    A server's message names its setting; here the command names the place.
     """
     logger, nowhere = logging.getLogger("handler"), logging.NullHandler()
     logger.addHandler(nowhere)

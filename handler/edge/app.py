@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
-"""A REST API's gateway compresses (template.yaml) until an answer comes near what a function may return."""
+"""A REST API's gateway compresses (template.yaml), up to answers near the most that a function can return."""
 
 
 class App:
     """`inline`: runs everything in the caller's thread, as on Lambda, where an instance has one request at a time.
 
-    `freezes`: nothing may run after a request. `shared`: returns the models of all processes of this server, made of
-    this one's. `abreast`: the requests of one stream that may be under way.
+    `freezes`: nothing can run after a request. `shared`: returns the models of all processes of this server, made of
+    this one's. `abreast`: the most requests of one stream under way.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ Tell = Callable[[bytes], Awaitable[None]]
 class CallOptions(NamedTuple):
     """`limit`: bytes of a body, and of an inflated message. `least`: bytes of an answer that are worth compressing.
 
-    `abreast`: requests of one stream that may be under way.
+    `abreast`: the most requests of one stream under way.
     """
 
     limit: int
@@ -126,7 +126,7 @@ class _Call:
         self._answers_once = isinstance(calls.dispatcher, Inline) or not timing.deadline.is_never
 
     async def plain(self, text: Part) -> Part:
-        """Returns the bytes of a body that came as text. Raises InvalidInput, ServerBusy."""
+        """Returns the bytes of a body that was sent as text. Raises InvalidInput, ServerBusy."""
         is_quick = len(text) <= QUICKLY_READ
         return await self._calls.dispatcher.work(lambda: from_text(text), is_quick=is_quick)
 

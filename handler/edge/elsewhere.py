@@ -1,7 +1,7 @@
 """Answers the requests that no protocol owns: metrics, the root of a client that is not a browser, the site.
 
 The site is imported with its first request. An unknown caller gets the page that asks for a key, and the files that
-pages refer to, which hold nothing of this server's: neither imports FastAPI.
+pages refer to, which have no data of this server: neither imports FastAPI.
 """
 
 from typing import TYPE_CHECKING, Any, Final

@@ -21,7 +21,7 @@ COMPRESS_KEY: Final = "dragoman.compress_from"
 
 
 SEPARATOR: Final = re.compile(rb"%2[fF]|%3[aA]")
-"""A percent-encoded slash or colon. In a decoded path it would separate what it belongs to."""
+"""A percent-encoded slash or colon. In a decoded path it would split its own part."""
 
 
 def path_of(scope: Scope) -> tuple[str, bool]:
@@ -87,7 +87,7 @@ async def gather(
 
 
 async def skip(headers: Headers, receive: Receive) -> None:
-    """Reads a short body that nobody needs.
+    """Reads a short body that is not needed.
 
     connect-node stops to send a body once it has its answer, and keeps the connection without another request.
     """
@@ -167,7 +167,7 @@ async def answer(
 
 
 async def proceed(chunk: Part, send: Send, flight: Flight) -> None:
-    """Sends a part of an answer that goes on afterwards."""
+    """Sends a part of an answer that is not the last."""
     if len(chunk) <= PIECE:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
         return

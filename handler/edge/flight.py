@@ -20,7 +20,7 @@ SMALL: Final = 64 * 1024
 SHARE: Final = 4
 """Without a setting, one part in so many of the memory is for requests. Models have the rest."""
 WEIGHT: Final = 2
-"""A body counts once as it came, and once as its joined pieces, which are freed before its tensors exist."""
+"""A body counts once as received, and once as its joined pieces, which are freed before its tensors exist."""
 WEIGHT_OF_ENCODED: Final = 8
 """Numbers in JSON are three to five times as long as their gzip."""
 MB: Final = 1_000_000
@@ -43,7 +43,7 @@ class Flight:
         return self._held
 
     def admit(self, more: int, own: int = 0) -> None:
-        """Raises ServerBusy if these bytes do not fit beside what others hold. One request alone always fits.
+        """Raises ServerBusy if these bytes do not fit beside those in flight. One request alone always fits.
 
         `own`: the bytes that the same request holds.
         """
@@ -58,7 +58,7 @@ class Flight:
             )
 
     def fits(self, body: bytes) -> bool:
-        """Decides whether a message fits beside what is held now."""
+        """Decides whether a message fits beside the bytes in flight."""
         return len(body) < SMALL or self.limit is None or self.held + WEIGHT * len(body) <= self.limit
 
     def take(self, size: int) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.batches import Prepared, Ran
 
 QUICKLY_READ: Final = 64 * 1024
-"""Bytes of a body up to which it may be read before it is known which thread its model runs in."""
+"""Bytes of a body up to which it is read before its model's thread is known."""
 RAW_QUICKLY_READ: Final = 4 * 1024 * 1024
 """The same for a short JSON head with raw numbers behind it, which stay where they are: a quarter of a millisecond."""
 SURELY_TAKEN: Final = TEXT_OF_REQUEST // RATIO
@@ -45,7 +45,7 @@ class Codec(Protocol[T_co]):
         ...
 
     def ref(self) -> ModelRef | None:
-        """Returns the model that will answer, if that costs little to find out and the request may be short."""
+        """Returns the model that will answer, if that is quick to find out and the request can be short."""
         ...
 
     def named(self) -> ModelRef | None:
@@ -67,7 +67,7 @@ class Codec(Protocol[T_co]):
         ...
 
     def finish(self, reply: Any, operation: Operation, use: Use | None, *, lazy: bool) -> T_co:
-        """Returns what is sent for a reply. `lazy`: its parts are made one by one, by the model of the use."""
+        """Returns the answer for a reply. `lazy`: its parts are made one by one, by the model of the use."""
         ...
 
 
@@ -187,7 +187,7 @@ class HttpCodec:
         return operation.ref if isinstance(operation, Infer | Deferred) else None
 
     def asked(self) -> tuple[str, Part]:
-        """Returns the pattern of the path, and the body as it came."""
+        """Returns the pattern of the path, and the received body."""
         return self._route.pattern, self._call.request.body
 
     def named(self) -> ModelRef | None:

@@ -23,7 +23,7 @@ LONGEST_AGO: Final = 60.0
 INIT_SECONDS: Final = 9.0
 """Lambda's init phase has 10 s on demand. The interpreter and the runtime's client have used some of them before."""
 LEAST_SECONDS: Final = 0.25
-"""The shortest wait. A request that came too late still moves its load on a little, else no load would ever end."""
+"""The shortest wait. A request that arrived too late still advances its load a little, else no load would ever end."""
 WARMERS: Final = ("serverless-plugin-warmup", "aws.events", "aws.scheduler")
 TRIPPING: Final = ("host", "content-encoding", "x-forwarded-port", "x-forwarded-proto")
 LONGEST_PORT: Final = 5
@@ -211,7 +211,7 @@ def _body(event: Mapping[str, Any]) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
-        raise InvalidInput(f"the event's body is not the base64 that it says it is: {error}") from None
+        raise InvalidInput(f"the event's body is not base64, as it claims to be:  {error}") from None
 
 
 def _headers(headers: Mapping[str, Any], form: EventForm, body: bytes) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def deadline_of(event: Any, context: Any, limit: float | None, gateway: float = 
 def _taken_ago(event: Any) -> float | None:
     """Returns the seconds since API Gateway took the request, a cold start's included; None for other events.
 
-    Function URLs and ALBs wait for as long as the function may run, or as they are configured to.
+    Function URLs and ALBs wait for as long as the function can run, or as they are configured to.
     """
     context = event.get("requestContext") if isinstance(event, dict) else None
     if not isinstance(context, Mapping) or "elb" in context:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from core.errors import escaped
 
 INDENT: Final = "  "
-"""Stands before each line of a traceback, whose error may have a text of many lines."""
+"""The prefix of each line of a traceback, whose error can have a text of many lines."""
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OTHERS: Final = ("uvicorn", "uvicorn.error", "uvicorn.access")
 """Loggers that have handlers of their own under uvicorn's own command."""
@@ -20,7 +20,7 @@ RECORD: "Final[ContextVar[Any]]" = ContextVar("record")
 
 
 class OneLine(logging.Filter):
-    """Escapes what a record says before a handler writes it."""
+    """Escapes a record's message before a handler writes it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:

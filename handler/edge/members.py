@@ -105,7 +105,7 @@ def _texts(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _query(value: Mapping[str, Any]) -> Mapping[str, str]:
-    """Returns a query's parameters. Null stands for an empty value."""
+    """Returns a query's parameters. Null means an empty value."""
     return {name: "" if text is None else text for name, text in _texts(value).items()}
 
 

@@ -18,7 +18,7 @@ from handler.edge.protocols import INTERNAL
 log = logging.getLogger(__name__)
 MANY: Final = (Form.STREAM, Form.EXCHANGE)
 WATCH_SECONDS: Final = 5.0
-"""Seconds between two looks at what a client watches."""
+"""Seconds between two looks at a watched state."""
 
 
 class Answering(Protocol):
@@ -128,7 +128,7 @@ class MessageCodec:
     def _releasing(self, operation: Deferred) -> Any:
         def decode(spec: ModelSpec) -> Any:
             decoded = operation.decode(spec)
-            self._request = None  # it has become tensors, and may be larger than they are
+            self._request = None  # it has become tensors, and can be larger than they are
             return decoded
 
         return decode
@@ -148,7 +148,7 @@ class MessageCodec:
         return self._method.worded(error)
 
     def instead(self, error: ServingError) -> Any:
-        """Returns what the method answers in place of the error; None if it fails with it.
+        """Returns the method's answer in place of the error; None if the call fails with it.
 
         A refusal of the gate ends every call with its code, which clients and proxies know.
         """
@@ -175,5 +175,5 @@ class MessageCodec:
         return self._framed(self._method.write_json(answer) if self._json else answer.SerializeToString())
 
     def _framed(self, message: bytes) -> Any:
-        """Returns what a carrier sends for a message."""
+        """Returns the bytes that a carrier sends for a message."""
         return message

@@ -59,7 +59,7 @@ class Reading:
             body = await read()
         except asyncio.CancelledError:
             if task in self._ended and not task.uncancel():  # else the client has left, too
-                raise ServerBusy("the call's message did not come in time: try again", retry_after=1) from None
+                raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
             raise
         finally:
             self._waiting.pop(task, None)
@@ -105,7 +105,7 @@ def options(settings: Settings) -> list[tuple[str, Any]]:
     return [
         ("grpc.max_receive_message_length", settings.max_body_bytes),  # inflated, too
         ("grpc.max_send_message_length", -1),
-        # Of one server's workers only: a second server would silently take half of the calls.
+        # Only for the workers of one server: a second server would silently take half of the calls.
         ("grpc.so_reuseport", int(settings.workers > 1)),
         ("grpc.max_concurrent_streams", STREAMS),  # of one connection
         ("grpc.max_allowed_incoming_connections", max(FEWEST, of(settings).connections // SHARE)),

@@ -63,7 +63,7 @@ class RpcServer:
         self._ending = asyncio.Event()
         self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
         calls = app.settings.threads + app.settings.queue + STREAMS
-        # Without authentication, a call is not looked at before its handler has it.
+        # Without authentication, a call is not examined before its handler has it.
         interceptors = (Doorkeeper(app.gate, self._calls),) if app.gate.is_closed else ()
         self._server = aio.server(
             interceptors=interceptors, options=options(app.settings), maximum_concurrent_rpcs=calls
@@ -124,7 +124,7 @@ class RpcServer:
     ) -> AsyncGenerator[bytes]:
         body = await _or_abort(self._reading.first(context.read, self._app.flight), context)
         answers = behaviour(body, context)
-        del body  # grpc keeps what an abort raises, and so this frame, until the cyclic collector runs
+        del body  # grpc keeps the error of an abort, and so this frame, until the cyclic collector runs
         async with aclosing(answers):
             async for answer in answers:
                 yield answer

@@ -47,7 +47,7 @@ def attempt(cache: Path, model: str, identity: Any, size: int, deadline: Deadlin
         )
     if (left < guess and not left_over) or (deadline.init and times):
         _write(trace, seconds, times, 1)  # once only: the next request begins with the time that it has
-        raise StillLoading(f"model {model!r} is fetched, and not loaded by its runtime yet: try again", retry_after=1)
+        raise StillLoading(f"model {model!r} is fetched, but not yet loaded: try again", retry_after=1)
     if left > MORE * seconds:
         seconds, times = left, 0
     elif times >= MOST:

@@ -1,6 +1,6 @@
 """Keeps resident memory within DRAGOMAN_MEMORY_LIMIT by evicting idle models, least recently used first.
 
-What counts is what the kernel reports as resident (RSS), not a sum of estimates: a model may load if the resident bytes
+The measure is what the kernel reports as resident (RSS), not a sum of estimates: a model may load if the resident bytes
 and the bytes at the peak of its load stay within the limit together. Loads take turns, so that no two count on the same
 memory, and so that each load's own bytes can be measured. Fetching files takes no turn.
 """
@@ -150,7 +150,7 @@ class Budget:
             return True
         staying = self._staying(claim)
         if len(self._loaded(claim)) > len(staying) or any(each.in_use() for each in self._leaving()):
-            return False  # what is in use will be idle
+            return False  # models in use will be idle
         gc.collect()  # what was unloaded without a look at what that frees; not at every look, it takes 60 ms
         memory.trim()
         if self._fits(claim, need.peak):
@@ -161,7 +161,7 @@ class Budget:
             raise self._too_large(claim, need.peak, self.limit - _resident(), staying)
         self._base = _resident()
         self._check(claim, need.cost)
-        return True  # a peak is over soon, and may be less than was guessed
+        return True  # a peak is over soon, and can be lower than estimated
 
     def _fits(self, claim: Claim, more: int) -> bool:
         """Decides whether that many bytes fit, after evicting as little as possible."""
@@ -236,9 +236,9 @@ class Budget:
 
 
 def limit_of(wanted: int | None) -> int | None:
-    """Returns the limit in bytes; None where there is none, or where the system does not report what is resident."""
+    """Returns the limit in bytes; None without a limit, or if the system does not report resident memory."""
     if wanted is not None and memory.resident() is None:
-        log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not kept")
+        log.warning("this system does not report resident memory: DRAGOMAN_MEMORY_LIMIT is not enforced")
         return None
     return wanted
 
@@ -257,7 +257,7 @@ def _measured(load: Callable[[], Loaded], least: int) -> tuple[Loaded, Footprint
 
 
 def _await_end(gone: "weakref.ref[Model]") -> None:
-    """Waits until the model is gone: its last user may be a step away from letting go."""
+    """Waits until the model is freed: its last user can be about to release it."""
     until = time.monotonic() + GONE_SECONDS
     while gone() is not None and time.monotonic() < until:
         time.sleep(GONE_SECONDS / 50)

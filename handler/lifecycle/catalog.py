@@ -25,7 +25,7 @@ MOST_NAMED: Final = 16
 
 
 class Catalog:
-    """`models`: those that have been looked at, by name. `ready`: what serves, by reference.
+    """`models`: known ones, by name. `ready`: versions that serve, by reference.
 
     `default_model`: the model of GRPS requests that name none. `poll`: seconds from a look until the next is due.
     """
@@ -44,7 +44,7 @@ class Catalog:
     # -- what is known ------------------------------------------------------------------------------------------------
 
     def known(self) -> Sequence[ServedVersion]:
-        """Returns the versions that this process has looked at so far. Does not ask the repository."""
+        """Returns the versions that this process knows so far. Does not ask the repository."""
         return [version for _, model in sorted(self.models.items()) for version in model.versions.values()]
 
     def statistics(self, ref: ModelRef | None, deadline: Deadline) -> Sequence[Statistics]:
@@ -59,7 +59,7 @@ class Catalog:
         return version.load_seconds if version is not None and version.load_seconds else None
 
     def residents(self) -> Sequence[ServedVersion]:
-        """Returns the versions that may be in memory: those that serve, and those that are coming."""
+        """Returns the versions that can be in memory: those that serve, and those that are coming."""
         return [version for model in list(self.models.values()) for version in model.slots]
 
     def is_listed(self, ref: ModelRef) -> bool:
@@ -158,7 +158,7 @@ class Catalog:
         return True
 
     def give_up(self, name: str) -> ListedModel:
-        """Drops the versions that were coming, and lets the next request look again. Returns the model as it was."""
+        """Drops the versions that were coming, and lets the next request look again. Returns the model unchanged."""
         model = self.model(name, NEVER)
         with self._lock:
             model = self.models.get(name, model)
@@ -173,7 +173,7 @@ class Catalog:
             version.look_again(until)
 
     def _miss(self, name: str, number: int, error: ServingError) -> None:
-        """Keeps what is loaded, with the reason for the index. Drops a model that has left the repository."""
+        """Keeps the loaded versions, with the reason for the index. Drops a model that the repository has lost."""
         with self._lock:
             model = self.models.get(name)
             if model is None or model.look > number:
@@ -208,7 +208,7 @@ class Catalog:
         return version
 
     def _newer(self, model: ListedModel, wanted: int, deadline: Deadline) -> ListedModel:
-        """Looks for a version that is not known: it may have been published since. Clients may make up any number."""
+        """Looks for an unknown version: it may be a new one, but clients can invent any number."""
         name, inventory = model.listing.name, self._repository.inventory
         if model.coming is not None and wanted in model.coming.versions:
             return model.coming
@@ -227,7 +227,7 @@ class Catalog:
             if name and VERSION.fullmatch(version):
                 return self.resolve(ModelRef(name, str(int(version))), deadline)
         except ModelNotFound:
-            pass  # the dash may be part of the name
+            pass  # the dash can be part of the name
         except VersionNotFound:
             if selector not in self._repository.models(deadline):
                 raise
@@ -284,7 +284,7 @@ class Catalog:
         return model is not None and model.serves
 
     def withdraw(self, ref: ModelRef) -> None:
-        """Drops an alias that has come to mean nothing."""
+        """Drops an alias that no longer has a meaning."""
         with self._lock:
             self.ready = {known: target for known, target in self.ready.items() if known != ref}
 

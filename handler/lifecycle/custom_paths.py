@@ -33,7 +33,7 @@ class CustomPaths:
         return self._paths.get(path, {})
 
     def forget(self) -> None:
-        """Lets the next request ask again: the clock may be another one now."""
+        """Lets the next request ask again: the clock can differ now."""
         self._until = float("-inf")
 
     def _all(self, deadline: Deadline) -> Mapping[str, Mapping[str, Sequence[str]]]:

@@ -78,7 +78,7 @@ class Loading:
         except (ServingError, OSError) as error:
             if isinstance(error, StillLoading) or _is_there(folder, files):
                 raise
-            gone = f"version {files.number} of model {version.name!r} has gone from the repository while it was loaded"
+            gone = f"version {files.number} of model {version.name!r} was removed during its load"
             raise Gone(gone) from error
 
     def _loaded(
@@ -91,7 +91,7 @@ class Loading:
     ) -> Loaded:
         """Returns the model of a folder in memory. `loader`: of the listed files. Raises ServingError, OSError."""
         listing, files = version.listing, version.version
-        # A push may have replaced all of it since it was listed.
+        # A push can have replaced all of it since it was listed.
         said = self._repository.settings(listing, files, progress.deadline, folder)
         names = set(os.listdir(folder.path))  # noqa: PTH208 - names, and no paths to take them from
         # Without a marker the settings choose, and those that were read before the fetch were not verified.
@@ -122,7 +122,7 @@ class Loading:
         Not for one of several workers: what they have mapped is in memory once, and what each would add is not.
         """
         if self._settings.workers > 1:
-            log.info("a model goes on with its first session, whose weights all workers share")
+            log.info("a model keeps its first session, whose weights all workers share")
             return
         threading.Thread(target=self._added, args=(work, size), name="dragoman-load-rest", daemon=True).start()
 
@@ -130,7 +130,7 @@ class Loading:
         if self._budget is None:
             work()
         elif not self._budget.add(work, size):
-            log.info("a model goes on with its first session: memory has no room for %d bytes more", size)
+            log.info("a model keeps its first session: memory has no room for %d bytes more", size)
 
     def _pipeline(
         self,

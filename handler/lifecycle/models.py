@@ -179,7 +179,7 @@ class ListedModel(NamedTuple):
 
 
 def _noted(entry: IndexEntry, slot: ServedVersion) -> IndexEntry:
-    """Adds which keys of the version's settings nobody reads; its own file is known when it is in memory."""
+    """Adds the unused keys of the version's settings; its own file is known when it is in memory."""
     loaded = slot.loaded
     note = slot.listing.said.note if loaded is None else loaded.note
     return entry._replace(reason="; ".join(filter(None, (entry.reason, note)))) if note else entry

@@ -1,6 +1,6 @@
 """What this process knows of a model's versions beyond the protocols: sizes, memory, labels, shares, signers, times.
 
-For pages that people read. It asks neither the repository nor a runtime, and loads nothing.
+For the console's pages. It asks neither the repository nor a runtime, and loads nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -65,7 +65,7 @@ class Registry:
         self._rollout = Rollout(self._catalog, loading.load, self._preloaded, self._poll)
         self._flights = Here() if executor is None else SingleFlight(executor)
         self._trouble = trouble
-        # Names that may not exist wait in a lane of their own, and never for a load.
+        # Names that possibly do not exist wait in a lane of their own, and never for a load.
         self._lookers = None if executor is None else ThreadPoolExecutor(LOOKERS, "dragoman-look")
         self._looks = self._flights if self._lookers is None else SingleFlight(self._lookers)
         self._online = True
@@ -152,11 +152,11 @@ class Registry:
         return self._catalog.statistics(ref, context.deadline)
 
     def known(self) -> Sequence[ServedVersion]:
-        """Returns the versions that this process has looked at so far. Does not ask the repository."""
+        """Returns the versions that this process knows so far. Does not ask the repository."""
         return self._catalog.known()
 
     def numbers(self, name: str) -> frozenset[str]:
-        """Returns the versions of a model that this process has looked at. Does not ask the repository."""
+        """Returns the versions of a model that this process knows. Does not ask the repository."""
         model = self._catalog.models.get(name)
         return frozenset() if model is None else frozenset(map(str, model.versions))
 
@@ -175,7 +175,7 @@ class Registry:
         return self._catalog.load_seconds(name, version)
 
     def particulars(self, name: str) -> Sequence[Particulars]:
-        """Returns what is known of a model's versions; none of one that was not looked at. Asks nobody."""
+        """Returns the particulars of a model's known versions. Does not ask the repository."""
         model = self._catalog.models.get(name)
         return [] if model is None else particulars(model, (lambda _: 0) if self._budget is None else self._budget.cost)
 
@@ -208,7 +208,7 @@ class Registry:
             version = target.pick(drawn) if isinstance(target, CanarySplit) else target
             loaded = None if version is None else version.use()
             if version is None and (ref.dashed or self._is_unsure(ref)):
-                # A model's own look waits for its load, one for a name that may not exist does not.
+                # A model's own look waits for its load; a look for a name that possibly does not exist does not.
                 looks = self._flights if ref.dashed and self._repository.admits(ref.name, None) else self._looks
                 looks.run(ref, ref.name, partial(self._rollout.find, ref), context, final=False)
             elif version is None or loaded is None:
@@ -242,7 +242,7 @@ class Registry:
     def load(self, name: str, context: Context, *, anew: bool = True) -> bool:
         is_new = name not in self._catalog.models and not self._repository.admits(name, None)
         if is_new and self._looks is not self._flights:
-            # A push may be younger than the latest look.
+            # A push can be newer than the latest look.
             may = self._repository.inventory.may_look(name, None)
             work = partial(self._catalog.look if may else self._catalog.model, name, NEVER)
             self._looks.run(("load", name), name, lambda _: work(), context, final=False)
@@ -256,7 +256,7 @@ class Registry:
         return True
 
     def _forget(self) -> None:
-        """Lets the next requests see what the repository has now."""
+        """Lets the next requests look at the repository again."""
         self._repository.inventory.forget()
         self._index.forget()
 
@@ -291,7 +291,7 @@ class Registry:
         self._repository.disconnect()
 
     def restored(self, deadline: Deadline) -> None:
-        """Looks whether what is loaded is still the newest: the process goes on elsewhere and later."""
+        """Checks whether the loaded versions are still the newest: the process continues elsewhere and later."""
         for version in self._catalog.residents():
             version.forgive()
         self._paths.forget()

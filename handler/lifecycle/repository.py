@@ -93,7 +93,7 @@ class Repository:
         return {name: files for name, files in self.inventory.files(deadline).items() if NAME.fullmatch(name)}
 
     def admits(self, name: str, wanted: int | None) -> bool | None:
-        """Decides, without a request, whether a model may be listed; None if that takes a look at all names."""
+        """Decides, without a request, whether a model can be listed; None if that takes a look at all names."""
         return bool(NAME.fullmatch(name)) and self.inventory.admits(name, wanted)
 
     def refusal(self, name: str, wanted: int | None) -> ServingError:
@@ -101,7 +101,7 @@ class Repository:
         return self.inventory.refusal(name, wanted) if NAME.fullmatch(name) else _misnamed(name)
 
     def require(self, name: str, wanted: int | None, deadline: Deadline) -> None:
-        """Raises ServingError unless the model may be listed by itself."""
+        """Raises ServingError unless the model can be listed by itself."""
         if not NAME.fullmatch(name):
             raise _misnamed(name)
         self.inventory.require(name, wanted, deadline)

@@ -1,4 +1,4 @@
-"""Moves a model to what the repository now has: lists it, loads it beside what serves, and switches at once.
+"""Moves a model to the repository's present versions: lists them, loads them beside the old ones, and switches at once.
 
 Either everything of a model that serves moves to what was found, or nothing does: a version that does not load leaves
 the old ones serving, and the index shows the reason. A canary is the exception: without it the stable version takes
@@ -71,7 +71,7 @@ class Rollout:
         moves: int = MOVES,
         spared: Sequence[ServedVersion] = (),
     ) -> None:
-        """Loads what the reference means. Raises ServingError if it cannot be had. `moves`: see `_has_moved`.
+        """Loads what the reference means. Raises ServingError if that fails. `moves`: see `_has_moved`.
 
         `spared`: versions that stay in memory meanwhile. A pipeline calls this outside of the model's turn: the
         version's own lock lets one thread load, and the catalog's lets one entry follow another.
@@ -112,7 +112,7 @@ class Rollout:
 
     def _has_moved(self, ref: ModelRef, version: ServedVersion, gone: Gone, load: Load) -> bool:
         """Decides whether another version answers by now: a push may remove an old one between a look and a load."""
-        if version.listing.partial:  # nobody has looked, and a client may have invented the version
+        if version.listing.partial:  # without a look, a client can have invented the version
             self._catalog.discard(version, gone)
             return False
         try:
@@ -135,7 +135,7 @@ class Rollout:
         version.obtain(self._load, deadline or load.deadline, at_once=at_once, spared=spared)
 
     def renew(self, name: str, load: Load, deadline: Deadline) -> None:
-        """Looks at the repository again, and moves to what it has if the model serves. What fails is put off."""
+        """Looks at the repository again, and moves a model that serves. A failure postpones the next look."""
         try:
             self._look(name, deadline)
         except ServingError as error:
@@ -143,7 +143,7 @@ class Rollout:
             return
         try:
             self._advance(name, load, deadline)
-        except StillLoading as error:  # the next request goes on with it
+        except StillLoading as error:  # the next request continues it
             self._stay(name, error, 0.0)
         except ServingError as error:
             self._stay(name, error, LONGEST_PAUSE if error.retry_after is None else error.retry_after)
@@ -171,7 +171,7 @@ class Rollout:
                 flights.run(("renew", version.name), version.name, work, context, final=False)
 
     def _advance(self, name: str, load: Load, deadline: Deadline | None = None) -> None:
-        """Moves to what a look has found, if it all loads. Raises ServingError."""
+        """Moves to the versions that a look found, if all of them load. Raises ServingError."""
         deadline = deadline or load.deadline
         moves = MOVES
         while (step := self._step(name, deadline)) is not None:
@@ -226,12 +226,12 @@ class Rollout:
         self._catalog.put_off(name, time.monotonic() + self._poll)
 
     def _stay(self, name: str, error: ServingError, pause: float) -> None:
-        """Lets the model serve as it is, and puts the next look off by that many seconds."""
-        log.warning("model %s stays as it is: %s; what is loaded serves on", name, error.message)
+        """Lets the model serve unchanged, and postpones the next look by that many seconds."""
+        log.warning("model %s stays as it is: %s; the loaded version serves on", name, error.message)
         self._catalog.put_off(name, time.monotonic() + min(self._poll, pause))
 
     def _step(self, name: str, deadline: Deadline) -> Step | None:
-        """Returns what has to be loaded before the model moves to what a look found; None if nothing was found."""
+        """Returns the versions to load before the model moves to those of a look; None if it found nothing new."""
         base = self._catalog.model(name, deadline)
         if base.coming is None:
             return None
@@ -245,7 +245,7 @@ class Rollout:
         return _step(base, after, list(after.versions.values()))
 
     def _finish(self, step: Step) -> bool:
-        """Switches to what was loaded. Returns False if a look has found something newer meanwhile."""
+        """Switches to the loaded versions. Returns False if a look has found newer ones meanwhile."""
         base, after = step.base, step.after
         name = base.listing.name
         moved = self._catalog.take_over(base, after)

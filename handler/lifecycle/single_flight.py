@@ -22,7 +22,7 @@ from handler.stores.progress import Progress
 class Load:
     """A look at the repository, and the loads that follow from it. `version`: what is loaded, once that is known.
 
-    `ahead`: the load that has to end before this one begins. `future`: where another thread does it.
+    `ahead`: the load that has to end before this one begins. `future`: its result, if another thread does it.
     """
 
     __slots__ = ("_awaited", "_name", "ahead", "deadline", "future", "version")

@@ -28,7 +28,7 @@ TURNS: Final = itertools.count(1)
 
 
 class Gate:
-    """Where loads wait that need memory, until a model is no longer in use."""
+    """Loads that need memory wait on it, until a model is no longer in use."""
 
     __slots__ = ("_freed", "waiting")
 
@@ -60,7 +60,7 @@ class Loaded:
 
     def __init__(self, model: Model, folder: Folder, gate: Gate, traffic: "Traffic", pace: "Pace") -> None:
         self.model = model
-        self.note = ""  # which keys of its settings nobody reads
+        self.note = ""  # the unused keys of its settings
         self.folder = folder  # whose files a model may read as long as it lives
         self.version = model.spec.version.encode()
         self.born = time.monotonic()
@@ -163,7 +163,7 @@ class Traffic:
         return self.statistics(name, version), times, spans
 
     def statistics(self, name: str, version: str) -> Statistics:
-        """Returns the numbers as they are now."""
+        """Returns the present numbers."""
         with self._lock:
             success = Count(self._successes, sum(self._steps))
             queue, decoding, model, encoding = (Count(self._successes, ns) for ns in self._steps)

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Status(Enum):
     NEW = auto()
     LOADING = auto()
-    """A thread loads it, or its load ran out of time and goes on with the next request."""
+    """A thread loads it, or its load ran out of time and continues with the next request."""
     READY = auto()
     FAILED = auto()
     POSTPONED = auto()
@@ -93,9 +93,9 @@ LoadVersion = Callable[["ServedVersion", Progress, Sequence["ServedVersion"]], L
 
 
 class ServedVersion:
-    """At most one thread loads, holding `_lock`. Any thread may read every attribute at any time.
+    """At most one thread loads, holding `_lock`. Any thread can read every attribute at any time.
 
-    `loaded`: the model, None while it is not in memory. `serves`: it was loaded, and nobody has asked to unload it; it
+    `loaded`: the model, None while it is not in memory. `serves`: it was loaded, and no client has unloaded it; it
     may be out of memory for another model's sake. `due`: when, on time.monotonic(), the repository may be looked at
     again. `progress`: how far its latest load is. `_changing` is held while `loaded` and the status change together,
     and never during a load.
@@ -200,7 +200,7 @@ class ServedVersion:
         log.info("model %s version %s is being loaded", self.name, self.version.number)
         try:
             loaded = load(self, progress, spared)
-        except StillLoading as unfinished:  # the next request goes on with the load, without a pause
+        except StillLoading as unfinished:  # the next request continues the load, without a pause
             self._move(Event.PAUSE, unfinished.message)
             raise
         except Postponed as untried:
@@ -286,10 +286,10 @@ class ServedVersion:
         self.listing = listing
 
     def look_again(self, at: float) -> None:
-        """Sets when the repository may be looked at again, on time.monotonic()."""
+        """Sets when the next look at the repository is due, on time.monotonic()."""
         self.due = at
 
     def forgive(self) -> None:
-        """Lets a failed load be tried at once, and the repository be listed: the clock may be another one now."""
+        """Lets a failed load be tried at once, and the repository be listed: the clock can differ now."""
         self._backoff = None
         self.due = float("-inf")

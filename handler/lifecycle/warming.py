@@ -95,7 +95,7 @@ def _read(file: str, model: Model, folder: Path) -> Infer:
 def _random(request: WarmUp, model: Model, random: np.random.Generator) -> Infer:
     spec = model.spec
     if spec.inputs is None:
-        raise InvalidInput('it does not say its inputs: name them in its settings, or use a "file"')
+        raise InvalidInput('it does not declare its inputs: name them in its settings, or use a "file"')
     for name in request.shapes:
         if name not in {tensor.name for tensor in spec.inputs}:
             raise InvalidInput(f"warmup.shapes names the input {shown(name)}, which it does not have")
@@ -111,7 +111,7 @@ def _shape(tensor: TensorSpec, request: WarmUp) -> tuple[int, ...]:
     if shape is not None:
         return shape
     if tensor.shape is None:
-        raise InvalidInput(f"input {shown(tensor.name)} may have any rank: say its shape in warmup.shapes")
+        raise InvalidInput(f"input {shown(tensor.name)} can have any rank: state its shape in warmup.shapes")
     return tuple(1 if size == -1 else size for size in tensor.shape)
 
 

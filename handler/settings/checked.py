@@ -18,7 +18,7 @@ class Wrong(Exception):
 
 
 class Unquoted:
-    """Stands in Wrong for a value that may hold a secret, by naming what it is."""
+    """Replaces a value in Wrong that could contain a secret. It says only what the value is."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -28,7 +28,7 @@ def parse(value: Any) -> EmbeddingTensors:
 def bound(
     said: EmbeddingTensors, inputs: Sequence[TensorSpec] | None, outputs: Sequence[TensorSpec] | None
 ) -> EmbeddingTensors:
-    """Returns what the settings say, of a model with these inputs and outputs. Raises Wrong."""
+    """Returns the settings, for a model with these inputs and outputs. Raises Wrong."""
     if inputs is None or outputs is None:
         raise Wrong("embeddings", "an object", "no such key, as the model does not declare its inputs and outputs")
     _check("input", said.input, inputs, "BYTES")

@@ -23,7 +23,7 @@ ROUTE: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
 
 
 class Contract(NamedTuple):
-    """What a platform asks of a server. `platform`: its name in the table; "" without one. `why`: how it was found.
+    """The contract of a platform. `platform`: its name in the table; "" without one. `why`: how it was found.
 
     `sets`: settings by field, as text, with the variable that each comes from. `health`, `infer`: the paths that it
     calls; "" for none. `as_mlflow`: whether errors and answers have MLflow's forms. `hosted`: the folder below which it
@@ -44,7 +44,7 @@ class Contract(NamedTuple):
 
 
 class HostPlatform(NamedTuple):
-    """A platform. `sign`: returns why this is it, "" if it is not. `contract`: what it asks for, there."""
+    """A platform. `sign`: returns why this is it, "" if it is not. `contract`: its contract."""
 
     title: str
     sign: Callable[[Environ], str]
@@ -84,7 +84,7 @@ def _from(name: str, sets: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 def _is_folder(path: str) -> bool:
     try:
         return Path(path).is_dir()
-    except OSError:  # pragma: no cover - a folder above that may not be searched
+    except OSError:  # pragma: no cover - a folder above that cannot be searched
         return False
 
 
@@ -201,7 +201,7 @@ def recognised(environ: Environ, chosen: str = AUTO) -> Contract:
 
 
 def line(contract: Contract) -> str:
-    """Returns what the log and the doctor say of the contract, "" without one."""
+    """Returns the line of the log and the doctor about the contract, "" without one."""
     if not contract.platform:
         return ""
     given = ", ".join(f"{field} {text}" for field, (text, _) in sorted(contract.sets.items()))

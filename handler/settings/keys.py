@@ -1,4 +1,4 @@
-"""Keys of model-settings.json that nobody reads: mistyped ones are named, those of other servers are not."""
+"""Unused keys of model-settings.json: mistyped ones are named, those of other servers are not."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ LONGEST: Final = 64
 
 
 def note(members: Mapping[str, Any], own: Collection[str]) -> str:
-    """Returns which keys are unknown, each with the nearest known one, "" without any. `own`: what may be there."""
+    """Returns which keys are unknown, each with the nearest known one, "" without any. `own`: the known keys."""
     found = list(_unknown(members, own))
     if not found:
         return ""

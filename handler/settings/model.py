@@ -63,14 +63,14 @@ class ModelSettings(NamedTuple):
     providers: tuple[str, ...] = ()
     """ONNX Runtime's execution providers, in place of DRAGOMAN_PROVIDERS."""
     note: str = ""
-    """The keys that nobody reads, for the index and the log; empty without any."""
+    """The unused keys, for the index and the log; empty without any."""
     grpc_outputs: str | None = None
     batching: Batching | None = None
     """How concurrent requests are run together; None: each runs alone."""
     pipeline: "SaidPipeline | None" = None
     """The steps of a pipeline whose version has no pipeline.json."""
     optimized: bool = False
-    """Whether `dragoman push --optimize` wrote model.onnx. What it was made of stands there for its readers."""
+    """Whether `dragoman push --optimize` wrote model.onnx. The settings name its original."""
     embeddings: EmbeddingTensors | None = None
 
     @property
@@ -82,7 +82,7 @@ class ModelSettings(NamedTuple):
 
 KEYS: Final = frozenset(ModelSettings._fields) - {"note"} | {"name", "dynamic_batching"}
 NESTED: Final = frozenset(("inputs", "outputs", "version_policy"))
-"""Keys whose values may have unknown keys. The others refuse them."""
+"""Keys whose values can have unknown keys. The others refuse them."""
 
 
 def parse(model: str, *texts: bytes | None) -> ModelSettings:
@@ -224,7 +224,7 @@ def _batching(members: dict[str, Any], rows: int) -> Batching | None:
 def _pipeline(value: Any) -> "SaidPipeline | None":
     if value is None:
         return None
-    from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are no pipeline
+    from handler.settings import pipeline  # noqa: PLC0415 - the same, for models that are not pipelines
 
     return pipeline.parse(value, "pipeline")
 

@@ -21,7 +21,7 @@ LEVELS: Final = {
 
 
 MANAGED: Final = "lambda-managed-instances"
-"""The type of initialization on Managed Instances, where memory does not tell the CPUs: 2 to 8 GiB have one."""
+"""The type of initialization on Managed Instances, where the CPUs do not follow from memory: 2 to 8 GiB have one."""
 
 
 def cpus(environ: Mapping[str, str]) -> float:
@@ -72,7 +72,7 @@ def cgroup_memory(limit_file: Path) -> int | None:
 
 
 def observed(values: dict[str, Any], environ: Mapping[str, str], *, has_level: bool) -> None:
-    """Fills in what the platform says of log and metrics, where no setting does. `has_level`: one sets the log's level.
+    """Fills in the platform's values for log and metrics, unless settings have them. `has_level`: they have the level.
 
     Lambda's own variables (AWS documentation, "Configuring advanced logging controls") are its operator's.
     """

@@ -28,9 +28,9 @@ SERVES: Final = (
     Setting("", "host", parsers.text, "127.0.0.1", "address to listen on"),
     Setting("", "port", parsers.port, "8080", "port to listen on"),
     Setting("", "grpc_port", parsers.port, "", "serve gRPC on this port, too; default: no gRPC"),
-    Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models may come later), or `stop`"),
+    Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models can be added later), or `stop`"),
     Setting("", "reload", parsers.flag, "false", "load models again when their files change; the repository is a folder"),
-    Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind what an API Gateway `rest` (if nothing follows) or `http` API does"),
+    Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind an imitation of API Gateway: a `rest` API (the default) or an `http` API"),
 )  # fmt: skip
 """The words of `dragoman serve` alone. The file may have them, whichever command reads it."""
 LONGEST: Final = 64
@@ -41,7 +41,7 @@ class Layered:
     """The settings of one command, from all sources.
 
     `flags`: values by field. `path`: the file to read; None for FILE, if it is there. `own`: the command's own words,
-    which the environment has not. `file`: the file that was read, None without one. Raises InvalidSettings.
+    which the environment does not have. `file`: the file that was read, None without one. Raises InvalidSettings.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Layered:
 
 
 def in_file(path: Path) -> dict[str, Given]:
-    """Returns what a TOML file sets, by field. Raises InvalidSettings."""
+    """Returns the values of a TOML file, by field. Raises InvalidSettings."""
     import tomllib  # noqa: PLC0415 - 5 ms, for those who have the file
 
     try:

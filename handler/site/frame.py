@@ -39,7 +39,7 @@ def root_of(scope: Mapping[str, Any]) -> str:
 
 
 def start_of(scope: Mapping[str, Any], path: str) -> str:
-    """Returns what a link to the server's root begins with. `path`: of the page, below the prefix.
+    """Returns the prefix of links to the server's root. `path`: of the page, below the prefix.
 
     A known prefix is part of each link: behind a stage, relative links of /Prod (no slash) would leave the stage. An
     unknown one, which a proxy cut off, is why the other links are relative.

@@ -19,7 +19,7 @@ NOTE: Final = (
 
 
 def content(view: ModelView) -> str:
-    """Returns the page's content as HTML. What the script reads stands in data attributes."""
+    """Returns the page's content as HTML. The script's data is in data attributes."""
     looked = view.looked.isoformat()
     charts = escape(json.dumps([each.model_dump(mode="json", include=CHARTED) for each in view.versions]))
     trial = escape(view.model_dump_json(include=TRIED))
@@ -44,7 +44,7 @@ def _section(title: str, *content: str) -> str:
 
 
 def _actions(view: ModelView) -> str:
-    """Returns the buttons that change state; switched off, with the reason, for a caller that may not."""
+    """Returns the buttons that change state; disabled, with the reason, for a caller without the right."""
     off = f' disabled aria-describedby="barred" title="{escape(view.barred)}"' if view.barred else ""
     why = f'<span class="hidden" id="barred">{escape(view.barred)}</span>' if view.barred else ""
     buttons = (

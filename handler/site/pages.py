@@ -1,8 +1,8 @@
-"""The pages for people, as a FastAPI application: the status, the models, the routes' documentation, its description.
+"""The web pages, as a FastAPI application: the status, the models, the routes' documentation, its description.
 
-FastAPI costs more start-up time than all of the server: this module is imported with the first request that matches no
-protocol route, and never before. None of its pages loads a model. The models are those that the gate lets the caller
-see, and what a page changes goes through the protocols' own routes.
+FastAPI costs more start-up time than all of the server: this module is imported with the first request for a page, and
+never before. None of its pages loads a model. The models are those that the gate lets the caller see, and a page makes
+its changes through the protocols' own routes.
 """
 
 import platform
@@ -40,7 +40,7 @@ TITLES: Final = {403: "Not permitted", 404: "Not found"}
 
 
 def create(registry: Registry, settings: Settings) -> FastAPI:
-    """Returns the site, which shows what the registry knows already."""
+    """Returns the site, which shows the registry's knowledge."""
     app = FastAPI(
         openapi_url=None,
         redirect_slashes=False,
@@ -156,7 +156,7 @@ def _path(request: Request) -> str:
 
 
 def _start(request: Request) -> str:
-    """Returns what a link to the server's root begins with."""
+    """Returns the prefix of links to the server's root."""
     return frame.start_of(request.scope, _path(request))
 
 

@@ -1,4 +1,4 @@
-"""What the pages show, as pydantic models: programs get the same as JSON.
+"""The content of the pages, as pydantic models: programs get the same as JSON.
 
 Everything comes from the models that the caller may see, and from what this process knows already: making a view loads
 nothing.
@@ -109,7 +109,7 @@ class StatusView(BaseModel):
 class ModelView(BaseModel):
     """A model. `loaded`: the version that inputs, outputs and signatures are those of; None: no version is in memory.
 
-    `example`: a request of V2 that works. `barred`: why the caller may not load and unload it; "" if it may.
+    `example`: a working request of V2. `barred`: why the caller cannot load and unload it; "" if it can.
     """
 
     name: str
@@ -130,14 +130,14 @@ def now() -> datetime:
 
 
 def tone_of(entry: IndexEntry) -> str:
-    """Returns how a state is to be taken. A model that nobody has asked for yet is not in trouble."""
+    """Returns the severity of a state. A model without a request so far is not in trouble."""
     if entry.state is not State.UNAVAILABLE:
         return "ready" if entry.state is State.READY else "loading"
     return "idle" if entry.fault is None and entry.reason.startswith(CALM) else "failed"
 
 
 def entry_view(entry: IndexEntry, known: Particulars | None) -> EntryView:
-    """Returns a row of the table. `known`: None for a version that was not looked at."""
+    """Returns a row of the table. `known`: None for an unknown version."""
     p50 = None if known is None else next(iter(quantiles(known.times, 0.5)), None)
     return EntryView(
         model=entry.name,
@@ -194,7 +194,7 @@ def tensor_view(spec: TensorSpec, features: Mapping[str, Sequence[str]]) -> Tens
 
 
 def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
-    """Returns a version's view. `known`: None for a version that was not looked at."""
+    """Returns a version's view. `known`: None for an unknown version."""
     view = VersionView(version=entry.version, state=entry.state, tone=tone_of(entry), reason=entry.reason)
     if known is None:
         return view

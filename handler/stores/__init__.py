@@ -1,4 +1,4 @@
-"""THE table of model stores by URI scheme, and what a store must offer."""
+"""THE table of model stores by URI scheme, and the protocol of a store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,14 +74,14 @@ class Forbidden(Exception):
 
 
 class Gone(ModelUnavailable):
-    """A file that was listed is no longer there, or cannot be read: the version may be in another folder by now."""
+    """A file that was listed is no longer there, or cannot be read: the version can be in another folder by now."""
 
 
 class WrongContent(ModelNotLoadable):
     """A fetched file does not have the digest that it must have. `path`: in the version's folder."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path!r} has another content than its digest says")
+        super().__init__(f"{path!r} differs from its digest")
         self.path = path
 
 
@@ -112,7 +112,7 @@ class Store(Protocol):
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress, /) -> Folder:
         """Returns the folder of a version with these files in place.
 
-        The next call goes on with what had arrived before a deadline. Raises Gone where a listed file is missing. A
+        The next call continues where a deadline ended the last one. Raises Gone where a listed file is missing. A
         store with an attribute `hashes` compares the files with their digests, and raises WrongContent.
         """
         ...

@@ -38,7 +38,7 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CachedFolder(NamedTuple):
-    """A folder that may be dropped while `lock` is free. `used`: seconds since the epoch; `size`: bytes on the disk."""
+    """A folder that can be dropped while `lock` is free. `used`: seconds since the epoch; `size`: bytes on the disk."""
 
     used: float
     path: Path
@@ -97,7 +97,7 @@ class Cache:
         return Place(path, is_shared=self.is_shared)
 
     def _check(self, path: Path) -> None:
-        """Raises ModelNotLoadable if another user could change what is in a place."""
+        """Raises ModelNotLoadable if another user could change the content of a place."""
         try:
             private.check(self._root, private.FRESH.get(self._root, self._trusted))
             private.check_one(path)
@@ -171,7 +171,7 @@ class Place:
         return _folder(folder, lock)
 
     def drop(self, content: str) -> None:
-        """Removes a complete version that is not what it should be. Raises OSError.
+        """Removes a complete version with a wrong content. Raises OSError.
 
         One that is in use gets another name, under which it is dropped later: it must not be taken for the right one.
         """

@@ -27,7 +27,7 @@ class DirectoryStore:
             raise ModelUnavailable("the repository is not a directory: check DRAGOMAN_REPOSITORY")
 
     def has(self, model: str) -> bool:
-        """Decides whether a model's folder may be looked at: what is wrong with the repository comes out then."""
+        """Decides whether a model's folder can be listed. That reports the faults of the repository."""
         return (self._root / model).is_dir() or not self._root.is_dir()
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
@@ -44,7 +44,7 @@ class DirectoryStore:
     def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
         if not folder.is_dir():
-            raise Gone(f"version {version} of model {model!r} has gone from the repository")
+            raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 
 
@@ -55,7 +55,7 @@ def root_of(uri: str) -> Path:
 
 
 def settled(folder: Path) -> Sequence[File]:
-    """Walks a folder. Walks again if a version came or went meanwhile: the walk may have seen neither of two.
+    """Walks a folder. Walks again if a version came or went meanwhile: the walk can have missed both of two.
 
     Raises ModelUnavailable.
     """

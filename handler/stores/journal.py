@@ -1,4 +1,4 @@
-"""The files of a version that is being fetched. What has arrived survives whatever ends the process.
+"""The files of a version that is being fetched. Bytes that have arrived survive the end of the process.
 
     journal           one JSON array a line: ["object", path, size, ETag, algorithm, checksum] begins a file anew;
                       ["checksum", path, algorithm, checksum] adds what the store sent later;
@@ -80,7 +80,7 @@ class Parts:
             self._known[path][1].append((int(start), int(end)))
 
     def part(self, path: str, size: int, etag: str) -> "Part":
-        """Returns a file with what has arrived of this content. `path`: relative to the version's folder."""
+        """Returns a file with the bytes of this content that have arrived. `path`: relative to the version's folder."""
         identity, ranges = self._known.get(path, (None, []))
         same = identity is not None and identity[:2] == (size, etag) and etag
         return Part(self, path, identity if same else None, ranges)
@@ -142,7 +142,7 @@ class Part:
 
     @property
     def there(self) -> Path | None:
-        """Returns the file that holds what has arrived, None if nothing has."""
+        """Returns the file with the bytes that have arrived, None if there are none."""
         if self.complete:
             return self._final
         return self._partial if self.ranges else None
@@ -160,12 +160,12 @@ class Part:
         os.ftruncate(self._file, identity.size)
 
     def forget(self) -> None:
-        """Drops what has arrived, because it is wrong."""
+        """Drops the bytes that have arrived, because they are wrong."""
         self.close()
         self._partial.unlink()
 
     def doubt(self, wanted: Checksum) -> None:
-        """Drops a complete file that does not have this checksum: it may have been fetched without one."""
+        """Drops a complete file that does not have this checksum: perhaps it was fetched without one."""
         if self.complete and self.there is not None:
             with self.there.open("rb") as file:
                 pieces = iter(lambda: file.read(CHUNK), b"")

@@ -88,7 +88,7 @@ def said_name(text: bytes | None) -> str:
 
 
 class LooseStore:
-    """Uses the files in place, as DirectoryStore does, which answers for what is a repository."""
+    """Uses the files in place, as DirectoryStore does. A folder that is a repository is left to DirectoryStore."""
 
     def __init__(self, settings: Settings) -> None:
         self._inner = DirectoryStore(settings)
@@ -101,7 +101,7 @@ class LooseStore:
         self._inner.check()
 
     def has(self, model: str) -> bool:
-        """Decides whether a model's folder may be looked at."""
+        """Decides whether a model's folder can be listed."""
         return self._place(model) is not None or self._inner.has(model)
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
@@ -130,7 +130,7 @@ class LooseStore:
             return self._inner.fetch(model, version, files, progress)
         folder = place.folder if place.is_version else place.folder / version
         if not folder.is_dir():
-            raise Gone(f"version {version} of model {model!r} has gone from the repository")
+            raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 
     def _only(self) -> tuple[str, LoosePlace] | None:

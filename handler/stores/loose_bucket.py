@@ -51,6 +51,9 @@ class _LooseRemote:
             return files
         return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
 
+    def disconnect(self) -> None:
+        self._outer.disconnect()
+
     def is_absent(self, reason: Broken | StoreRefused) -> bool:
         return self._outer.is_absent(reason)
 

@@ -1,4 +1,4 @@
-"""Decides which folders nobody else can write, from the root of the file system down.
+"""Decides which folders other users cannot write, from the root of the file system down.
 
 A folder is private if no other user can change what it holds, or put another folder in its place:
 
@@ -22,7 +22,7 @@ LINKS: Final = 40
 LAMBDA: Final = Path("/tmp")  # noqa: S108 - Lambda's own
 """Lambda's only folder that can be written. An execution environment is a machine with one user, whatever its mode."""
 FRESH: Final[dict[Path, Path]] = {}
-"""The folders that this process has made for itself. Nobody else knew their names, so what is above is not checked."""
+"""The folders that this process has made for itself, under secret names: the folders above are not checked."""
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -31,7 +31,7 @@ class NotPrivate(Exception):
 
 
 def exempt(platform: str) -> Path | None:
-    """Returns the folder of a platform that nobody else uses."""
+    """Returns the folder of a platform without other users."""
     return LAMBDA if platform == "lambda" else None
 
 

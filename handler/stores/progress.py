@@ -11,7 +11,7 @@ from core.errors import StillLoading
 
 MB: Final = 1_000_000
 PAUSE: Final = 1.0
-"""Seconds after which a load that ran out of time may be asked for again. What was fetched is kept."""
+"""Seconds after which a load that ran out of time can be requested again. Fetched bytes are kept."""
 
 
 class Progress:
@@ -72,12 +72,12 @@ class Progress:
         return self.out_of_time(model)
 
     def out_of_time(self, model: str) -> StillLoading:
-        """Returns what a fetch raises that has to stop here. The next call goes on from here."""
+        """Returns the error of a fetch that has to stop here. The next call continues from here."""
         if not self.total:
             return StillLoading(f"model {model!r} is being looked up: try again", retry_after=PAUSE)
         far = f"{self.done // MB} of {-(-self.total // MB)} MB loaded"
         return StillLoading(f"model {model!r} is {far}: try again", retry_after=PAUSE)
 
     def unanswered(self) -> StillLoading:
-        """Returns what a store raises that cannot be listed or read in time."""
+        """Returns the error of a store that cannot be listed or read in time."""
         return StillLoading("the repository has not answered in time: try again", retry_after=PAUSE)

@@ -213,5 +213,5 @@ def test_the_texts_of_an_answer_are_bounded_by_what_was_sent() -> None:
     scores = Tensor("y", FP64, np.zeros((2, MOST_CLASSES)))
     assert classify(scores, MOST_CLASSES // 2, (), is_batch=True).array.size == MOST_CLASSES
     assert classify(scores, MOST_CLASSES, (), 2 * MOST_CLASSES, is_batch=True).array.size == 2 * MOST_CLASSES
-    with pytest.raises(TooLarge, match=f"{2 * MOST_CLASSES} classes to tell; an answer has at most {MOST_CLASSES}"):
+    with pytest.raises(TooLarge, match=f"{2 * MOST_CLASSES} classes; an answer has at most {MOST_CLASSES}"):
         classify(scores, MOST_CLASSES, (), is_batch=True)

@@ -1,4 +1,7 @@
-"""The commands run in this process, so that a library is imported once; a few tests start the child as users do."""
+"""The commands run in this process, so that a library, which can take 10 s, is imported once.
+
+A few tests start the child as users do.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -117,7 +117,7 @@ def test_what_is_there_stays_unless_forced(run: Any, versions: Path, tmp_path: P
     run(versions / "1", model, "--version", "2")
     (model / "2").rename(model / "002")
     code, _, err = run(versions, model)
-    assert (code, err) == (1, f"dragoman: {model}/2 is there already: --force replaces it\n")
+    assert (code, err) == (1, f"dragoman: {model}/2 exists already: --force replaces it\n")
     assert [path.name for path in model.iterdir()] == ["002"]
     assert run(versions / "00000002", model, "--force")[0] == 0
     assert [path.name for path in model.iterdir()] == ["2"]
@@ -237,15 +237,15 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
 
 
 @pytest.mark.parametrize(("arguments", "reason"), [
-    (["{tmp}"], "two places are needed: SOURCE REPOSITORY/NAME"),
+    (["{tmp}"], "two arguments are needed: SOURCE REPOSITORY/NAME"),
     (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
     (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
-    (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor in a store"),
+    (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor the address"),
     (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
     (["{tmp}", "{tmp}/.m"], "does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME"),
     (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
     (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
-    (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names everything to convert: give it"),
+    (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names the models to convert: give only"),
     (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
 ])  # fmt: skip
 def test_mistakes_on_the_command_line_cost_no_import(
@@ -303,7 +303,7 @@ def test_a_saved_model_is_published_into_a_bucket(
     first = objects(server, repository)
     assert sorted(first) == ["adds/1/model-settings.json", "adds/1/model.onnx"]
     other = (versions / "10", f"{repository}/adds", "--version", "1", "--quiet")
-    assert run(*other) == (1, "", f"dragoman: {repository}/adds/1 is there already: --force replaces it\n")
+    assert run(*other) == (1, "", f"dragoman: {repository}/adds/1 exists already: --force replaces it\n")
     assert objects(server, repository) == first
     assert run(*other, "--force")[0] == 0
     second = objects(server, repository)

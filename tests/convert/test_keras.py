@@ -115,7 +115,7 @@ def job(source: Path, folder: Path) -> LibraryJob:
 def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
     """A Lambda layer is Python code in the file, which Keras loads only where it is trusted."""
     keras.Sequential([keras.Input((4,)), layers.Lambda(lambda x: x * 2)]).save(tmp_path / "m.keras")
-    with pytest.raises(Refused, match=r"m.keras is not a model of Keras that can be read: ValueError: .*[Ll]ambda"):
+    with pytest.raises(Refused, match=r"m.keras cannot be read as a model of Keras: ValueError: .*[Ll]ambda"):
         convert(job(tmp_path / "m.keras", tmp_path / "v"), lambda _: None)
 
 
@@ -130,5 +130,5 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     """It is a zip, as a model is."""
     with zipfile.ZipFile(tmp_path / "m.keras", "w") as made:
         made.writestr("a", "b")
-    with pytest.raises(Refused, match="m.keras is not a model of Keras that can be read"):
+    with pytest.raises(Refused, match="m.keras cannot be read as a model of Keras"):
         convert(job(tmp_path / "m.keras", tmp_path / "v"), lambda _: None)

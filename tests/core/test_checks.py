@@ -134,8 +134,8 @@ def test_a_raw_request_takes_its_shape_from_the_model(
 
 @pytest.mark.parametrize(("inputs", "raw", "message"), [
     ((spec("a"), spec("b")), b"", "for one input; model 'm' has 2"),
-    ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which its size alone does not tell"),
-    ((spec("a", None),), b"", "of any rank, which its size alone"),
+    ((spec("a", (-1, -1)),), b"", r"\[-1, -1\], which does not follow from its size"),
+    ((spec("a", None),), b"", "of any rank, which does not follow"),
     ((spec("a", (-1, 2)),), b"\0" * 7, "7 bytes"),
     ((spec("a", (2,), BYTES),), b"x", r"BYTES \[2\]; only BYTES \[1\] can be one element"),
     ((spec("a", None, BYTES),), b"x", "of any rank"),

@@ -226,7 +226,7 @@ def test_a_request_orders_a_bounded_number_of_predictions(
     model = Fake(column(lambda x: x.sum(1)), explainer=Explainer({"x": background}, budget=100))
     monkeypatch.setattr(explanation, "MOST_ROWS", 3 * each)
     assert len(explain(model, tensor(np.ones((3, features))), {})) == 3
-    message = f"to explain 4 examples takes {4 * each} predictions ({each} each); one request may order {3 * each}"
+    message = f"to explain 4 examples takes {4 * each} predictions ({each} each); one request can take {3 * each}"
     with pytest.raises(InvalidInput, match=re.escape(f"{message}, which is 3 examples")):
         explain(model, tensor(np.ones((4, features))), {})
 

@@ -18,7 +18,9 @@ def test_the_client_of_local_mode_reads_every_form(tmp_path: Path) -> None:
     with started(tmp_path / "log", platform) as server:
         expected = asked(server, "POST", "/v2/models/model/infer", JSON, {"inputs": [TENSOR]}).tensors()
         program = (environment("sagemaker") / "python", ROOT / "tests/e2e/sagemaker_client.py", str(server.port))
-        *_, last = run(*program, env=os.environ | {"SAGEMAKER_SUPPRESS_V2_WARNING": "1"}).splitlines()  # its log is above
+        *_, last = run(
+            *program, env=os.environ | {"SAGEMAKER_SUPPRESS_V2_WARNING": "1"}
+        ).splitlines()  # its log is above
     told = json.loads(last)
     csv = [(int(row[0]), list(map(float, row[1:]))) for row in told["found"].pop("csv")]
     others = [[(row["label"], row["probabilities"]) for row in rows] for rows in told["found"].values()]

@@ -149,7 +149,7 @@ def test_typed_contents_may_be_answered_raw(remote: Remote) -> None:
     row("N-26", "datetime", "2026-11-22T00:00:00", name="datetime"), row("N-26", "pd", "ä", name="pd"),
 ])  # fmt: skip
 def test_mlservers_content_types_are_answered_in_kind(wire: Wire, kind: str, text: str) -> None:
-    """base64 is decoded for the model and encoded again; the output says of what kind it is."""
+    """base64 is decoded for the model and encoded again; the output states its content type."""
     parameters = {"content_type": kind}
     asked = {"name": "x", "datatype": "BYTES", "shape": [1], "data": [text], "parameters": parameters}
     (output, _) = wire.post("/v2/models/echo/infer", {"inputs": [asked]}).json()["outputs"]

@@ -16,7 +16,7 @@ from core.wire import JSON, Header, HttpResponse, headers_of
 END_STREAM: Final = 2
 TRAILERS: Final = 128
 PLAIN: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
-"""Characters that stay as they are in a Status-Message, beside letters, digits, _, ., - and ~: %x20-%x7E except %."""
+"""Characters that are not escaped in a Status-Message, beside letters, digits, _, ., - and ~: %x20-%x7E except %."""
 
 
 def refusal(error: ServingError) -> HttpResponse:

@@ -67,7 +67,7 @@ def _has(spec: ModelSpec) -> str:
 
 
 def _typed(tensors: Sequence[Tensor], inputs: Sequence[TensorSpec]) -> tuple[Tensor, ...]:
-    """Returns the tensors in the inputs' own types, which the protocol's may be wider than, and scalars as columns."""
+    """Returns the tensors in the inputs' own types (the protocol's can be wider), and scalars as columns."""
     expected = {given.name: given for given in inputs}
     return tuple(_narrowed(tensor, expected.get(tensor.name)) for tensor in tensors)
 

@@ -152,7 +152,7 @@ def _tensor(value: Any, place: str) -> Tensor:
     if data is None and datatype is FP64:
         data = member(members, ALIAS)
     if isinstance(data, list) and len(data) > MOST_PARTS:
-        check_count(len(data), shape, called)  # before each is looked at
+        check_count(len(data), shape, called)  # before each is read
     return flat(called, datatype, shape, [] if data is None else data)._replace(name=name)
 
 

@@ -171,7 +171,7 @@ def _check_dimensions(wanted: int | None, shape: tuple[int, ...] | None, spec: M
 def _answer(
     result: InferResult, question: EmbeddingQuestion, spec: ModelSpec, non_finite: NonFinite | None
 ) -> HttpResponse:
-    """Raises ModelFailed for outputs of another form, InvalidInput for NaN where JSON may not have it."""
+    """Raises ModelFailed for outputs of another form, InvalidInput for NaN if JSON must not have it."""
     vectors = result.outputs[0].array
     if vectors.ndim != len(("texts", "dimensions")) or len(vectors) != len(question.texts):
         told = f"output {shown(result.outputs[0].name)} with shape {list(vectors.shape)}"

@@ -165,7 +165,7 @@ def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
 
 
 def _blame(name: str, bindings: Bindings, values: list[Any]) -> None:
-    """Raises InvalidInput for the first row that does not fit. Rows that fit together are not looked at one by one."""
+    """Raises InvalidInput for the first row that does not fit. Rows that fit together are not examined one by one."""
     datatype = BYTES if bindings is None or bindings[name].encoded else bindings[name].spec.datatype
     checked = None if bindings is None else datatype
     expected = _blame_rows(values[:1], 0, None, checked)

@@ -1,7 +1,7 @@
 """MLServer's parameter "content_type" on a request, its inputs and outputs, and on the outputs of its answer.
 
 A content type says which Python object a client encodes as a tensor: "np", "pd", "str", "datetime", "base64". Models
-see tensors, so only one of them changes what a model sees: the elements of a BYTES input of "base64" are decoded.
+see tensors, so only one of them changes a model's inputs: the elements of a BYTES input of "base64" are decoded.
 MLServer's codecs decode an output by its content type, and a BYTES output without one stays text or bytes. So a request
 that has a content type gets one with every BYTES output: the one that it asks for, "base64" if its BYTES inputs are
 base64, else "str" if the elements are UTF-8. Other clients get none. Source: MLServer's codecs, content-type.md.

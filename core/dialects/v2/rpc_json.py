@@ -192,7 +192,7 @@ def _part(tensor: ModelInferRequest.InferInputTensor, contents: Any) -> Part:
     values = _values(contents, datatype, tensor.name)
     shape = checked_shape(list(tensor.shape), tensor.name)
     if len(values) > MOST_PARTS:
-        check_count(len(values), shape, tensor.name)  # before each is looked at
+        check_count(len(values), shape, tensor.name)  # before each is read
     if not datatype.is_bytes:
         return to_raw(from_values(tensor.name, datatype, shape, _plain(values, tensor.name)))
     texts = values if isinstance(values, list) else values.tolist()

@@ -1,4 +1,4 @@
-"""Runs the steps of one request side by side, as far as they do not depend on each other.
+"""Runs the steps of one request in parallel, as far as they do not depend on each other.
 
 The request's own thread works on whatever step is ready, and helpers take others beside it. It waits only for steps
 that a helper is at work on, and a helper never waits: however many requests run pipelines at the same time, none waits
@@ -32,7 +32,7 @@ def is_worthwhile(steps: Sequence[PipelineStep]) -> bool:
 def run(
     steps: Sequence[PipelineStep], tensors: Tensors, parameters: Mapping[str, Any], free: threading.BoundedSemaphore
 ) -> list[Took]:
-    """Adds the tensors of all steps. `free`: bounds the helpers. Raises what the first step raises that fails."""
+    """Adds the tensors of all steps. `free`: bounds the helpers. Raises the error of the first step that fails."""
     return _Request(steps, tensors, parameters, free).run()
 
 

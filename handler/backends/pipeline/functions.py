@@ -25,9 +25,9 @@ class TensorFunction(Protocol):
     def outputs(self) -> tuple[TensorSpec, ...]: ...
 
     def outlined(self, shapes: Mapping[str, tuple[int, ...] | None]) -> Mapping[str, tuple[int, ...]]:
-        """Returns what the shapes of its inputs say of the shapes of its outputs. Shapes that are not known are None.
+        """Returns the shapes of its outputs that follow from the shapes of its inputs, of which None is unknown.
 
-        A name that is left out has the shape in `outputs`.
+        A missing name has the shape in `outputs`.
         """
         ...
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 ENSEMBLE: Final = "ensemble"
 """Triton's name for models whose configuration has their steps."""
 PLATFORM: Final = "pipeline"
-"""Of those with branches and functions, which Triton's steps cannot express."""
+"""The platform of pipelines with branches and functions, which Triton's steps cannot express."""
 
 
 def said_of(source: Source) -> SaidPipeline:
@@ -97,7 +97,7 @@ class PipelineModel:
         source: Source,
         free: threading.BoundedSemaphore | None,
     ) -> None:
-        """`free`: bounds the threads for steps side by side; None: all steps in the request's own thread."""
+        """`free`: bounds the threads for parallel steps; None: all steps in the request's own thread."""
         self.spec = spec
         self._plan = plan
         self._said = said
@@ -143,12 +143,10 @@ class PipelineModel:
         try:
             newer = _bind(self._said, parts, self._source, plan.functions)
         except Wrong as wrong:
-            log.warning("pipeline %s goes on with the models that it has: %s", name, wrong)
+            log.warning("pipeline %s keeps its present models: %s", name, wrong)
             return plan
         if (_ends(newer.inputs), _ends(newer.outputs)) != (_ends(plan.inputs), _ends(plan.outputs)):
-            log.warning(
-                "pipeline %s goes on with the models that it has: newer ones change its inputs or outputs", name
-            )
+            log.warning("pipeline %s keeps its present models: newer ones change its inputs or outputs", name)
             return plan
         self._plan = newer
         return newer

@@ -19,7 +19,7 @@ from handler.settings.pipeline import SaidCall, SaidPipeline, SaidStep
 
 
 class PipelinePlan(NamedTuple):
-    """`steps`: in an order in which each has what it takes. `parts`: keep the models in memory."""
+    """`steps`: in an order in which each finds its inputs. `parts`: keep the models in memory."""
 
     steps: tuple[PipelineStep, ...]
     inputs: tuple[TensorSpec, ...]
@@ -47,7 +47,7 @@ def bind(
     outputs: Sequence[TensorSpec] | None = None,
     functions: Mapping[str, FunctionModel] = MappingProxyType({}),
 ) -> PipelinePlan:
-    """Returns the plan. `inputs`, `outputs`: what the settings say of the pipeline's ends. Raises Wrong.
+    """Returns the plan. `inputs`, `outputs`: those of the settings. Raises Wrong.
 
     `functions`: those of this server, by the paths of their calls.
     """
@@ -128,7 +128,7 @@ def _choice(said: SaidStep, calls: Sequence[ModelCall]) -> Switch | Split | None
 
 
 def _is_wide(bound: Sequence[BoundStep], makers: Mapping[str, int]) -> bool:
-    """Decides whether any two steps may run side by side: whether the longest chain leaves any out."""
+    """Decides whether any two steps can run in parallel: whether the longest chain leaves any out."""
     lengths: dict[int, int] = {}
 
     def length(index: int) -> int:
@@ -159,7 +159,7 @@ def _makers(bound: Sequence[BoundStep]) -> dict[str, int]:
 def _made(
     bound: Sequence[BoundStep], order: Sequence[int], makers: Mapping[str, int], inputs: Mapping[str, TensorSpec | None]
 ) -> dict[str, TensorSpec | None]:
-    """Returns what is known of each tensor that a step makes, in the order of `makers`."""
+    """Returns the specs of the tensors that steps make, as far as they are known, in the order of `makers`."""
     known = dict(inputs)
     for index in order:
         each = bound[index]
@@ -186,7 +186,7 @@ def _inputs(said: SaidPipeline, bound: Sequence[BoundStep], makers: Mapping[str,
 
 
 def _ordered(said: SaidPipeline, bound: Sequence[BoundStep], makers: Mapping[str, int]) -> list[int]:
-    """Returns the steps' indices in an order in which each has what it takes, as near to the written one as can be."""
+    """Returns the steps' indices in an order in which each finds its inputs, close to the written order."""
     above = [{makers[name] for name in each.step.takes if name in makers} for each in bound]
     left, order = list(range(len(bound))), []
     while left:

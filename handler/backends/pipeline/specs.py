@@ -1,4 +1,4 @@
-"""Datatypes and shapes of a pipeline's tensors: what the models at both ends of each say, and whether that fits."""
+"""Datatypes and shapes of a pipeline's tensors, by the models at both ends of each, and whether these fit together."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ class BoundStep(NamedTuple):
 
 
 def taken(each: BoundStep) -> Iterator[tuple[str, str, TensorSpec | None]]:
-    """Yields the path of each place where a step takes a tensor, the tensor, and what is expected there."""
+    """Yields the path of each place where a step takes a tensor, the tensor, and the expected spec."""
     if each.said.switch is not None:
         yield f"{each.said.path}.switch.tensor", each.said.switch, None
     for call, said in zip(each.calls, each.said.calls, strict=True):
@@ -35,7 +35,7 @@ def taken(each: BoundStep) -> Iterator[tuple[str, str, TensorSpec | None]]:
 def consumed(
     names: Sequence[str], bound: Sequence[BoundStep], stated: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec | None]:
-    """Returns what the steps that take the pipeline's inputs expect of each, within what the settings state."""
+    """Returns the specs of the pipeline's inputs, by the steps that take them and the settings."""
     for name in stated:
         if name not in names:
             raise Wrong("inputs of the settings", name, f"an input of the pipeline: {', '.join(names)}")
@@ -79,7 +79,7 @@ def _common(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple
 
 
 def made(name: str, each: BoundStep) -> TensorSpec | None:
-    """Returns what a step says of a tensor that it makes, whichever branch does. Raises Wrong."""
+    """Returns the spec of a tensor that a step makes, in whichever branch. Raises Wrong."""
     found: TensorSpec | None = None
     for index, (call, said) in enumerate(zip(each.calls, each.said.calls, strict=True)):
         spec = next(port.spec for port in call.outputs if port.tensor == name)
@@ -106,7 +106,7 @@ def _either(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple
 def outlined(
     each: BoundStep, made: Mapping[str, TensorSpec | None], known: Mapping[str, TensorSpec | None]
 ) -> Mapping[str, TensorSpec | None]:
-    """Returns what a step makes, in the shapes that follow from what it takes if it is a function of this server."""
+    """Returns the specs of a step's outputs. Those of a built-in function have shapes that follow from its inputs."""
     call = each.calls[0]
     model = call.part.model
     if not isinstance(model, FunctionModel):
@@ -164,7 +164,7 @@ def _value(case: str, datatype: DataType, path: str) -> Any:
 
 
 def refined(made: Mapping[str, TensorSpec | None], stated: Sequence[TensorSpec] | None) -> dict[str, TensorSpec | None]:
-    """Returns what the settings say of tensors that steps make. Raises Wrong if it cannot be."""
+    """Returns the settings' specs of tensors that steps make. Raises Wrong if they contradict the steps."""
     refined: dict[str, TensorSpec | None] = {}
     for spec in stated or ():
         if spec.name not in made:

@@ -34,7 +34,7 @@ of megabytes is split as a whole for the few hundred tokens of its beginning."""
 TOGETHER: Final = 256 * 1024
 """Characters that are split at once: some megabytes of tokens, and a moment after which the work can be ended."""
 PAD_TOKENS: Final = ("[PAD]", "<pad>", "<|padding|>")
-"""The names of the token that fills up, where neither the settings nor the file name one."""
+"""The names of the padding token, if neither the settings nor the file name one."""
 
 
 def opened(said: TokenizerSettings, folder: Path, path: str) -> Any:

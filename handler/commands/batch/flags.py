@@ -15,16 +15,16 @@ def add(commands: Any) -> None:
         "batch",
         help="run a file of records through a model, without a server",
         description="Run a file of records through a model, without a server. A line of JSON for each record goes into "
-        "OUTPUT, in their order. If it is ended, the same command goes on where it was.",
+        "OUTPUT, in their order. If it is interrupted, the same command continues where it was.",
     )
     batch.add_argument("model", metavar=NAME, help=WHERE)
     batch.add_argument("input", metavar="INPUT", help="records: .jsonl, .csv, .npy or .parquet")
-    batch.add_argument("output", metavar="OUTPUT", help="answers, as lines of JSON; it appears when it is whole")
+    batch.add_argument("output", metavar="OUTPUT", help="answers, as lines of JSON; it appears when it is complete")
     batch.add_argument("--version", help="version of the model; default: the newest that its settings serve")
-    batch.add_argument("--signature", default="", help="signature whose names records have; default: serving_default")
-    batch.add_argument("--format", choices=FORMATS, help="form of INPUT; default: by the end of its name")
+    batch.add_argument("--signature", default="", help="signature of the records' names; default: serving_default")
+    batch.add_argument("--format", choices=FORMATS, help="form of INPUT; default: by the suffix of its name")
     batch.add_argument(
-        "--batch-size", type=_rows, metavar="N", help="records of one inference; default: as the model says, else 256"
+        "--batch-size", type=_rows, metavar="N", help="records of one inference; default: the model's own, else 256"
     )
     batch.add_argument("--force", action="store_true", help="begin again, and replace OUTPUT")
     batch.add_argument("--json", action="store_true", help="print a summary as JSON, for programs")

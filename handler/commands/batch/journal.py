@@ -34,7 +34,7 @@ class OutputOrigin(NamedTuple):
 
 
 class OutputProgress(NamedTuple):
-    """How far an output is: so many records, of which so many failed."""
+    """The progress of an output: its records, and how many of them failed."""
 
     records: int = 0
     errors: int = 0
@@ -171,7 +171,7 @@ def digest(path: Path) -> str:
 
 
 def _difference(begun: dict[str, Any], made: OutputOrigin) -> str | None:
-    """Returns what is different in words, None if nothing is."""
+    """Returns the differences in words, None without any."""
     odd = next((name for name, value in made._asdict().items() if begun.get(name) != value), None)
     if odd is None:
         return None

@@ -1,4 +1,4 @@
-"""Where `infer` and `bench` ask, and how much, if no flag says otherwise."""
+"""The defaults of the flags of `infer` and `bench`."""
 
 from typing import Final
 

@@ -12,7 +12,7 @@ def add(commands: Any) -> None:
     infer = commands.add_parser(
         "infer",
         help="send a model one request, and print its answer",
-        description="Send a model one request, and print its answer. What the model takes comes from the server.",
+        description="Send a model one request, and print its answer. The server describes the model's inputs.",
     )
     _add_request(infer)
     infer.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
     )
     _add_request(bench)
     bench.add_argument(
-        "--concurrency", default=LEVELS, metavar="N,...", help=f"requests at a time, in turn; default: {LEVELS}"
+        "--concurrency", default=LEVELS, metavar="N,...", help=f"numbers of concurrent requests; default: {LEVELS}"
     )
     bench.add_argument("--seconds", type=_seconds, default=5.0, help="seconds for each concurrency; default: 5")
     bench.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -43,7 +43,7 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         metavar="[NAME=]PATH",
         help="an input from a .npy, .json, .csv or other file (its bytes); without NAME: the columns of a .csv file",
     )
-    command.add_argument("--sample", action="store_true", help="make inputs from what the model declares")
+    command.add_argument("--sample", action="store_true", help="make inputs from the model's metadata")
     command.add_argument("--rows", type=_rows, default=1, help="rows of --sample; default: 1")
     command.add_argument("--protocol", choices=NAMES, default="v2", help="default: v2")
     command.add_argument("--url", help=f"the server; default: {URL}, with --protocol grpc: {GRPC}")

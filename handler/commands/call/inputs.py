@@ -20,7 +20,7 @@ from handler.commands.refused import Refused
 
 
 def read(options: Namespace, model: CalledModel) -> tuple[Tensor, ...]:
-    """Returns the tensors of a request. Raises Refused for what is wrong, missing, or not known to the model."""
+    """Returns the tensors of a request. Raises Refused for wrong, missing and unknown inputs."""
     if options.sample:
         return samples.made(model, options.rows)
     given = dict[str, Any]()
@@ -113,7 +113,7 @@ def _filed(texts: Sequence[str], model: CalledModel) -> Iterator[tuple[str, Any]
 
 
 def _tensor(name: str, value: Any, spec: TensorSpec | None) -> Tensor:
-    """Returns a value as a tensor. Raises InvalidInput for what the datatype cannot hold."""
+    """Returns a value as a tensor. Raises InvalidInput for a value that the datatype cannot hold."""
     if isinstance(value, files.Table):
         value = value.rows(is_text=spec is not None and spec.datatype.is_bytes)
     if isinstance(value, bytes):
@@ -136,7 +136,7 @@ def _of_values(name: str, flat: Sequence[Any], shape: tuple[int, ...], datatype:
 
 
 def guessed(flat: Sequence[Any]) -> DataType:
-    """Returns the datatype of values that nobody declares: FP64, INT64, BOOL or BYTES."""
+    """Returns the datatype of values without a declaration: FP64, INT64, BOOL or BYTES."""
     kinds = set(map(type, flat))
     if kinds <= {int}:
         return DATATYPES["INT64"]
@@ -149,7 +149,7 @@ def _of_array(name: str, array: Any, datatype: DataType | None) -> Tensor:
     """Returns a numpy array as a tensor: floats are rounded to the datatype, whole numbers stay exact."""
     own = of_array(array.dtype)
     if own is None:
-        raise InvalidInput(f"input {shown(name)} is an array of {array.dtype}, which no datatype has")
+        raise InvalidInput(f"input {shown(name)} is an array of {array.dtype}, which has no datatype here")
     datatype = own if datatype is None else datatype
     if array.dtype.kind in "biuf" and own is datatype:
         return Tensor(name, datatype, array.astype(datatype.numpy))
@@ -173,7 +173,7 @@ def _binary(name: str, content: bytes, spec: TensorSpec | None) -> Tensor:
 
 
 def fitted(tensor: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-    """Returns a tensor with the dimensions that were left out: of one row, or of a column. Others stay as they are."""
+    """Returns a tensor with its missing dimensions added: those of one row, or of a column. Others are unchanged."""
     if shape is None or tensor.array.ndim >= len(shape):
         return tensor
     own = tensor.array.shape

@@ -180,7 +180,7 @@ def _from_grps(_: CalledModel, landed: Landed) -> ModelAnswer:
 
     found = json_read.read(landed.body).content
     if not isinstance(found, content.Tensors):
-        raise Refused(f"the answer is not tensors: {landed.body[:256]!r}")
+        raise Refused(f"the answer has no tensors: {landed.body[:256]!r}")
     return ModelAnswer("", found.tensors)
 
 
@@ -197,7 +197,7 @@ PROTOCOLS: Final = {
 
 
 def answer(protocol: CallProtocol, model: CalledModel, landed: Landed) -> ModelAnswer:
-    """Reads an answer. Raises Refused for what is not one."""
+    """Reads an answer. Raises Refused for anything else."""
     try:
         return protocol.read(model, landed)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, InvalidInput) as error:

@@ -14,7 +14,7 @@ from handler.commands.refused import Refused
 
 SEED: Final = 0
 BEYOND: Final = 10
-"""Whole numbers are below it: they may be the numbers of classes or of words."""
+"""Whole numbers are below it: they can be the indices of classes or of words."""
 MOST: Final = 1 << 28
 """The most elements of one input, 2 GB of FP64."""
 

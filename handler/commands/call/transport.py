@@ -16,7 +16,7 @@ UNLIMITED: Final = (("grpc.max_send_message_length", -1), ("grpc.max_receive_mes
 
 
 class Packet(NamedTuple):
-    """A request as it is sent. `path`: below the URL's own path."""
+    """A request to send. `path`: below the URL's own path."""
 
     path: str
     body: bytes = b""
@@ -25,7 +25,7 @@ class Packet(NamedTuple):
 
 
 class Landed(NamedTuple):
-    """An answer as it came. `status`: of HTTP; gRPC's codes become such ones. Names of headers are in lower case."""
+    """A received answer. `status`: of HTTP; gRPC's codes are converted. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ class HttpTransport:
     """One connection over HTTP or HTTPS, which is opened again if the server has closed it."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        """Raises Refused for what is not a URL. `timeout`: seconds without a byte from the server."""
+        """Raises Refused for anything but a URL. `timeout`: seconds without a byte from the server."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -80,7 +80,7 @@ class HttpTransport:
             if not self._used:
                 raise self._unreachable(error) from None
         except ValueError:
-            raise Refused("--key has characters that no header can have") from None
+            raise Refused("--key has characters that a header cannot have") from None
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise self._unreachable(error) from None
@@ -97,7 +97,7 @@ class HttpTransport:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or name it with --url")
+        return Unreachable(f"{self._url} does not answer: {reason}; start `dragoman serve`, or set --url")
 
     def close(self) -> None:
         self._connection.close()

@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _limit(size: int | None) -> None:
-    """Bounds the private memory of this process, where the system can: an address space is no measure of it."""
+    """Limits the private memory of this process, if the system can. Its address space would count too much."""
     if size is None:
         return
     with suppress(ImportError, ValueError, OSError):

@@ -67,13 +67,13 @@ def _run_library(options: Namespace, row: sources.Format, settings: Settings) ->
 def _model(options: Namespace, settings: Settings) -> ModelJobs:
     target = targets.model(options.target, settings.repository)
     if options.source is None:
-        raise Refused("two places are needed: SOURCE REPOSITORY/NAME")
+        raise Refused("two arguments are needed: SOURCE REPOSITORY/NAME")
     return ModelJobs(target, _jobs(Path(options.source), versions.number(options.version)), {})
 
 
 def _configured(options: Namespace) -> list[ModelJobs]:
     if options.source is not None or options.version is not None:
-        raise Refused("--models-config names everything to convert: give it REPOSITORY alone")
+        raise Refused("--models-config names the models to convert: give only REPOSITORY")
     repository = targets.repository(options.target) or "."
     models = []
     for config in models_config.read(Path(options.models_config)):
@@ -99,7 +99,7 @@ def _served(jobs: Sequence[ConvertJob], name: str, policy: Mapping[str, Any]) ->
 
 
 def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
-    """Returns what a folder has to convert: it is a SavedModel, or has numbered ones."""
+    """Returns the SavedModels to convert: the folder itself, or its numbered folders."""
     if _is_saved_model(folder):
         name = folder.resolve().name
         default = int(name) if VERSION.fullmatch(name) else 1
@@ -126,7 +126,7 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     there = shelf.model(settings, model.target)
     for job in model.jobs:
         if job.number in there.complete and not force:
-            raise Refused(f"{model.target}/{job.number} is there already: --force replaces it")
+            raise Refused(f"{model.target}/{job.number} exists already: --force replaces it")
     parse(model.target.name, there.settings)
     if not model.settings or there.settings is None:
         return model

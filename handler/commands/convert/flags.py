@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
     convert.add_argument(
         "target",
         metavar="REPOSITORY/NAME",
-        help="s3://bucket/prefix/NAME, gs:// or az:// alike, or a model's folder; with --models-config: REPOSITORY",
+        help="s3://bucket/prefix/NAME (or gs://, az://), or a model's folder; with --models-config: REPOSITORY",
     )
     convert.add_argument("--version", help="number to publish; default: the folder's name if it is a number, else 1")
     convert.add_argument(
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
         "--models-config", metavar="FILE", help="convert every model that TensorFlow Serving's models.config names"
     )
     _add_library(convert)
-    convert.add_argument("--force", action="store_true", help="replace versions that are there")
+    convert.add_argument("--force", action="store_true", help="replace existing versions")
     add_optimize(convert)
     add_quiet(convert)
 
@@ -40,20 +40,20 @@ def _add_library(convert: ArgumentParser) -> None:
     """Adds the flags for models that are not SavedModels."""
     convert.add_argument("--format", choices=tuple(FORMATS), help="default: by the file's name and first bytes")
     convert.add_argument(
-        "--allow-pickle", action="store_true", help="load a pickle, which runs whatever code its author has put in"
+        "--allow-pickle", action="store_true", help="load a pickle, which can run any code of its author"
     )
     convert.add_argument(
-        "--trust", action="append", default=[], metavar="TYPE", help="a type that a skops file may have; repeatable"
+        "--trust", action="append", default=[], metavar="TYPE", help="a type to permit in a skops file; can be repeated"
     )
     convert.add_argument(
-        "--data", metavar="FILE", help="rows (.csv, .npy, .npz) that original and ONNX model are asked; default: made"
+        "--data", metavar="FILE", help="rows (.csv, .npy, .npz) for comparing both models; default: generated"
     )
     above = _typed(seconds, "a number above 0")
     part = _typed(share, "a number from 0 to 1")
     whole = _typed(positive, "a whole number above 0")
     memory = _typed(size, "a size such as 4GiB")
     convert.add_argument(
-        "--tolerance", type=above, help="how much a number may differ; default: by datatype, 1e-4 for FP32"
+        "--tolerance", type=above, help="permitted difference of numbers; default: by datatype, 1e-4 for FP32"
     )
     convert.add_argument(
         "--flips", type=part, default=0.0, metavar="SHARE", help="of the labels may differ, from 0 to 1; default: 0"

@@ -26,7 +26,7 @@ SHOWN: Final = 300
 
 
 class ChildLimits(NamedTuple):
-    """`seconds`, and `memory` in bytes, None for what the machine has."""
+    """`seconds`, and `memory` in bytes, None for no limit."""
 
     seconds: float
     memory: int | None
@@ -112,7 +112,7 @@ def _environment() -> dict[str, str]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and what it has started."""
+    """Ends the child and its own children."""
     with suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

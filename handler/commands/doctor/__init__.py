@@ -1,1 +1,1 @@
-"""`dragoman doctor`: what is wrong with a repository, its models, the settings, the store and the function."""
+"""`dragoman doctor`: finds faults of a repository, its models, the settings, the store and the function."""

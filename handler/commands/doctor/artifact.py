@@ -70,7 +70,7 @@ def examine(artifact: Artifact, where: str, properties: Mapping[str, Any], *, on
     """Yields what keeps the artifact from being deployed or from starting. `onnx`: the repository has ONNX models."""
     yield from _size(artifact, where)
     if not artifact.has(ENTRY):
-        yield error("artifact-entry", where, f"it has no {ENTRY}: the function's handler is not there", BUILD)
+        yield error("artifact-entry", where, f"it has no {ENTRY}: the function's handler is missing", BUILD)
         return
     for name in (*NEEDED, *((RUNTIME,) if onnx else ())):
         if not artifact.has(name):

@@ -54,7 +54,7 @@ CURES: Final = {
 
 
 def examine(settings: Settings) -> tuple[list[Finding], Tree | None]:
-    """Returns what is wrong with the way to the bucket, and its files; None if none can be listed."""
+    """Returns the faults on the way to the bucket, and its files; None if they cannot be listed."""
     uri = settings.repository
     try:
         place = locate(uri, os.environ)

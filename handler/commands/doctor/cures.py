@@ -30,7 +30,7 @@ CURES: Final = (
     ("runtime-missing", r"needs ONNX Runtime", "pip install 'dragoman[onnx]'"),
     ("text-missing", r"needs the package tokenizers|operators of onnxruntime-ext", "pip install 'dragoman[text]'"),
     ("no-predict", r"no function predict", "define predict(inputs, parameters) in model.py; it returns arrays by name"),
-    ("python-error", r"model\.py raised", "mend model.py; `python model.py` in its folder shows the whole traceback"),
+    ("python-error", r"model\.py raised", "repair model.py; `python model.py` in its folder shows the whole traceback"),
     (
         "signature",
         r"model\.sig|is signed|sign it|digest",
@@ -49,7 +49,7 @@ CURES: Final = (
     (
         "weights-missing",
         r"[Ee]xternal (?:data|initializer)|No such file",
-        "put the weights' file beside model.onnx: push the whole folder, and not the one file",
+        "put the weights' file beside model.onnx: push the whole folder, not only the one file",
     ),
     (
         "zipmap",
@@ -61,14 +61,14 @@ CURES: Final = (
     ("sequence-output", r"is a sequence|zipmap", "convert it with skl2onnx and options={{'zipmap': False}}"),
     ("provider", r"^providers|execution provider", "name a provider of this machine, or none"),
     ("fetch", r"the store|access denied|broke off", "check s3:GetObject on the repository's prefix, and the network"),
-    ("pipeline", r"^steps\[|pipeline", "mend the step that the text names; each of its models must load by itself"),
+    ("pipeline", r"^steps\[|pipeline", "repair the step that the text names; each of its models must load by itself"),
 )
 """Code, pattern and cure. The first that matches counts; the cure may quote the pattern's groups."""
 OTHERS: Final = "export the model again, and publish it with `dragoman push`, which loads it first"
 
 
 def of_refusal(where: str, text: str, cause: str) -> Finding:
-    """Returns the finding for a load that a server would refuse. `cause`: what is behind it, "" if nothing is."""
+    """Returns the finding for a load that a server would refuse. `cause`: the error behind it, "" without one."""
     whole = _whole(text, cause)
     for code, pattern, cure in CURES:
         if found := re.search(pattern, whole):

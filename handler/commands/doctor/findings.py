@@ -11,7 +11,7 @@ NOTE: Final = "note"
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 """The worst first. An error makes a request, a load or a deployment fail; a warning is probably a mistake."""
 LONGEST: Final = 400
-"""The most characters of a text. Names in a repository may be anything."""
+"""The most characters of a text. Names in a repository can be any text."""
 
 
 class Finding(NamedTuple):
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
 
 
 class Visit:
-    """What one run of doctor has found. `examined`: the parts that were looked at. `skipped`: the others, with why."""
+    """What one run of doctor has found. `examined`: parts. `skipped`: the others, with the reasons."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []

@@ -65,7 +65,7 @@ def _rules(template: Expanded, where: str) -> Iterator[Finding]:
         for each in rule.get("Assertions", ()):
             if template.holds(each["Assert"]) is False:
                 what = each.get("AssertDescription", "a rule of the template fails")
-                yield error("template-rule", where, what, "set the parameters so, in samconfig.toml or with --guided")
+                yield error("template-rule", where, what, "set the parameters in samconfig.toml or with --guided")
 
 
 def _broken(said: Mapping[str, Any], value: str) -> str:

@@ -42,7 +42,7 @@ def of_model(tree: Tree, where: str) -> Finding | None:
 
 
 def examine(tree: Tree, where: str) -> Iterator[Finding]:
-    """Yields what is wrong with the folders. `where`: the repository, as the user has named it."""
+    """Yields the faults of the folders. `where`: the repository, as the user named it."""
     if not tree.models and not any(_is_model(file.path) for file in tree.loose):
         cure = f"`dragoman push FOLDER {where.rstrip('/')}/NAME` publishes a model"
         yield error("repository-empty", where, "it has no model", cure)
@@ -71,7 +71,7 @@ def _loose(path: str) -> Finding:
         return error("loose-file", path, what, f"mkdir -p {name}/1 && mv {path} {name}/1/model.onnx")
     if path in MARKERS:
         return error("loose-file", path, what, f"mkdir -p NAME/1 && mv {path} NAME/1/")
-    return error("foreign-model", path, "is a file that no runtime here reads", FOREIGN[suffix])
+    return error("foreign-model", path, "is a file that no runtime of this server reads", FOREIGN[suffix])
 
 
 def _model(name: str, files: Sequence[File]) -> Iterator[Finding]:

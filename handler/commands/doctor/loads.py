@@ -88,7 +88,7 @@ def _loaded(
     else:
         measured[where] = {key: value for key, value in answer.items() if key != "logged"}
         for line in answer["logged"]:
-            # The keys that nobody reads are findings of their own.
+            # Unused keys are findings of their own.
             if " unknown key" not in line and "has no effect here" not in line:
                 yield note("load-warning", where, line, "see docs/ for the setting that it names")
 

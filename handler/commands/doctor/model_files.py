@@ -68,7 +68,7 @@ def _own(repository: Repository, name: str, files: Sequence[File]) -> Iterator[F
             yield _wrong(f"{name}/{TRITON if wrong.message.startswith(TRITON) else FILE}", wrong)
             return
     for line in heard:
-        yield note("config-ignored", f"{name}/{TRITON}", line, "docs/triton.md says what stands for it here")
+        yield note("config-ignored", f"{name}/{TRITON}", line, "docs/triton.md lists the equivalents")
     yield from _noted(f"{name}/{FILE}", said)
     for version in folders_of(files):
         yield from _of_version(repository, Listing(name, (version,), text, said), version)

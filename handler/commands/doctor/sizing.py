@@ -92,4 +92,4 @@ def of_function(facts: FunctionFacts, measured: Mapping[str, Any], size: int, wh
         yield error("function-storage", place, what, f"set it to at least {int(size * TMP / MIB) + 1}")
     if start and start["init"] > INIT_SECONDS:
         what = f"importing the function takes {start['init']:.1f} s here; Lambda begins anew after {INIT_SECONDS:.0f}"
-        yield warning("function-init", place, what, "give it more memory, with which CPU grows")
+        yield warning("function-init", place, what, "give it more memory: its CPU grows in proportion")

@@ -55,7 +55,7 @@ def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:
                 yield from _walk(folder / entry.name, f"{path}/", found)
         elif not entry.is_file():
             what = "is a link that leads nowhere" if entry.is_symlink() else "is neither a file nor a folder"
-            found.append(warning("broken-link", path, f"{what}; servers skip it", "remove it, or mend the link"))
+            found.append(warning("broken-link", path, f"{what}; servers skip it", "remove it, or repair the link"))
         elif not os.access(entry.path, os.R_OK):
             cure = f"let the server's user read it: chmod u+r {folder / entry.name}"
             found.append(error("unreadable", path, "cannot be read by this user", cure))

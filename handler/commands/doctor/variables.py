@@ -31,7 +31,7 @@ def of_file(path: Path) -> tuple[list[Finding], dict[str, str], str]:
 
 
 def examine(environ: Mapping[str, str]) -> tuple[list[Finding], dict[str, str]]:
-    """Returns what is wrong with each variable, and the environment without the wrong ones."""
+    """Returns the faults of the variables, and the environment without the wrong ones."""
     sound, found = dict(environ), []
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         wrong = _wrong(variable, environ)
@@ -47,7 +47,7 @@ def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
     except InvalidSettings as wrong:
         if variable not in KNOWN:
             cure = f"did you mean {nearest(variable, KNOWN, ALIKE)}? rename it"
-            return error("unknown-setting", variable, "no setting has this name, so nothing starts", cure)
+            return error("unknown-setting", variable, "no setting has this name, so the server does not start", cure)
         what, wanted = expected(str(wrong))
         return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
     if variable not in KNOWN:
@@ -71,7 +71,7 @@ def contradictions(settings: Settings, host: str) -> Iterator[Finding]:
         yield warning(
             "keys-unused",
             "DRAGOMAN_AUTH",
-            "there are keys, and no client needs one: DRAGOMAN_AUTH is 'none'",
+            "there are keys, but clients do not need one: DRAGOMAN_AUTH is 'none'",
             "set DRAGOMAN_AUTH=keys, or remove DRAGOMAN_KEYS and DRAGOMAN_KEYS_FILE",
         )
 
@@ -124,7 +124,7 @@ def _verification(settings: Settings) -> Iterator[Finding]:
             yield warning(
                 "verify-off",
                 "DRAGOMAN_VERIFY",
-                "there are trusted keys, and nothing is verified: it is 'off'",
+                "there are trusted keys, but models are not verified: it is 'off'",
                 "set DRAGOMAN_VERIFY=signature, or remove DRAGOMAN_VERIFY_KEY and DRAGOMAN_VERIFY_ROOTS",
             )
         return

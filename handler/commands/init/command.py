@@ -21,7 +21,7 @@ LONGEST_NAME: Final = 100
 """Characters of a stack's name; the names of its log and its alarms begin with it."""
 FUNCTIONS_EXTRA: Final = "onnx"
 SERVING: Final = ("uvicorn", "onnxruntime")
-"""What `dragoman serve` needs for the example. It may be missing."""
+"""The packages that `dragoman serve` needs for the example. They can be missing."""
 CALL: Final = """curl -d '{"instances": [[5.9, 3.0, 5.1, 1.8]]}' http://127.0.0.1:8080/v1/models/iris:predict"""
 
 
@@ -47,7 +47,7 @@ def _check(folder: Path, file: Path) -> None:
     taken = [file] if os.path.lexists(file) else []
     taken += [each for each in file.parents if each.is_relative_to(folder) and each.exists() and not each.is_dir()]
     if taken:
-        raise Refused(f"{taken[-1]} is there already; remove it, or choose another folder")
+        raise Refused(f"{taken[-1]} exists already; remove it, or choose another folder")
 
 
 def _repository() -> dict[str, bytes]:
@@ -101,7 +101,7 @@ def _stack(folder: Path) -> str:
 
 
 def _next(folder: Path, *, is_aws: bool) -> list[str]:
-    """Returns commands that work as they are printed, from this folder and with this Python."""
+    """Returns commands that work from this folder and with this Python."""
     here = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
     python = shlex.quote(sys.executable)
     if is_aws:

@@ -5,9 +5,9 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    init = commands.add_parser("init", help="make a repository of models to start from, or what deploys one on AWS")
+    init = commands.add_parser("init", help="make a repository to start from, or the files that deploy one on AWS")
     init.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="folder to write; default: this one")
-    init.add_argument("--aws", action="store_true", help="write a SAM template and what builds its function instead")
+    init.add_argument("--aws", action="store_true", help="write a SAM template and its function's files instead")
 
 
 def run(options: argparse.Namespace) -> None:

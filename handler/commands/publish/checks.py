@@ -75,7 +75,7 @@ def as_folder(version: LocalVersion) -> Iterator[Path]:
 
 
 def _read_pipeline(version: LocalVersion) -> None:
-    """Checks what the file alone says. Whether its tensors fit is known where the models of its steps are."""
+    """Checks the file alone. Whether its tensors fit can be checked only beside the models of its steps."""
     path = version.source(PIPELINE)
     assert path is not None  # noqa: S101 - the version's last file
     try:

@@ -74,7 +74,7 @@ def content(source: Path, part_size: int, meter: Meter) -> Content:
 
 
 def _parts(file: io.BufferedReader, part_size: int) -> Iterator[Iterator[bytes]]:
-    """Yields the file's parts. There is at least one, which may be empty."""
+    """Yields the file's parts: at least one, which can be empty."""
     size = os.fstat(file.fileno()).st_size
     for start in range(0, max(size, 1), part_size):
         yield _chunks(file, min(part_size, size - start))
@@ -110,7 +110,7 @@ class Section(io.RawIOBase):
         super().close()
 
     def mapped(self) -> bytes | mmap.mmap:
-        """Returns all bytes without reading them: the system reads each when it is sent. Of whole files only."""
+        """Returns all bytes without reading them: the system reads each when it is sent. Only for whole files."""
         return mmap.mmap(self._file, self._size, access=mmap.ACCESS_READ) if self._size else b""
 
     def check(self) -> None:

@@ -53,7 +53,7 @@ def run(options: Namespace, settings: Settings) -> None:
 
 
 def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
-    """Returns what `dragoman convert` has measured of a version, None if it has not, or has written no such file."""
+    """Returns the parity report that `dragoman convert` wrote beside a version, None if there is no such report."""
     path = f"{row.version}/{parity.FILE}"
     size = next((file.size for file in store.files(row.model) if file.path == path), None)
     if size is None or size > parity.LARGEST:

@@ -57,7 +57,7 @@ def _wanted(there: shelf.RepositoryModel, source: targets.Target, number: int | 
 def _check_free(target: Path, wanted: Sequence[Version]) -> None:
     for version in wanted:
         for present in of_number(target, version.number):
-            raise Refused(f"{present} is there already: --force replaces it")
+            raise Refused(f"{present} exists already: --force replaces it")
 
 
 def _size(version: Version) -> int:
@@ -68,7 +68,7 @@ def _pull(source: targets.Target, version: Version, text: bytes | None, target: 
     """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
     with staged(target.parent, ".pull-") as stage:
         # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it,
-        # and whoever may write the target may write the cache.
+        # and everybody who can write the target can write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
         here = here._replace(cache_is_default=False, cache_shared=True)
         store, new = open_store(here), stage / "new"
@@ -105,7 +105,7 @@ def _verify(source: targets.Target, version: Version, folder: Path, settings: Se
         with (folder / file.path.partition("/")[2]).open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
         if found != head.sha256:
-            raise Refused(f"{source}/{file.path} has another content than its publisher's: sha256 {found}")
+            raise Refused(f"{source}/{file.path} differs from its publisher's file: sha256 {found}")
 
 
 def _write_settings(path: Path, text: bytes, meter: Meter, *, force: bool) -> None:
@@ -114,7 +114,7 @@ def _write_settings(path: Path, text: bytes, meter: Meter, *, force: bool) -> No
             (stage / FILE).write_bytes(text)
             (stage / FILE).replace(path)
     elif not _same(path.read_bytes(), text):
-        meter.say(f"{path} says something else than the bucket's, and is kept: --force replaces it")
+        meter.say(f"{path} differs from the bucket's, and is kept: --force replaces it")
 
 
 def _same(one: bytes, other: bytes) -> bool:

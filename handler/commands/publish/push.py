@@ -71,7 +71,7 @@ def _check_free(jobs: Sequence[PushJob], there: shelf.RepositoryModel, target: t
     for job in jobs:
         if job.number in there.complete:
             other = "" if len(jobs) == 1 else "; --version pushes another one alone"
-            raise Refused(f"{target}/{job.number} is there already: --force replaces it{other}")
+            raise Refused(f"{target}/{job.number} exists already: --force replaces it{other}")
 
 
 def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter) -> None:

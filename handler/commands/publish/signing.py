@@ -120,7 +120,7 @@ def _on_disk(options: Namespace, settings: Settings) -> Iterator[tuple[str, Proo
 
 
 def _policy(options: Namespace, settings: Settings) -> VerifyPolicy:
-    """Returns what is asked for. Raises InvalidSettings, Refused: a message about a flag names the flag."""
+    """Returns the policy of the flags. Raises InvalidSettings, Refused: a message about a flag names the flag."""
     try:
         return VerifyPolicy.of(settings)
     except InvalidSettings as error:

@@ -42,7 +42,7 @@ def repository(text: str) -> str:
     if scheme == "file" and separator:
         return unquote(urlsplit(text).path)
     if separator:
-        raise Refused(f"{text!r} is neither a folder nor in a store that is known; {EXPECTED}")
+        raise Refused(f"{text!r} is neither a folder nor the address of a known store; {EXPECTED}")
     return text
 
 

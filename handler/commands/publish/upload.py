@@ -74,7 +74,7 @@ def _cleaning(push: Sender, job: PushJob) -> Iterator[None]:
     try:
         yield
     except Taken:
-        push.shown.clear()  # by now these may be another push's
+        push.shown.clear()  # by now these can be another push's
         push.clean()
         raise job.refusal from None
     except BaseException:
@@ -295,6 +295,6 @@ class _Publishing:
                 self._retire(move, now)
         except (Refused, ServingError) as error:
             self._meter.say(
-                f"{self._name(self._plain)} is in the folder {now.current}, which servers take for the same; the next "
+                f"{self._name(self._plain)} is in the folder {now.current}, which servers read as the same; the next "
                 f"push --force moves it: {error}"
             )

@@ -48,7 +48,7 @@ class PushJob(NamedTuple):
     force: bool
 
     def has(self, path: str) -> bool:
-        """Decides whether a path in the model's folder is a file of this version. Its folder may be 1 or 01."""
+        """Decides whether a path in the model's folder is a file of this version. Its folder can be 1 or 01."""
         folder, _, name = path.partition("/")
         return bool(VERSION.fullmatch(folder)) and int(folder) == self.number and name[-1:] not in ("", "/")
 
@@ -56,7 +56,7 @@ class PushJob(NamedTuple):
     def refusal(self) -> Refused:
         """The refusal of the second of two pushes."""
         what = f"version {self.number} of {self.model!r}"
-        return Refused(f"{what} is being pushed by somebody else, or has been meanwhile; this push stops")
+        return Refused(f"{what} is being pushed by somebody else, or just was; this push stops")
 
 
 class Found(NamedTuple):

@@ -1,4 +1,4 @@
-"""The command: reads the log, sends its requests one after the other, and says what has become of the answers."""
+"""The command: reads the log, sends its requests one after the other, and reports the outcomes."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def run(options: Namespace) -> None:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
     _tell(options, counts, rows, times)
     if not counts:
-        raise Refused("there is no request with its answer in these files")
+        raise Refused("these files have no request with its answer")
     bad = counts[DIFFERENT] + counts[UNREACHED]
     if bad or not counts[SAME]:
         raise Refused(f"{bad} of {counts.total()} answers differ" if bad else "no request was sent")
@@ -60,7 +60,7 @@ def _headers(texts: list[str]) -> dict[str, str]:
 
 
 def _outcome(sender: senders.Replayer, exchange: Exchange, tolerance: Tolerance) -> tuple[str, str]:
-    """Returns what has become of a request, and why."""
+    """Returns the outcome of a request, and its reason."""
     try:
         found = _difference(sender.again(exchange), exchange, tolerance)
     except Untranslatable as error:

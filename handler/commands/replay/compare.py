@@ -17,7 +17,7 @@ from core.wire import Call, HttpRequest
 from handler.commands.replay.recorded import CALLS, Exchange, Payload
 
 IGNORED: Final = frozenset(("id", "model_version", "modelVersion", "parameters"))
-"""Members that may differ: what is compared is a model's outputs, perhaps of another version."""
+"""Members that can differ: only a model's outputs are compared, perhaps of another version."""
 V2_CALL: Final = f"/{V2_SERVICE}/ModelInfer"
 
 
@@ -36,7 +36,7 @@ class Tolerance(NamedTuple):
 
 
 def differences(exchange: Exchange, answer: Payload, tolerance: Tolerance) -> Iterator[str]:
-    """Yields what is different in another answer to the exchange's request. Raises ServingError, ValueError."""
+    """Yields the differences of another answer to the exchange's request. Raises ServingError, ValueError."""
     before = exchange.answer.body
     is_call = exchange.protocol in CALLS
     if exchange.path == V2_CALL or (

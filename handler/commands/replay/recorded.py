@@ -50,7 +50,7 @@ class Exchange(NamedTuple):
 
 
 def read(files: Iterable[str]) -> Iterator[Exchange]:
-    """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for what is none."""
+    """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for other files."""
     for text in files:
         path = Path(text)
         if not path.exists():
@@ -112,7 +112,7 @@ def _guessed(body: Payload, model: str) -> tuple[str, str]:
 
 
 def reached_by(protocol: str, status: str, body: Payload) -> Reached:
-    """Returns an answer as it came. gRPC-Web's message leaves its envelope, and its trailers say how it went."""
+    """Returns a received answer. gRPC-Web's message is taken out of its envelope, and its trailers have the status."""
     if protocol != WEB or not body.kind.startswith("application/grpc-web"):
         return Reached(status, status == "OK" or status.startswith("2"), body)
     content, rest = body.content, b""

@@ -1,4 +1,4 @@
-"""Sends a request over one protocol: with its bytes as they are, or made anew of what it means."""
+"""Sends a request over one protocol: with its own bytes, or converted to that protocol."""
 
 import http.client
 import json
@@ -159,7 +159,7 @@ class Replayer:
         """
         if self._protocol in ("same", exchange.protocol):
             if (exchange.protocol == "grpc") is not isinstance(self._line, OverGrpc):
-                raise translate.Untranslatable(f"{exchange.protocol} does not go over this URL: choose a --protocol")
+                raise translate.Untranslatable(f"{exchange.protocol} cannot be sent to this URL: choose a --protocol")
             return self._line.send(exchange.protocol, exchange.path, exchange.request)
         meant = translate.meant(exchange, lambda: self._spec(exchange.model, None))
         reached, outputs = self._inferred(meant.infer)

@@ -48,7 +48,7 @@ def meant(exchange: Exchange, spec: Callable[[], ModelSpec]) -> Meant:
     if isinstance(operation, Deferred):
         operation, reply = _bound(operation, exchange, spec())
     if not isinstance(operation, Infer):
-        raise Untranslatable(f"{type(operation).__name__.lower()} is possible over its own protocol alone")
+        raise Untranslatable(f"{type(operation).__name__.lower()} is possible only over its own protocol")
     if operation.raw is not None:
         raise Untranslatable("its bytes have no shape")
     ref = operation.ref._replace(name=exchange.model or operation.ref.name, version=version, label=None)
@@ -60,7 +60,7 @@ def _bound(operation: Deferred, exchange: Exchange, spec: ModelSpec) -> tuple[An
     if exchange.protocol == "v1" and not spec.signatures:
         raise Untranslatable("the names that V1's clients have for its outputs are not known over gRPC")
     if exchange.path.endswith((":classify", ":regress")):
-        raise Untranslatable("examples are possible over their own protocol alone")
+        raise Untranslatable("examples are possible only over their own protocol")
     try:
         return operation.decode(spec)
     except ServingError as error:
@@ -187,7 +187,7 @@ def from_v1(body: Payload, spec: ModelSpec) -> Sequence[Tensor]:
         found = {outputs[0].name: found} if len(outputs) == 1 else {}
     specs = {each.name: each for each in outputs}
     if not found or not found.keys() <= specs.keys():
-        raise Untranslatable("V1's answer names its outputs otherwise")
+        raise Untranslatable("V1's answer has other names for its outputs")
     tensors = []
     for name, values in found.items():
         shape = _shape(values)

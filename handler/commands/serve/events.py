@@ -40,7 +40,7 @@ class Goes(NamedTuple):
 
 
 class WrongAnswer(Exception):
-    """The function returned what is not an answer of its integration."""
+    """The function's result is not an answer for its integration."""
 
 
 def _headers(came: Came) -> list[tuple[str, str]]:
@@ -149,7 +149,7 @@ def answer(found: Any, *, is_http: bool) -> Goes:
     if not isinstance(found, dict) or "statusCode" not in found:
         if not is_http:
             raise WrongAnswer("it has no statusCode")
-        return Goes(200, (JSON,), json.dumps(found).encode())  # what an HTTP API makes of any other value
+        return Goes(200, (JSON,), json.dumps(found).encode())  # as an HTTP API treats any other value
     try:
         status, headers = int(found["statusCode"]), [*_lines(found)]
         text = found.get("body") or ""

@@ -59,11 +59,11 @@ def add(commands: Any) -> None:
         "serve",
         help="serve a repository with uvicorn",
         usage="dragoman serve [FLAG ...]",
-        description=f"Serve a repository. A flag comes before its variable, and that before {FILE} (key: the flag's "
-        "name with underscores).",
+        description=f"Serve a repository. A flag overrides its variable, and the variable overrides {FILE} (key: the "
+        "flag's name with underscores).",
     )
     serve.add_argument("--help-all", action=_HelpAll, nargs=0, help="show the flags of all settings")
-    serve.add_argument("--config", metavar="FILE", help=f"TOML file with settings; default: {FILE}, if it is there")
+    serve.add_argument("--config", metavar="FILE", help=f"TOML file with settings; default: {FILE}, if it exists")
     for setting in SERVES:
         _add(serve, setting, shown=True)
     group = serve

@@ -49,7 +49,7 @@ APIS: Final = {
 
 
 class Gateway:
-    """Makes an event of each request, and an answer of what the function returns."""
+    """Makes an event of each request, and an answer of the function's result."""
 
     def __init__(self, api: Api, environ: Mapping[str, str], seconds: float = SECONDS) -> None:
         self._api = api

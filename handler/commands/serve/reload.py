@@ -11,11 +11,11 @@ from handler.stores import File, open_store
 
 log = logging.getLogger("dragoman.reload")
 PAUSE: Final = 0.5
-"""Seconds between two looks. Files have to be the same in two of them: an editor or a copy may be at work."""
+"""Seconds between two looks. Files have to be the same in two looks: an editor or a copy can still be writing."""
 
 
 class Reloader:
-    """Watches a repository in a thread of its own. Only models that somebody has asked for are loaded again."""
+    """Watches a repository in a thread of its own. Only models in use are loaded again."""
 
     def __init__(self, settings: Settings, registry: Any) -> None:
         """Raises InvalidSettings for a repository that is not a folder."""

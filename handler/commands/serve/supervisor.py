@@ -34,10 +34,10 @@ SETTLED_SECONDS: Final = 30.0
 """A worker that has lived for so long is replaced at once when it ends..."""
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
-"""...and one that has not after a pause, which doubles up to this one."""
+"""...and one that ended earlier is replaced after a pause, which doubles up to this one."""
 DOUBLINGS: Final = 10
 STOP_SECONDS: Final = 30.0
-"""A worker that has not ended so long after it was asked to is killed."""
+"""A worker that still runs so long after the signal to stop is killed."""
 
 
 def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
@@ -57,7 +57,7 @@ def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
 
 
 def _check(settings: Settings, how: Serving) -> None:
-    """Raises InvalidSettings for what does not go together."""
+    """Raises InvalidSettings for options that do not go together."""
     if not sys.platform.startswith("linux"):
         raise InvalidSettings("--workers needs Linux, whose kernel shares a port's connections out")
     if how.reload:
@@ -113,7 +113,7 @@ class Supervisor:
         await self._ending.wait()
         _, late = await asyncio.wait(kept, timeout=STOP_SECONDS)
         if late:
-            log.warning("%d workers have not ended after %.0f s, and are killed", len(late), STOP_SECONDS)
+            log.warning("%d workers still run after %.0f s: they are killed", len(late), STOP_SECONDS)
             self._signal(signal.SIGKILL)
             await asyncio.wait(kept)
         for task in kept:
@@ -162,7 +162,7 @@ class Supervisor:
                 return
 
     async def _ended(self, number: int, started: Started) -> str:
-        """Waits for a worker's end, and says how it came."""
+        """Waits for a worker's end, and returns its cause in words."""
         code, process = await started.ended(), started.process.pid
         with suppress(OSError):  # its socket, if the folder is still there
             os.unlink(f"{self._folder}/{number}-{process}.sock")  # noqa: PTH108 - pathlib is for synchronous functions

@@ -1,4 +1,4 @@
-"""What `dragoman serve` prints when it starts: the models, the addresses, commands to try, and what is wrong."""
+"""What `dragoman serve` prints when it starts: the models, the addresses, commands to try, and problems."""
 
 import sys
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _empty(path: Path) -> str:
 
 
 def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None) -> None:
-    """Prints the addresses on stdout, and what is wrong on stderr. `rpc`: gRPC's address, or ""."""
+    """Prints the addresses on stdout, and problems on stderr. `rpc`: gRPC's address, or ""."""
     names = ", ".join(map(escaped, seen.models)) or "no model yet"
     lines = [f"gRPC on {rpc}"] if rpc else []
     lines.append(f"dragoman serves {settings.repository} on {url}: {names}")

@@ -17,7 +17,7 @@ from handler.edge.batch.terms import BlockLimits, RecordBlock
 PIECE: Final = 1024 * 1024
 """Bytes that are read at a time."""
 BLOCK_BYTES: Final = 4 * PIECE
-"""The most bytes of the records of one block; one record may have more."""
+"""The most bytes of the records of one block; a single record can have more."""
 GROUP: Final = 8192
 """Rows of a Parquet file that are read at a time."""
 BOM: Final = b"\xef\xbb\xbf"
@@ -94,7 +94,7 @@ def csv_records(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
 
 
 def _csv(file: BinaryIO, most: int) -> Records:
-    """Yields records. A record goes on behind a line that ends inside of quotes."""
+    """Yields records. After a line that ends inside of quotes, the record continues."""
     opened: list[bytes] = []
     size = 0
     for lines in _lines(file, most):
@@ -122,7 +122,7 @@ def _joined(lines: Sequence[bytes]) -> list[bytes]:
 def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
     """Yields blocks of an array's rows. The array of a file on this machine is not read as a whole.
 
-    Raises InvalidInput for what is not an array of numbers, of texts or of columns.
+    Raises InvalidInput unless it is an array of numbers, of texts or of columns.
     """
     try:
         name = getattr(file, "name", None)

@@ -43,7 +43,7 @@ class MessageRunner:
         self._options = options
 
     def run(self, messages: Sequence[tuple[str, bytes]], context: Background) -> dict[str, ServingError | None]:
-        """Returns the messages that have no result, each with the reason, None if there was no time for it.
+        """Returns the messages without a result, each with the reason, None if there was no time for it.
 
         `messages`: ids and bodies. Those of one model run together, in their order.
         """
@@ -84,7 +84,7 @@ class MessageRunner:
     def _run(
         self, ref: ModelRef, signature: str, several: list[RecordMessage], context: Background, left: dict[str, Any]
     ) -> None:
-        """Runs messages of one model, and writes the result of each as soon as it is whole. Raises ServingError."""
+        """Runs messages of one model, and writes each result as soon as it is complete. Raises ServingError."""
         with (use := settled(partial(self._models.use, ref, context), context.deadline)) as model:
             rows = batch_rows(model.spec)
             limits = BlockLimits(rows, self._options.max_body_bytes)

@@ -78,7 +78,7 @@ class ObjectRunner:
         return bucket == self._place.bucket and key.startswith(self._place.prefix)
 
     def run(self, key: str, context: Background) -> dict[str, Any]:
-        """Runs one object, or what is left of it. Returns what is there then.
+        """Runs one object, or the rest of it. Returns its state then.
 
         Raises ServingError for what another attempt may do: Lambda tries again.
         """
@@ -178,7 +178,7 @@ class _PartWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what was added as a part."""
+        """Writes the added lines as a part."""
         if not self._texts:
             return
         start, end = self.end, self.end + len(self._texts)

@@ -24,10 +24,10 @@ model takes longer than the inference. They shrink while it is slow, so that its
 OF_THE_RECORD: Final = frozenset(
     (Fault.INVALID_ARGUMENT, Fault.INTERNAL, Fault.RESOURCE_EXHAUSTED, Fault.UNIMPLEMENTED)
 )
-"""The kinds of failure that a record may have by itself. Others end the batch, which can be resumed."""
+"""The kinds of failure that concern one record. Others end the batch, which can be resumed."""
 ERROR: Final = b'"error":'
 FIRST_ROW: Final = "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
-"""What V1's messages say before what is wrong with the only row."""
+"""The beginning of V1's messages about the only row."""
 
 
 class Answered(NamedTuple):
@@ -141,7 +141,7 @@ class BatchRunner:
     def _written(
         self, block: RecordBlock, halted: Halted | None, future: Future[Any] | None, submit: Submit
     ) -> Answered:
-        """Returns the answers of a block that may have run as a whole."""
+        """Returns the answers of a block, together if possible."""
         if halted is None or future is None:
             return self._in_parts(block, submit)
         try:
@@ -246,7 +246,7 @@ def _raised(outcome: InferResult | ServingError) -> InferResult:
 
 
 def _own(error: ServingError) -> None:
-    """Raises the error again unless a record may have it by itself."""
+    """Raises the error again unless it concerns one record."""
     if error.fault not in OF_THE_RECORD:
         raise error
 

@@ -1,4 +1,4 @@
-"""The terms of a batch: the model, and the names and forms of what goes in and out; and one inference of records."""
+"""The terms of a batch: its model, and the names and forms of its inputs and outputs. Runs one inference of records."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
@@ -70,7 +70,7 @@ class RecordBlock(Protocol):
     def call(self, terms: BatchTerms, /) -> RecordCall:
         """Returns the inference of all records at once. Raises ServingError if one of them is wrong, or differs.
 
-        A block of one record raises what is wrong with it.
+        A block of one record raises the record's own error.
         """
         ...
 

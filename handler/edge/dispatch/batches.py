@@ -18,7 +18,7 @@ from handler.lifecycle.single_flight import Pending
 
 log = logging.getLogger(__name__)
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of requests, and of their tensors, that one batch holds; one request may be larger."""
+"""Bytes of requests, and of their tensors, that one batch holds; a single request can be larger."""
 FLUSH_NS: Final = 500_000
 """Answers that are ready wait so long for the others of their batch: each visit to the event loop costs 10 us."""
 
@@ -35,7 +35,7 @@ class _Halted(NamedTuple):
     asked: Prepared
 
     def has_left(self) -> bool:
-        """Decides whether nobody waits for the answer any more. Ends the use of the model then."""
+        """Decides whether no client waits for the answer any more. Then it ends the use of the model."""
         if self.member.future.done():
             self.steps.close()
             return True
@@ -57,7 +57,7 @@ class Batch:
                 member.batch = self
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Ends the work, once nobody waits for any of its requests."""
+        """Ends the work, once no client waits for any of its requests."""
         if all(member.future.done() for member in self.members):
             self.run.end(error)
 
@@ -91,7 +91,7 @@ class Batch:
         return is_done
 
     def _held(self) -> Iterator[list[_Halted]]:
-        """Yields the requests that have been read, as many at a time as may be in memory."""
+        """Yields the requests that have been read, as many at a time as fit into the bounds of memory."""
         held: list[_Halted] = []
         size = 0
         for member in self.members:
@@ -174,7 +174,7 @@ class Batch:
 
 
 def _cut(group: Sequence[_Halted]) -> Iterator[list[_Halted]]:
-    """Yields the parts of a group that have no more rows than a batch may have; one request may have more."""
+    """Yields the parts of a group, with at most as many rows as a batch; a single request can have more."""
     batching = group[0].asked.use.model.spec.batching
     run: list[_Halted] = []
     rows = 0
@@ -241,7 +241,7 @@ def _outcome(member: Errand, error: BaseException | None) -> tuple[Errand, Any, 
 def _tried(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     """Returns the result of `call`, or its error.
 
-    An error that is no bug loses its traceback, and those of its causes, which backends log. They hold the frames of
+    An error that is not a bug loses its traceback, and those of its causes, which backends log. They hold the frames of
     this module, which hold the error: a cycle, with the requests of a whole batch in it.
     """
     try:

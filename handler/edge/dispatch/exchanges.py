@@ -1,4 +1,4 @@
-"""A stream of requests that are worked on side by side, each with any number of answers.
+"""A stream of requests that run in parallel, each with any number of answers.
 
 A stream has few requests under way, reads the next one when one of them has ended, and holds back an answer until the
 client has taken the one before: a client that sends without reading costs no memory.
@@ -18,8 +18,8 @@ END: Final = None
 class Plan(NamedTuple, Generic[M, T]):
     """How the messages of a stream are worked on.
 
-    `answers`: yields the answers to one message. `id_of`: returns the text by which the client tells them from others.
-    `most`: messages that may be under way. `fits`: decides whether a message may be held beside what others hold.
+    `answers`: yields the answers to one message. `id_of`: returns the text by which the client recognises them.
+    `most`: messages under way. `fits`: decides whether a message fits beside the memory that others hold.
     """
 
     answers: Callable[[M], AsyncGenerator[T]]
@@ -66,7 +66,7 @@ class _Exchange(Generic[M, T]):
         self._reading.add_done_callback(self._ended)
 
     async def _read(self, messages: AsyncIterator[M]) -> None:
-        """Begins the work on each message when it may be under way."""
+        """Begins the work on each message when there is room for it."""
         async for message in messages:
             while self._working and not self._plan.fits(message):
                 await self._one_ended()
@@ -126,7 +126,7 @@ class _Exchange(Generic[M, T]):
                 del failed  # it holds the error, whose traceback holds this frame
 
     async def leave(self) -> None:
-        """Ends what is under way."""
+        """Ends the work under way."""
         tasks = [*self._working] if self._reading is None else [self._reading, *self._working]
         for task in tasks:
             task.cancel()

@@ -48,7 +48,7 @@ class Inline:
         return streams.each(items, None, owner=timing)
 
     def trouble(self, _name: str) -> str:
-        """Returns "": no work goes on beside the request."""
+        """Returns "": no other work runs beside the request."""
         return ""
 
     def pending(self) -> Mapping[tuple[str, str], int]:

@@ -51,7 +51,7 @@ class Ends(Protocol):
 
 
 class _Over:
-    """The future of work that nobody awaits any more."""
+    """The future of work whose client has left."""
 
     def done(self) -> bool:
         return True
@@ -110,14 +110,14 @@ class Errand:
         return is_done
 
     def leave(self) -> None:
-        """Lets go of the result, which nobody awaits any more.
+        """Drops the result, because its client has left.
 
         An error's traceback holds the frames of its thread, and these hold the work: another cycle, with the future.
         """
         self.future = OVER
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Ends the work that nobody waits for any more."""
+        """Ends the work because its client has left."""
         (self.batch or self.run).end(error)
 
     def overrun(self) -> None:
@@ -183,7 +183,7 @@ class Lane:
     """One model's work.
 
     `spec`: of the version that its latest work is for. `held`: its threads; `lost`: those of them that run on beyond
-    their limit. `seconds`: what an inference takes, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT. `queue`:
+    their limit. `seconds`: the time of an inference, 0 before the first answer. `default`: DRAGOMAN_TIMEOUT. `queue`:
     DRAGOMAN_QUEUE_TIME.
     """
 
@@ -215,7 +215,7 @@ class Lane:
         self.seconds = seconds if not self.seconds else (1 - NEW) * self.seconds + NEW * seconds
 
     def allowed(self, seconds: float) -> float:
-        """Returns how long work may wait. `seconds`: what an inference takes."""
+        """Returns how long work can wait. `seconds`: the time of an inference."""
         return max(self.queue, PATIENCE_RUNS * seconds)
 
     def stuck(self) -> ServerBusy:

@@ -54,7 +54,7 @@ class Lanes:
         return self._lanes.get(name)
 
     def cap(self, lane: Lane) -> int:
-        """Returns how many threads the lane's work may have. A slow model leaves one to the others, if there are two.
+        """Returns how many threads the lane's work can have. A slow model leaves one to the others, if there are two.
 
         A model may be slow until its first answer says otherwise. Work without a model is short.
         """
@@ -70,13 +70,13 @@ class Lanes:
         self.offer(lane, now)
 
     def offer(self, lane: Lane, now: float) -> None:
-        """Lets the lane have its turn, if it may have one."""
+        """Puts the lane into the ring, if it is entitled to a turn."""
         if not lane.in_ring and lane.waiting and lane.held < self.cap(lane) and is_due(lane, now):
             lane.in_ring = True
             self._ring.append(lane)
 
     def take(self, now: float) -> Errand | Batch | None:
-        """Returns work of the lane whose turn it is; None if none may have a thread now.
+        """Returns work of the lane whose turn it is; None if none can have a thread now.
 
         It is the oldest, or the newest once the oldest has waited for long: its client may be about to leave. Admitted
         work is not refused any more, and so it must not starve.
@@ -95,14 +95,14 @@ class Lanes:
         return None
 
     def takes(self, lane: Lane) -> bool:
-        """Decides whether new work of the lane may have a thread at once, without partners. Counts the thread."""
+        """Decides whether new work of the lane gets a thread at once, without partners. Counts the thread."""
         if not self.is_open(lane):
             return False
         lane.held += 1
         return True
 
     def is_open(self, lane: Lane) -> bool:
-        """Decides whether nothing stands before new work of the lane."""
+        """Decides whether new work of the lane is the first in line."""
         return not lane.waiting and lane.held < self.cap(lane)
 
     def release(self, lane: Lane, seconds: float | None, now: float = 0.0) -> None:

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 END: Final = object()
 GRACE_SECONDS: Final = 5
-"""Seconds for the answers in flight when the server ends. A stream may have no end of its own."""
+"""Seconds for the answers in flight when the server ends. A stream can be endless."""
 
 
 async def each(

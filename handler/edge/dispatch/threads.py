@@ -31,7 +31,7 @@ ASIDE: Final = 4
 
 
 class Threads:
-    """Runs a request in the thread that suits what it may wait for."""
+    """Runs a request in a thread that suits its possible waits."""
 
     def __init__(self, settings: Settings) -> None:
         self._patience = settings.patience

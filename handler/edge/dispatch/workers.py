@@ -176,7 +176,7 @@ class Workers:
         hand_over(((pushed, None, ServerBusy(text, retry_after=wait)),))
 
     def _abandon(self, work: Errand) -> None:
-        """Ends the work that nobody waits for any more, or takes it out of its lane."""
+        """Ends the work, because its client has left, or takes it out of its lane."""
         with self._lock:
             waited = self._lanes.drop(work)
         if not waited:

@@ -30,10 +30,10 @@ def caller(event: Any, settings: Settings) -> Caller | None:
 
 
 def _claims(context: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns what the authorizer said of the caller, None if there was none.
+    """Returns the authorizer's claims about the caller, None if there was no authorizer.
 
     HTTP APIs and Function URLs: {"jwt": {"claims"}}, {"lambda": context}, {"iam": {"userArn"}}. REST APIs: Cognito's
-    {"claims"}, a function's {"principalId", ...}; IAM's caller stands in `identity`.
+    {"claims"}, a function's {"principalId", ...}; IAM's caller is in `identity`.
     """
     authorizer = context.get("authorizer")
     if isinstance(authorizer, Mapping) and authorizer:

@@ -86,7 +86,7 @@ class Visitor:
         return gate.admit(self, right, model)
 
     def barred(self) -> str:
-        """Returns why the caller may not change state, "" if it may. A page shows it: nothing was asked for yet."""
+        """Returns why the caller cannot change state, "" if it can. A page shows it before any request for a change."""
         return self._gate.barred(self)
 
     def recognise(self) -> Caller:
@@ -217,7 +217,7 @@ class AccessGate:
         """Returns a caller that has been here before, None if a closer look has to decide."""
         bearer, key = headers.get(AUTHORIZATION), headers.get(API_KEY)
         if len(headers) != len(scope["headers"]) or origins.EVENT in scope or (bearer is None) is (key is None):
-            return None  # perhaps a header came twice
+            return None  # perhaps a header was sent twice
         digest = self._digests.get((AUTHORIZATION, bearer) if key is None else (API_KEY, key))
         return None if digest is None else self._known(digest)
 
@@ -238,7 +238,7 @@ class AccessGate:
         return SeenModels(self.models, identity, self.default_model)
 
     def barred(self, visitor: Visitor) -> str:
-        """Returns why a visitor may not change state, "" if it may."""
+        """Returns why a visitor cannot change state, "" if it can."""
         if visitor.identity is None:
             return NO_CREDENTIAL
         found = self._administrator(visitor.scope, visitor.identity)

@@ -94,7 +94,7 @@ class JwkSet:
         return bool(self._url) and time.monotonic() - self._begun >= pause
 
     def _renew(self) -> None:
-        """Takes what a request has brought, and starts the next one if it is due."""
+        """Takes the answer of the last request, and starts the next one if it is due."""
         self._land()
         now = time.monotonic()
         if self._path is not None and now - self._begun >= 1.0:

@@ -70,7 +70,7 @@ class KeyRing:
         return self._keys.get(digest)
 
     def _renew(self, path: Path) -> None:
-        """Reads the file again if it has changed. An unreadable one leaves the keys as they are."""
+        """Reads the file again if it has changed. An unreadable one leaves the keys unchanged."""
         self._look = time.monotonic() + LOOK_SECONDS
         try:
             if _facts(path) == self._file:

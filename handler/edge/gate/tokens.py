@@ -1,7 +1,7 @@
 """Tokens: JWTs (RFC 7519) that an issuer signs, proved with its public keys.
 
-A proved token is remembered by its digest, for REMEMBERED seconds at most and never beyond its end, so that a warm
-request costs a digest and not a signature. The digest is of the whole token: one that differs in a byte is proved anew.
+A verified token is remembered by its digest, for REMEMBERED seconds at most and never beyond its end, so that a warm
+request costs a digest and not a signature. The digest is of the whole token: another byte means a new verification.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The models as one caller sees them: each that it may not use is refused, and every listing leaves it out.
+"""The models as one caller sees them: others are refused, and every listing leaves them out.
 
 A refusal comes before the store is asked, so that it reads the same whether the model exists or not.
 """

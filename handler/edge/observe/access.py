@@ -30,7 +30,7 @@ PHASES: Final = ("queue", "fetch", "load", "decode", "infer", "encode")
 
 
 What = tuple[str, str, str, int | str, str, str, str]
-"""Level, method, path, status, protocol, model, version: what a line shares with those of like requests."""
+"""Level, method, path, status, protocol, model, version: the part of a line that similar requests share."""
 
 
 class Entry(NamedTuple):

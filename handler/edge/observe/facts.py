@@ -56,7 +56,7 @@ def collect(counts: Counts, registry: Registry, queue: Queue) -> Facts:
 
 
 def add(total: Facts, more: Iterable[tuple[Key, Any]], *, is_alive: bool = True) -> None:
-    """Adds another process's facts, of one that has ended without what it no longer has."""
+    """Adds another process's facts; of one that has ended only the counters."""
     for key, value in more:
         if not is_alive and key[0] in GAUGES:
             continue

@@ -1,4 +1,4 @@
-"""The record of one HTTP event of a function. It ends with the function's document, which may be another answer."""
+"""The record of one HTTP event of a function. It ends with the function's document, which can be another answer."""
 
 from types import TracebackType
 from typing import Self
@@ -24,7 +24,7 @@ class Invocation:
         self._record: Record | None = None
 
     def begin(self, scope: Scope, send: Send) -> Send:
-        """Begins the record. Returns what the answer goes through."""
+        """Begins the record. Returns the function through which the answer is sent."""
         if self._observer is None:
             return send
         scope[ID_KEY] = self._given

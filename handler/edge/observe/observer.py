@@ -107,7 +107,7 @@ class Observer:
         spec = timing.use.model.spec
         if timing.cold:
             self.counts.cold += 1
-        if timing.broken is not None and record.error is None:  # its answer had begun, and tells the client
+        if timing.broken is not None and record.error is None:  # its answer had begun, and has the error
             record.error = Failure(*timing.broken)
         if self._stepped and timing.durations is not None:
             self.counts.step(spec.name, spec.version, record.protocol, timing.durations, ns)

@@ -37,13 +37,13 @@ class Failure(NamedTuple):
 
 
 class Record:
-    """`came`: when the request came, on time.perf_counter_ns(). `status`: its answer's, 0 while there is none.
+    """`came`: when the request arrived, on time.perf_counter_ns(). `status`: its answer's, 0 while there is none.
 
     `protocol`: a dialect's name, "connect", "grpc-web", "grpc", "custom", "site", or "http" before that is known.
     `received`, `sent`: bytes of the bodies. `timing`, `codec`: its own, once there are any. `error`: the last one that
     was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
     `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
-    Defaults stand in the class, where they cost nothing.
+    Defaults are in the class, where they cost nothing.
     """
 
     protocol = "http"
@@ -108,7 +108,7 @@ def turned_away(caller: str, peer: str) -> bool:
 
 
 def works(codec: Any, timing: Any, received: int = 0) -> None:
-    """Notes what a message of the current call is worked on with. `received`: its bytes, if they were not counted."""
+    """Notes the codec and the timing of the current call's message. `received`: its bytes, if they were not counted."""
     record = RECORD.get(None)
     if record is not None:
         record.codec, record.timing = codec, timing
@@ -130,7 +130,7 @@ def chosen(sent: bytes | None, given: str = "") -> bytes:
 
 
 def _draw() -> None:
-    """Draws what this process's ids begin with; a fork of it draws anew."""
+    """Draws the beginning of this process's ids; a fork draws its own."""
     _START[:] = [os.urandom(8).hex().encode()]
 
 

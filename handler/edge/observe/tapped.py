@@ -86,7 +86,7 @@ class TappedObserver(Observer):
 
 
 class TappedCalls(CallWatch):
-    """The calls of a gRPC server, with what they came with."""
+    """The calls of a gRPC server, with their metadata and messages."""
 
     def __init__(self, observer: Any) -> None:
         super().__init__(observer)

@@ -2,7 +2,7 @@
 
 A scrape reaches one process. It adds what the others have written, each after the second in which it counted. The
 folder has the number of their common parent in its name, so that an earlier server's files do not count. A process
-that has ended leaves its file: its counters go on to count.
+that has ended leaves its file, so that its counters still count.
 """
 
 import os

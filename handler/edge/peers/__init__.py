@@ -1,1 +1,1 @@
-"""The workers of `dragoman serve --workers N` as one server: what one is told, all do, and each answers for all."""
+"""The workers of `dragoman serve --workers N` as one server: each change is made in all, and each answers for all."""

@@ -17,12 +17,12 @@ from handler.lifecycle.single_flight import Background
 
 log = logging.getLogger("dragoman.workers")
 SECONDS: Final = 120.0
-"""The longest wait for what the others have in memory. After it the worker takes requests, and loads go on."""
+"""The longest wait to load the models that other workers have. Then the worker takes requests, and loads go on."""
 LOADERS: Final = 4
 
 
 def join(registry: Registry, peers: Peers, seconds: float = SECONDS) -> int:
-    """Returns how many versions it has loaded because others have them. What fails is logged.
+    """Loads the versions that other workers have, and returns their number. Failures are logged.
 
     A change that the others made meanwhile, and did not tell a worker that they did not see yet, is made at the end.
     """

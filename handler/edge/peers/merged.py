@@ -24,7 +24,7 @@ def readiness(found: Iterable[Readiness]) -> Readiness:
 
 
 def index(own: Sequence[IndexEntry], others: Sequence[Sequence[IndexEntry]]) -> list[IndexEntry]:
-    """Returns every version of every list, each in its least state. A list without a version has not loaded it."""
+    """Returns every version of every list, each in its least state. A list without a version counts as not loaded."""
     found: dict[tuple[str, str], IndexEntry | None] = {(each.name, each.version): each for each in own}
     for entries in others:
         known = {(each.name, each.version): each for each in entries}

@@ -1,8 +1,7 @@
 """The models of all workers of a server, as the port that every protocol asks.
 
-A question about one's own models (an inference, a model's metadata) stays in the worker that got it, and costs what it
-costs without others. Readiness, states and numbers are those of all workers; what changes them is done by all before
-it is answered.
+The worker that gets an inference, or a request for a model's metadata, answers it alone, without a cost for the others.
+Readiness, states and numbers are those of all workers. A change is answered when all workers have made it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, Load, SingleFlight
 
 CHANGERS: Final = 8
-"""Changes of different models that may be under way at the same time; each waits for the other workers."""
+"""Changes of different models that can be under way at the same time; each waits for the other workers."""
 ELSEWHERE: Final = "another worker"
 
 
@@ -61,7 +60,7 @@ class SharedModels:
                 yield answer._replace(reason=": ".join(filter(None, (ELSEWHERE, answer.reason))))
 
     def index(self, context: Context) -> Sequence[ops.IndexEntry]:
-        """Looks at the repository once, and asks the others for what they know."""
+        """Looks at the repository once, and asks the other workers for their states."""
         return merged.index(self._registry.index(context), list(self._others("states")))
 
     def status(self, ref: ModelRef, context: Context) -> ops.StatusResult:
@@ -74,7 +73,7 @@ class SharedModels:
         return merged.series([self._registry.series(), *self._others("series")])
 
     def _others(self, *question: Any) -> Iterator[Any]:
-        """Yields the answers of the others, without their refusals: they may not have looked at a new model yet."""
+        """Yields the answers of the others, without their refusals: they might not know a new model yet."""
         return (answer for answer in self._peers.ask(*question) if not isinstance(answer, ServingError))
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ class SharedModels:
         return bool(is_loaded)
 
     def unload(self, name: str, context: Context) -> bool:
-        """Another worker may have a model that has left the repository since."""
+        """Another worker can have a model that was removed from the repository since."""
         return bool(self._flights.run(("unload", name), name, partial(self._unload, name), context, final=True))
 
     def _unload(self, name: str, _: Load) -> bool:

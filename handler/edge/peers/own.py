@@ -49,7 +49,7 @@ class OwnModels:
         return self._if_serving(partial(getattr(self._registry, verb), *arguments, context))()
 
     def _states(self) -> list[IndexEntry]:
-        """Returns the versions that were looked at so far. Does not ask the repository."""
+        """Returns the versions that are known so far. Does not ask the repository."""
         return [version.entry for version in self._registry.known()]
 
     def _do(self, change: Callable[[str, Any], bool], name: str) -> Any:
@@ -65,7 +65,7 @@ class OwnModels:
 def finished(call: Callable[[], Any], load: Load | None = None) -> Any:
     """Returns the result of a call, and waits for the models that it waits for. Raises ServingError.
 
-    `load`: has the progress of what is waited for.
+    `load`: has the progress.
     """
     while True:
         try:

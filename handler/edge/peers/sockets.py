@@ -2,7 +2,7 @@
 
 A question is a verb with its arguments. The answer is the verb's result, or the ServingError that it raised. Both are
 pickled: a process that could write them could as well trace the worker. A worker says every BEAT_SECONDS that it still
-works on a question, so that one that hangs is told from one that loads a large model.
+works on a question, so that a worker that hangs can be distinguished from one that loads a large model.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ BEAT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 """A worker that works on a question, and is silent for so long, counts as not there."""
 MOMENT: Final = 0.01
-"""What has come by the end of the wait is read: another worker's silence may have taken all of it."""
+"""After the wait, answers that have arrived are still read: another worker's silence can take all the time."""
 BACKLOG: Final = 128
 TURNS: Final = 64
 """Files of locks. Two models whose names have the same one wait for each other."""
@@ -51,7 +51,7 @@ class Peers:
     def __init__(self, folder: Path, own: str) -> None:
         self._folder = folder
         self._own = own + ENDING
-        self._silent: dict[str, float] = {}  # until when they are not asked; all are told
+        self._silent: dict[str, float] = {}  # until when they are not asked questions; changes go to all
 
     @property
     def socket(self) -> Path:
@@ -126,7 +126,7 @@ def _left(until: float) -> float:
 
 
 class Desk:
-    """Answers the other workers. `verbs`: what is called for each verb, in a thread of its own."""
+    """Answers the other workers. `verbs`: the function for each verb, called in a thread of its own."""
 
     def __init__(self, path: Path, verbs: Mapping[str, Callable[..., Any]]) -> None:
         """Raises OSError."""
@@ -170,7 +170,7 @@ def _land(work: "Future[tuple[str, Any]]", call: Callable[[], Any]) -> None:
     try:
         answer = DONE, call()
     except ServingError as error:
-        is_known = type(error).__module__ == ServingError.__module__  # others may not be made anew from their message
+        is_known = type(error).__module__ == ServingError.__module__  # others cannot always be made from their message
         answer = DONE, error.with_traceback(None) if is_known else ModelUnavailable(error.message)
     except NotServing:
         pass

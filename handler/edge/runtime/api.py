@@ -29,7 +29,7 @@ ACCEPTED: Final = 202
 
 
 class RuntimeApiError(Exception):
-    """The Runtime API cannot be reached, or does not take what it was sent."""
+    """The Runtime API cannot be reached, or refuses a request."""
 
 
 class EventContext:
@@ -85,7 +85,7 @@ class RuntimeApi:
         self._error(path, kind, error_document(kind, message, context.aws_request_id), context.echoed)
 
     def init_error(self, kind: str, message: str) -> None:
-        """Says that there will be no function: it cannot be imported, or a hook before the snapshot has failed."""
+        """Reports that the function cannot start: its import, or a hook before the snapshot, failed."""
         self._error("/init/error", kind, error_document(kind, message))
 
     def restore_next(self) -> None:

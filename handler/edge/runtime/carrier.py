@@ -19,7 +19,7 @@ BEAT_SECONDS = 15.0
 """A stream of events that pauses for so long gets a comment: gateways end an idle one, some after 30 s."""
 EVENTS: Final = b"text/event-stream"
 BEAT: Final = b":\n\n"
-"""A comment (WHATWG HTML, Server-sent events). It stands between two events, never inside one."""
+"""A comment (WHATWG HTML, Server-sent events). It is sent between two events, never inside one."""
 TRACE: Final = b"x-amzn-trace-id"
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -33,7 +33,7 @@ class LoopCarrier:
     def run(self, app: AsgiApp, handler: Any, http: HttpEvent) -> Any:
         """Returns the function's document, or STREAMED. `handler`: Mangum's, of the event.
 
-        Raises TimedOut if the answer does not begin in time, and what the application raises before it begins.
+        Raises TimedOut if the answer does not begin in time, and the application's errors before that.
         """
         talk = _Talk(handler, http)
         self._do(talk.run(app))
@@ -83,7 +83,7 @@ class _Talk:
         self._beating: asyncio.Task[None] | None = None
 
     async def run(self, app: AsgiApp) -> None:
-        """Runs the application to its end. Errors after the answer's beginning are told in its trailers."""
+        """Runs the application to its end. Errors after the answer's beginning are sent in its trailers."""
         try:
             await self._run(app)
         except Exception as error:

@@ -49,7 +49,7 @@ def main(make: Callable[[Any], RuntimeFunction], loop: asyncio.AbstractEventLoop
 
 def _run(make: Callable[[Any], RuntimeFunction], api: RuntimeApi, loop: asyncio.AbstractEventLoop) -> int:
     try:
-        from handler.edge.runtime.carrier import LoopCarrier  # noqa: PLC0415 - a failing import is told to Lambda
+        from handler.edge.runtime.carrier import LoopCarrier  # noqa: PLC0415 - a failing import is reported to Lambda
 
         function = make(LoopCarrier(loop))
     except Exception as error:

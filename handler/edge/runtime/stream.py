@@ -1,4 +1,4 @@
-"""One answer in pieces: chunks go to the Runtime API as they are made, and no sooner than it takes them."""
+"""One answer in pieces: chunks are sent to the Runtime API when they are made, and as fast as it takes them."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ JOINED_FROM: Final = 64 * 1024
 
 
 class ResponseStream:
-    """The answer to one event. `begun`: its head was sent. `left`: nobody reads it any more.
+    """The answer to one event. `begun`: its head was sent. `left`: its reader has left.
 
     `pieces`: the number of those sent. `last`: the last two bytes.
 
@@ -55,7 +55,7 @@ class ResponseStream:
             self._torn = True
 
     async def send(self, piece: Part) -> None:
-        """Sends a piece. Returns when the system has taken it, or nobody reads it any more."""
+        """Sends a piece. Returns when the system has taken it, or its reader has left."""
         if len(piece) and not self._ended:  # a chunk without a byte would end the answer
             self.pieces, self.last = self.pieces + 1, bytes(piece[-2:])
             head = b"%x\r\n" % len(piece)
@@ -99,7 +99,7 @@ class ResponseStream:
         self._api.close()
 
     def finish(self) -> None:
-        """Reads what the Runtime API says of the answer. Raises RuntimeApiError, also for an answer that was cut."""
+        """Reads the Runtime API's reply to the answer. Raises RuntimeApiError, also for an answer that was cut."""
         if not self.begun:
             return
         if self._torn:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.flow_control import FlowControl
 
 MOST_WAITING: Final = 32
-"""Requests of a connection behind the one that is worked on. Further ones stay in the bytes that they came as."""
+"""Requests of a connection behind the one under way. Further ones are kept as received bytes."""
 HEADS: Final = 4096
 """Bytes that are parsed at a time where a request may begin: at most 230 of them."""
 BODIES: Final = 64 * 1024
@@ -34,7 +34,7 @@ class PacedFlow(FlowControl):
             super().resume_reading()
 
     def keep(self, data: bytes) -> None:
-        """Keeps bytes behind those that are kept, which are none but where data came in spite of the pause."""
+        """Keeps further bytes. There are earlier ones only if data arrived in spite of the pause."""
         self.kept = memoryview(bytes(self.kept) + data if self.kept else data)
 
     def next(self, size: int) -> memoryview:
@@ -43,7 +43,7 @@ class PacedFlow(FlowControl):
         return piece
 
     def settle(self) -> None:
-        """Stops to read while bytes are kept, and goes on as uvicorn wants to when there are none."""
+        """Stops reading while bytes are kept, and otherwise does what uvicorn wants."""
         if self.kept:
             super().pause_reading()
         elif self._wants_more:

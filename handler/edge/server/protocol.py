@@ -73,7 +73,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Parses what is kept, until enough requests wait for their answers."""
+        """Parses the kept bytes, until enough requests wait for their answers."""
         flow = self.flow
         while flow.kept and len(self.pipeline) < MOST_WAITING and self.head != OVER and not self.transport.is_closing():
             self._parse(flow.next(BODIES if self.head == BODY else HEADS))
@@ -94,7 +94,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._incomplete(cycle, size)
 
     def _incomplete(self, cycle: Any, size: int) -> None:
-        """Goes on where data ended within a request. `cycle`: the last request before these bytes came."""
+        """Continues where data ended within a request. `cycle`: the last request before these bytes arrived."""
         if self.head == BODY:
             self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
         elif self.head == OVER:
@@ -153,7 +153,7 @@ class BoundedHttp(HttpToolsProtocol):
         elif name == b"transfer-encoding" and value != b"chunked":
             self._odd = refusals.OTHER_CODING
         elif name == b"upgrade" and value == b"websocket":
-            self._odd = self._odd or refusals.WEBSOCKET  # it may be no upgrade after all
+            self._odd = self._odd or refusals.WEBSOCKET  # perhaps it is not an upgrade after all
 
     def on_headers_complete(self) -> None:
         if self.head == OVER:
@@ -171,7 +171,7 @@ class BoundedHttp(HttpToolsProtocol):
         app, refusal = self.app, self._refusal(version)
         if refusal is not None:
             self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests
-            self.url = b"/"  # the URL may be one that cannot be parsed
+            self.url = b"/"  # perhaps the URL cannot be parsed
         try:
             super().on_headers_complete()
         finally:
@@ -213,7 +213,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self.head = 0
         self._odd, self._hosts = None, 0
-        cycle = self.cycle  # as uvicorn's, but for websockets
+        cycle = self.cycle  # as uvicorn's, except for websockets
         if not cycle.response_complete:
             cycle.more_body = False
             cycle.message_event.set()

@@ -45,7 +45,7 @@ OTHER_CODING: Final = Refusal(
     HTTPStatus.NOT_IMPLEMENTED, "the request's transfer-encoding is not served; expected chunked, and content-encoding"
 )
 WEBSOCKET: Final = Refusal(HTTPStatus.FORBIDDEN, "websockets are not served")
-LATE: Final = Refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time")
+LATE: Final = Refusal(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
 CROWDED: Final = Refusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "too many connections are open: try again, or raise DRAGOMAN_CONNECTIONS",

@@ -89,7 +89,7 @@ def look(connection: Watched, now: float) -> None:
 
 
 def leaves(connection: Watched, now: float) -> bool:
-    """Decides whether a new connection may take its place: it is idle, or its head does not come to an end."""
+    """Decides whether it can be closed for a new connection: it is idle, or its head is too slow."""
     if connection.is_idle():
         return True
     stage = connection.seen

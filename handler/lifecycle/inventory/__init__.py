@@ -1,1 +1,1 @@
-"""The store as shared looks find it, and the bounds on what clients can make up."""
+"""The store as shared looks find it, and the bounds on names that clients invent."""

@@ -1,4 +1,4 @@
-"""Bounds on what clients can make up: requests that may be sent for it, and what is remembered of it."""
+"""Bounds on names that clients invent: on the requests to the store for them, and on the memory that they take."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ LONGEST_TEXT: Final = 4096
 
 
 class Allowance:
-    """A number of requests that may be sent at once, and a second."""
+    """Limits requests: a number at once, and a number per second."""
 
     def __init__(self, rate: float = RATE, burst: int = BURST) -> None:
         self._rate, self._burst = rate, burst
@@ -23,7 +23,7 @@ class Allowance:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Decides whether one more request may be sent now."""
+        """Decides whether one more request is permitted now."""
         with self._lock:
             now = time.monotonic()
             self._left = min(self._burst, self._left + max(0.0, now - self._since) * self._rate)

@@ -112,7 +112,7 @@ class Inventory:
     # -- one name -----------------------------------------------------------------------------------------------------
 
     def admits(self, name: str, wanted: int | None) -> bool | None:
-        """Decides, without a request, whether a model may be listed; None if that takes a look at all names."""
+        """Decides, without a request, whether a model can be listed; None if that takes a look at all names."""
         if self._has is not None:
             return self._has(name)
         if self._why_missing(name, wanted) is not None:
@@ -123,7 +123,7 @@ class Inventory:
         return None if seen is None or seen.error is not None else False
 
     def require(self, name: str, wanted: int | None, deadline: Deadline) -> None:
-        """Raises ModelNotFound, or the error of a recent look, unless the model may be listed by itself."""
+        """Raises ModelNotFound, or the error of a recent look, unless the model can be listed by itself."""
         admitted = self.admits(name, wanted)
         if admitted is None and self._direct and time.monotonic() >= self._guess_due:
             return
@@ -153,7 +153,7 @@ class Inventory:
             self._known -= {name}
 
     def may_look(self, name: str, wanted: int | None) -> bool:
-        """Decides whether the store may be asked for a version that is not known."""
+        """Decides whether the store can be asked for an unknown version now."""
         if self.is_local or self.files_of(name) is not None:
             return True
         return self._why_missing(name, wanted) is None and self._allowance.take()
@@ -218,7 +218,7 @@ class Inventory:
         began = time.monotonic()
         try:
             seen = self._answer(depth, began, progress_of(deadline))
-        except StillLoading:  # another request may have more time
+        except StillLoading:  # another request can have more time
             raise
         except Forbidden as forbidden:
             text = str(forbidden) or "listing the repository is not permitted"

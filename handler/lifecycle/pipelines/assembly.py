@@ -96,7 +96,7 @@ class Assembly:
         except ServingError as error:
             raise located(error, f"step {shown(step)}") from error
         if backends.is_pipeline(version.version.paths, said):
-            raise ModelNotLoadable(f"{path} is {what}, a pipeline; expected a model that is none")
+            raise ModelNotLoadable(f"{path} is {what}, a pipeline; expected a model that is not a pipeline")
         return version
 
     @contextmanager

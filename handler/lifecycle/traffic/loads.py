@@ -34,7 +34,7 @@ class Loads:
             self._fetch(fetched)
 
     def stopped(self, fetched: int, *, failed: bool) -> None:
-        """Counts a load that has failed, or that goes on with the next request."""
+        """Counts a load that has failed, or that continues with the next request."""
         with self._lock:
             self.failed += failed
             self._fetch(fetched)
@@ -50,4 +50,4 @@ class Loads:
 
 
 LOADS: Final = Loads()
-"""The only one: a process is what is watched."""
+"""The only instance: counts are those of the process."""

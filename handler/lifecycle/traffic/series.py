@@ -115,4 +115,4 @@ def time_of(step: int) -> int:
 
 
 PROCESS: Final = Monitor()
-"""The only one: a process is what is monitored."""
+"""The only instance: series are those of the process."""

@@ -1,7 +1,7 @@
 """Triton's config.pbtxt as the members of a model-settings.json. Protobuf reads the file.
 
-What the file asks for and this server does otherwise is logged (optimization, instance_group, ...). What would change
-the answers is refused: an unknown backend, reshape, sequence_batching.
+Fields without an effect on this server are logged (optimization, instance_group, ...). Fields that would change the
+answers are refused: an unknown backend, reshape, sequence_batching.
 """
 
 import json
@@ -42,17 +42,17 @@ VISIBLE: Final = re.compile(r"[^\s]")
 
 
 def merged(model: str, config: bytes, settings: bytes | None) -> bytes:
-    """Returns the settings of both files; model-settings.json replaces what it says, too. Raises ModelNotLoadable."""
+    """Returns the settings of both files; those of model-settings.json come first. Raises ModelNotLoadable."""
     try:
         own = {} if settings is None else members_of(settings)
     except Wrong:
-        return settings or b""  # whoever parses it says why
+        return settings or b""  # the parser says why
     return json.dumps(members(model, config) | own).encode()
 
 
 @lru_cache(KEPT)
 def members(model: str, text: bytes) -> dict[str, Any]:
-    """Returns what the file says, as members of model-settings.json. Raises ModelNotLoadable."""
+    """Returns the file as members of model-settings.json. Raises ModelNotLoadable."""
     try:
         return _members(model, _read(text))
     except Wrong as wrong:

@@ -22,7 +22,7 @@ def said(config: TritonConfig) -> dict[str, Any]:
         count[model] += 1
         name = model[: pipeline.LONGEST_NAME - 3] + (f"-{count[model]}" if count[model] > 1 else "")
         maps = {"inputs": dict(step.input_map), "outputs": dict(step.output_map)}
-        # Protobuf cannot tell 0 from no number. Triton has no version 0 in its examples, and -1 for the latest.
+        # Protobuf cannot distinguish 0 from no number. Triton has no version 0 in its examples, and -1 for the latest.
         steps.append({"name": name, "model": model} | ({"version": version} if version > 0 else {}) | maps)
     ends = {
         "inputs": [tensor.name for tensor in config.input],

@@ -51,7 +51,7 @@ class CloudClient:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others."""
+        """The identity of this place."""
         place = self.place
         return f"{place.provider.scheme}://{place.endpoint or place.host}", place.bucket, place.prefix
 

@@ -41,9 +41,9 @@ WORDS: Final = {
     "connection closed": "connection closed",
     "kind: Body": "broken answer",
     "kind: Decode": "broken answer",
-    "InvalidPath": "an object's name that is no path",
+    "InvalidPath": "an object's name is not a path",
 }
-"""Words of the client's error texts, the first one that is there, and what they mean."""
+"""Words in the client's error texts, and what they mean. The first one found counts."""
 STATUSES: Final = {
     "NotFoundError": 404,
     "FileNotFoundError": 404,
@@ -57,7 +57,7 @@ STATUSES: Final = {
 
 
 def reason(error: Exception, *, started: bool = False) -> Broken | StoreRefused:
-    """Returns what an error means: whether a retry may pass, the status, and the store's code."""
+    """Returns the meaning of an error: whether a retry can succeed, the status, and the store's code."""
     text = str(error)[:LONGEST]
     found, coded = STATUS.search(text), CODE.search(text)
     status = int(found[1]) if found else STATUSES.get(type(error).__name__, 0)
@@ -94,7 +94,7 @@ def is_absent(found: Broken | StoreRefused) -> bool:
 
 
 def meaning(found: Broken | StoreRefused, place: CloudPlace, uri: str, permission: str) -> str:
-    """Returns what a refusal means. `permission`: the one that the request needs."""
+    """Returns the meaning of a refusal. `permission`: the one that the request needs."""
     if found.code in place.provider.cures:
         return place.provider.cures[found.code].format(bucket=place.bucket)
     if found.code in DENIED:

@@ -1,6 +1,6 @@
 """Requests to one bucket by obstore, each of which ends at its deadline or when another thread cuts it.
 
-obstore's blocking calls end when they are done, and with nothing else. Its asynchronous ones can be cancelled: they run
+obstore's blocking calls cannot be ended before they are done. Its asynchronous ones can be cancelled: they run
 in the event loop of one thread, for all stores of the process, and the caller's thread waits for each.
 """
 
@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 from handler.stores.checksums import Checksum
 from handler.stores.cloud import errors
 from handler.stores.transfer import answers
-from handler.stores.transfer.answers import Answer, Broken, Line, limit
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectRequest, limit
 
 T = TypeVar("T")
 CHUNK: Final = 256 * 1024
-"""Bytes that the client gathers before it hands them over: what a deadline may lose of each stream."""
+"""Bytes that the client gathers before it hands them over: the most that a deadline can lose of each stream."""
 PAGE: Final = 1000
 """Objects that one step of a listing brings."""
 SHA256: Final = "sha256"
@@ -107,23 +107,15 @@ class CloudReader:
     def __init__(self, store: Any) -> None:
         self.store = store
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None) -> Answer:
         """See ObjectReader.get."""
         import obstore  # noqa: PLC0415 - 31 ms of cold start, for these stores alone
 
         line = line or Line()
-        options = _options(ranged or {}, body=body)
-        found = waited(lambda: obstore.get_async(self.store, key, options=options), seconds, line)
+        options = _options(asked.headers or {}, body=asked.body)
+        found = waited(lambda: obstore.get_async(self.store, asked.key, options=options), seconds, line)
         (start, stop), meta = found.range, found.meta
-        stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if body else None
+        stream = found.stream(min_chunk_size=min(CHUNK, answers.CHUNK)) if asked.body else None
         etag = (meta["e_tag"] or "").strip('"')
         content = StreamedBody(stream, stop - start, line)
         return Answer(content, start, stop - start, meta["size"], etag, "range" in options, _checksum(found.attributes))

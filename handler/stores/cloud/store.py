@@ -1,7 +1,7 @@
 """A repository in Google Cloud Storage or in Azure Blob Storage.
 
-Its files are fetched as those of S3 are: by several streams, resumed, and verified by what `dragoman push` wrote beside
-them. It needs the permission to read objects, and the one to list them to find versions.
+Its files are fetched like those of S3: by several streams, resumed, and verified by the digests that `dragoman push`
+wrote beside them. It needs the permission to read objects, and the one to list them to find versions.
 """
 
 import os
@@ -10,34 +10,26 @@ from importlib.util import find_spec
 
 from core.errors import ModelUnavailable
 from handler.settings import InvalidSettings, Settings
-from handler.stores import File, Folder, Forbidden
+from handler.stores import File, Forbidden
 from handler.stores.cloud.client import CloudClient, CloudObject
 from handler.stores.cloud.providers import CloudPlace, locate
 from handler.stores.cloud.reader import PAGE
 from handler.stores.progress import Progress
-from handler.stores.transfer.fetching import Fetcher, Remote, is_plain
+from handler.stores.transfer.fetching import is_plain
+from handler.stores.transfer.store import FetchedStore
 
 
-class CloudStore:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
-
-    `remote`: its place in the remote store.
-    """
-
-    hashes = True
-
+class CloudStore(FetchedStore):
     def __init__(self, settings: Settings) -> None:
-        self.uri = settings.repository
         self._place = located(settings.repository)
         self._client = CloudClient(settings, self._place)
-        self.remote: Remote = self._client
-        self._fetcher = Fetcher(settings, self._client)
+        super().__init__(settings, self._client)
 
     def check(self, progress: Progress | None = None) -> None:
         try:
             self._client.objects(self._place.prefix, progress or Progress(), 1)
         except Forbidden:
-            return  # the store answers, and reading single files may be permitted
+            return  # the store answers, and reading single files is possibly permitted
 
     def glance(self, progress: Progress | None = None) -> Mapping[str, Sequence[File]] | None:
         """Returns every model's files if there are at most 1,000, else None. Raises Forbidden."""
@@ -77,19 +69,6 @@ class CloudStore:
             f"listing {provider.noun} {self._place.bucket!r} is not permitted: grant {provider.permissions[1]} "
             "to see its models"
         )
-
-    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        return self._client.files(model, progress or Progress())
-
-    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
-        return self._fetcher.read(model, path, progress or Progress())
-
-    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
-        return self._fetcher.fetch(model, version, files, progress)
-
-    def disconnect(self) -> None:
-        """Forgets the connections and credentials. The next request makes new ones."""
-        self._client.disconnect()
 
 
 def located(uri: str) -> CloudPlace:

@@ -47,7 +47,7 @@ class Client:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others."""
+        """The identity of this place."""
         return self.place.endpoint or "", self.place.bucket, self.place.prefix
 
     def key(self, model: str, path: str) -> str:

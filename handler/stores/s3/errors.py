@@ -45,7 +45,7 @@ def is_denied(reason: Broken | StoreRefused) -> bool:
 
 
 def meaning(status: int, code: str, place: Location, uri: str, permission: str = "") -> str:
-    """Returns what a refusal means. `permission`: the one that the request needs, if that is known."""
+    """Returns the meaning of a refusal. `permission`: the one that the request needs, if that is known."""
     if code in CURES:
         return CURES[code].format(bucket=place.bucket)
     if permission and code in DENIED:

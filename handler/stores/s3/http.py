@@ -1,7 +1,7 @@
 """GET requests to one bucket over HTTP/1.1, on connections that are kept.
 
 botocore's own client takes 2.5 ms of CPU for a GetObject and never asks again for a body that breaks off. This one
-takes a sixth. It raises Broken where a retry may pass, and StoreRefused where none will.
+takes a sixth. It raises Broken if a retry can succeed, and StoreRefused if none can.
 """
 
 import re
@@ -17,7 +17,17 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
-from handler.stores.transfer.answers import Answer, Body, Broken, Line, StoreRefused, broken_off, limit, whole
+from handler.stores.transfer.answers import (
+    Answer,
+    Body,
+    Broken,
+    Line,
+    ObjectRequest,
+    StoreRefused,
+    broken_off,
+    limit,
+    whole,
+)
 
 CONNECT: Final = 3.0
 KEPT: Final = 4.0
@@ -64,25 +74,14 @@ class BucketReader:
         self._lock = threading.Lock()
         weakref.finalize(self, _close, self._idle)
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
-        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, StoreRefused.
-
-        `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
-        """
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None) -> Answer:
+        """See ObjectReader.get."""
         until = time.monotonic() + seconds
-        url = f"{self._base}/{quote(key, safe='/~')}"
-        if ranged is not None:
-            request = self._request("GET", url, {}, ranged)
+        url = f"{self._base}/{quote(asked.key, safe='/~')}"
+        if asked.headers is not None:
+            request = self._request("GET", url, {}, asked.headers)
         else:
-            request = self._request("GET" if body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
+            request = self._request("GET" if asked.body else "HEAD", url, {"x-amz-checksum-mode": "ENABLED"}, {})
         answered = self._ask(request, until, line or Line())
         try:
             return Answer.of(answered)
@@ -101,7 +100,7 @@ class BucketReader:
         return whole(answered, until - time.monotonic()), answered.headers.get("Date", "")
 
     def forged(self, seconds: float) -> bool:
-        """Decides whether the store tells a wrong signature from a missing permission. Raises Broken.
+        """Decides whether the store distinguishes a wrong signature from a missing permission. Raises Broken.
 
         Sends a listing whose signature is wrong in its last digit.
         """

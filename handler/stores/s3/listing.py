@@ -56,7 +56,7 @@ def page(document: bytes, date: str = "") -> Page:
     try:
         root = ET.fromstring(document)  # noqa: S314 - expat bounds entities
     except (ET.ParseError, ValueError, LookupError) as error:  # the last two: of an encoding
-        raise Unreadable("the listing is no XML") from error
+        raise Unreadable("the listing is not XML") from error
     # Not every store that is asked for URL encoding has it.
     decoded = unquote_plus if _text(root, "EncodingType") == "url" else str
     objects = [_object(each, decoded) for each in root.iterfind(f"{NAMESPACE}Contents")]
@@ -69,7 +69,7 @@ def _following(root: ET.Element) -> str | None:
         return None
     if token := _text(root, "NextContinuationToken"):
         return token
-    raise Unreadable("the listing does not say how it goes on")  # of ListObjects, the first version, for instance
+    raise Unreadable("the listing does not say where it continues")  # of ListObjects, the first version, for instance
 
 
 def _object(found: ET.Element, decoded: Callable[[str], str]) -> ListedObject:

@@ -158,7 +158,7 @@ class KeySigner:
         return signed(method, url, headers, Login(keys.access_key, keys.secret_key, keys.token, self._region))
 
     def renew(self) -> None:
-        """Looks for credentials anew: those at hand may be an hour old, from a file or the metadata service."""
+        """Looks for credentials anew: the present ones can be an hour old, from a file or the metadata service."""
         with self._lock:
             self._keys = self._chain = None
 

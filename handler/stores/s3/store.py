@@ -10,32 +10,24 @@ from typing import Any, Final
 
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.settings import Settings
-from handler.stores import File, Folder, Forbidden
+from handler.stores import File, Forbidden
 from handler.stores.progress import Progress
 from handler.stores.s3.client import PAGE, Client
 from handler.stores.s3.listing import Page
 from handler.stores.s3.location import locate
-from handler.stores.transfer.fetching import Fetcher, Remote, is_plain
+from handler.stores.transfer.fetching import is_plain
 from handler.stores.transfer.retries import Failed, OutOfTime
+from handler.stores.transfer.store import FetchedStore
 
 AFTER_SLASH: Final = "0"
 """The character after the slash: no key below a folder follows the folder's name with it."""
 
 
-class S3Store:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
-
-    `remote`: its place in the remote store.
-    """
-
-    hashes = True
-
+class S3Store(FetchedStore):
     def __init__(self, settings: Settings) -> None:
-        self.uri = settings.repository
         self._place = locate(settings.repository, os.environ)
         self._client = Client(settings, self._place)
-        self.remote: Remote = self._client
-        self._fetcher = Fetcher(settings, self._client)
+        super().__init__(settings, self._client)
         self._accepts = settings.s3_anonymous
 
     @property
@@ -47,7 +39,7 @@ class S3Store:
         try:
             self._client.page({"prefix": self._place.prefix, "max-keys": "1"}, progress or Progress())
         except Forbidden:
-            return  # the store answers, and reading single files may be permitted
+            return  # the store answers, and reading single files is possibly permitted
 
     def confirm(self, progress: Progress | None = None) -> None:
         """Raises ServingError if listing is denied, and nothing shows that the store accepts the keys.
@@ -130,16 +122,3 @@ class S3Store:
     @property
     def _unlisted(self) -> str:
         return f"listing bucket {self._place.bucket!r} is not permitted: grant s3:ListBucket to see its models"
-
-    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        return self._client.files(model, progress or Progress())
-
-    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
-        return self._fetcher.read(model, path, progress or Progress())
-
-    def disconnect(self) -> None:
-        """Forgets the connections and credentials. The next request makes new ones."""
-        self._client.disconnect()
-
-    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
-        return self._fetcher.fetch(model, version, files, progress)

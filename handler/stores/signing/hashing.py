@@ -20,7 +20,7 @@ DEEPEST: Final = 16
 
 def another(path: str) -> Unverified:
     """Returns the refusal of a file whose content is not the listed one."""
-    return Unverified(f"{shown(path, SHOWN)} has another content than {FILE} says")
+    return Unverified(f"{shown(path, SHOWN)} differs from {FILE}")
 
 
 def check_names(manifest: Manifest, paths: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ def opened(path: Path, shown_as: str, *, links: bool) -> Iterator[int]:
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:
-        raise Gone(f"{shown_as} has gone from the repository, or is being replaced") from None
+        raise Gone(f"{shown_as} was removed from the repository, or is being replaced") from None
     except OSError as error:
         raise Unverified(f"{shown(shown_as, SHOWN)} cannot be read: {error.strerror}") from None
     try:

@@ -80,7 +80,7 @@ def _refusal(variable: str, wrong: WrongKey) -> str:
 def pem(setting: str, variable: str) -> str:
     """Returns the PEM text of a setting, which is the text itself or its file. Raises InvalidSettings."""
     if not setting or "-----BEGIN" in setting:
-        return setting.replace("\\n", "\n")  # a shell or a console may have kept a text on one line
+        return setting.replace("\\n", "\n")  # a shell or a console can have put the text on one line
     try:
         return Path(setting).expanduser().read_text(encoding="ascii")
     except (OSError, ValueError) as error:

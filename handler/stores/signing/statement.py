@@ -33,7 +33,7 @@ DIGITS: Final = {"sha256": 64, "blake2b": 128}
 class Manifest(NamedTuple):
     """The files that a version must have. `digest`: the subject's, SHA-256 in hexadecimal.
 
-    `ignored`: paths that may be there beside the files, each with everything below. `links`: files may be symbolic
+    `ignored`: paths that are permitted beside the files, each with everything below. `links`: files may be symbolic
     links.
     """
 
@@ -43,7 +43,7 @@ class Manifest(NamedTuple):
     links: bool = False
 
     def ignores(self, path: str) -> bool:
-        """Decides whether a file may be there although the manifest does not list it."""
+        """Decides whether a file is permitted although the manifest does not list it."""
         return any(PurePosixPath(path).is_relative_to(each) for each in (FILE, *GIT, *self.ignored))
 
 

@@ -1,4 +1,4 @@
-"""A store whose versions are verified before anything of them is loaded or run.
+"""A store whose versions are verified before they are loaded or run.
 
 The signature file is read and verified first. Then a version's files are fetched: those that the manifest lists, each
 with its digest, and no others. A store that hashes what it fetches compares the digests itself. The files of any other
@@ -107,11 +107,11 @@ class VerifiedStore:
             raise unwritable(error) from error
 
     def _held(self, copy: "_Copy", place: Place) -> Folder | None:
-        """Returns a copy that is there. Drops one that is not what it was made from."""
+        """Returns an existing copy. Drops one whose content was changed."""
         folder = place.held(copy.content)
         if folder is None or self._contents.has(folder, copy.expected):
             return folder
-        log.warning("DRAGOMAN_CACHE held another content than it was given: it is copied again")
+        log.warning("the content of DRAGOMAN_CACHE was changed: it is copied again")
         del folder
         place.drop(copy.content)
         return None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from handler.stores import checksums
 from handler.stores.checksums import Checksum
@@ -23,7 +23,7 @@ OVERLOADED: Final = {429, 503}
 
 
 class Broken(Exception):
-    """A failure that a retry may pass. `status` 0: there was no answer, or its body broke off (`started`)."""
+    """A failure that a retry can overcome. `status` 0: there was no answer, or its body broke off (`started`)."""
 
     def __init__(self, reason: str, status: int = 0, code: str = "", *, started: bool = False) -> None:
         super().__init__(reason)
@@ -176,21 +176,21 @@ class Answer:
         return cls(body, start, length, size, etag, found is not None, checksums.of_answer(headers))
 
 
+class ObjectRequest(NamedTuple):
+    """`headers`: a range or a condition; None: the whole object, with its checksum. `body` False: the head alone."""
+
+    key: str
+    headers: Mapping[str, str] | None = None
+    body: bool = True
+
+
 class ObjectReader(Protocol):
     """Reads the objects of one place in a store."""
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
-        """Returns the object with its checksum, or what the headers of `ranged` ask for. Raises Broken, StoreRefused.
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None, /) -> Answer:
+        """Returns the answer once its head has arrived. Raises Broken, StoreRefused.
 
-        `seconds`: until the answer must have begun. `body`: False for the head alone. `line`: what may cut the wait.
+        `seconds`: until the answer must have begun. `line`: what can cut the wait.
         """
         ...
 

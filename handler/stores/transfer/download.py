@@ -28,13 +28,13 @@ from typing import Final
 from handler.stores.journal import Identity
 from handler.stores.progress import Progress
 from handler.stores.transfer import ranges
-from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, StoreRefused
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, ObjectRequest, StoreRefused
 from handler.stores.transfer.objects import Transfer, fitting, missing, resume, wrong
 from handler.stores.transfer.ranges import Region
 from handler.stores.transfer.retries import Failed, OutOfTime, Replaced, StreamStopped, Tampered, Tries
 
 SAVE: Final = 8 * 1024 * 1024
-"""Bytes between two lines in the journal: what a killed process may fetch again, per stream."""
+"""Bytes between two lines in the journal: the most that a killed process fetches again, per stream."""
 READ: Final = 1024 * 1024
 LOOK: Final = 0.005
 """Seconds between two measurements of the first stream's speed."""
@@ -207,7 +207,7 @@ class Download:
 
     @contextmanager
     def _line(self, first: Answer | None = None) -> Iterator[Line]:
-        """Lets a failure cut the wait for an answer, from before the request: the store may be silent for long."""
+        """Lets a failure cut the wait for an answer, from before the request: the store can be silent for long."""
         line = Line() if first is None else first.body.line
         with self._changed:
             self._check()
@@ -234,7 +234,7 @@ class Download:
         self, item: Transfer, line: Line, headers: Mapping[str, str] | None = None, *, body: bool = True
     ) -> Answer:
         try:
-            return self._bucket.get(item.file.key, self._progress.left, headers, body=body, line=line)
+            return self._bucket.get(ObjectRequest(item.file.key, headers, body), self._progress.left, line)
         except StoreRefused as refusal:
             if refusal.status in CHANGED:
                 raise Replaced from refusal

@@ -15,7 +15,7 @@ from handler.stores.checksums import Checksum
 from handler.stores.contents import KnownContents, of_bytes
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
-from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused, whole
+from handler.stores.transfer.answers import Broken, ObjectReader, ObjectRequest, StoreRefused, whole
 from handler.stores.transfer.download import Download
 from handler.stores.transfer.objects import Known, Transfer
 from handler.stores.transfer.ranges import Work, most_streams
@@ -31,7 +31,7 @@ class Remote(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others, for the cache."""
+        """The identity of this place, for the cache."""
         ...
 
     @property
@@ -59,6 +59,10 @@ class Remote(Protocol):
         """Returns the error for a client. `what`: the file that was being read."""
         ...
 
+    def disconnect(self) -> None:
+        """Forgets the connections and credentials. The next request makes new ones."""
+        ...
+
 
 class Fetcher:
     """Reads the files of one place. `proved`: the store has sent one, so it accepts the credentials."""
@@ -75,11 +79,11 @@ class Fetcher:
         key = self._remote.key(model, path)
 
         def ask(bucket: ObjectReader) -> bytes:
-            answer = bucket.get(key, progress.left, {})
+            answer = bucket.get(ObjectRequest(key, {}), progress.left)
             content, stated = whole(answer.body, progress.left), answer.checksum
             # Other algorithms than a publisher's SHA-256 would be the store's own, for which it needs to be asked.
             if stated is not None and stated.algorithm == "sha256" and of_bytes(content) != stated.value:
-                raise Broken("the content is another than its SHA-256 says", started=True)
+                raise Broken("the content differs from its SHA-256", started=True)
             return content
 
         try:
@@ -108,8 +112,7 @@ class Fetcher:
             raise self._remote.failure(reason, _named(path, model)) from failed
         except Damaged as damaged:
             raise ModelUnavailable(
-                f"{_named(damaged.path, model)} came twice with another content than the store's "
-                f"{damaged.algorithm} says"
+                f"{_named(damaged.path, model)} arrived twice, and differs from the store's {damaged.algorithm}"
             ) from damaged
         except Tampered as tampered:
             raise WrongContent(tampered.path.partition("/")[2]) from None
@@ -142,7 +145,7 @@ class Fetcher:
         folder = place.held(content)
         if folder is None or self._contents.has(folder, _digests(files)):
             return folder
-        log.warning("version %s in DRAGOMAN_CACHE is not the one that was fetched: it is fetched again", version)
+        log.warning("version %s in DRAGOMAN_CACHE is not the fetched one: it is fetched again", version)
         del folder
         place.drop(content)
         return None
@@ -153,7 +156,7 @@ class Fetcher:
         if file.size is not None and file.etag is not None:
             return Known(file.path, key, file.size, file.etag, file.checked, None, file.digest)
         try:
-            answer = self._remote.tried(lambda bucket: bucket.get(key, progress.left), progress)
+            answer = self._remote.tried(lambda bucket: bucket.get(ObjectRequest(key), progress.left), progress)
         except Failed as failed:
             raise Failed(file.path, failed.reason) from failed
         self.proved = True
@@ -178,7 +181,7 @@ class Fetcher:
             parts.close()
 
     def _listed_again(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Sequence[File]:
-        """Returns the version's files as they are now, without ETags where the listing's are not those of GET."""
+        """Returns the version's present files, without ETags if the listing's are not those of GET."""
         try:
             found = [file for file in self._remote.files(model, progress) if file.path.startswith(f"{version}/")]
         except Forbidden:
@@ -206,6 +209,6 @@ def _digests(files: Sequence[Known]) -> dict[str, Checksum]:
 
 
 def _content(files: Sequence[Known]) -> str:
-    """Returns a hash that stands for the version's content. Without ETags it never repeats."""
+    """Returns a hash of the version's content. Without ETags it never repeats."""
     known = sorted((file.path, str(file.size), file.etag or os.urandom(16).hex()) for file in files)
     return digest(*(text for file in known for text in file))

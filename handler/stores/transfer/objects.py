@@ -45,7 +45,7 @@ def resume(item: Transfer, most: int) -> None:
         part.resume()
         item.work.resume(gaps(part.ranges, file.size), most)
     elif file.etag and file.first is None and worth(file.size) > 1:
-        # All streams begin at once: a GET of the whole would go on sending what others fetch.
+        # All streams begin at once: a GET of the whole would continue to send what others fetch.
         part.begin(Identity(file.size, file.etag, None))
         item.work.resume([(0, file.size)], most)
 
@@ -56,7 +56,7 @@ def missing(item: Transfer) -> int:
 
 
 def wrong(item: Transfer, pieces: Callable[[], Iterable[bytes]]) -> Damaged | Tampered | None:
-    """Returns what is wrong with a content, None if nothing is. `pieces`: reads it from its beginning.
+    """Returns the fault of a content, None without one. `pieces`: reads it from its beginning.
 
     A content with the wanted digest is read once. The store's checksum then only says whether a wrong one was damaged.
     """

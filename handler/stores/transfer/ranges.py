@@ -64,12 +64,12 @@ class Work:
         self.opened = True
 
     def restart(self) -> None:
-        """Begins anew, from nothing."""
+        """Begins again, without any bytes."""
         self.opened = self.opening = False
         self.free, self.busy = [], []
 
     def release(self, region: Region) -> bool:
-        """Frees what is left of a region. Returns False if no stream had it."""
+        """Frees the rest of a region. Returns False if no stream had it."""
         if region not in self.busy:
             return False
         self.busy.remove(region)

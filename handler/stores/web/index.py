@@ -2,7 +2,7 @@
 
     {"files": [{"path": "iris/1/model.onnx", "size": 471, "sha256": "...", "modified": "2026-11-22T15:00:00+00:00"}]}
 
-HTTP has no listing. The index is one, and it has more: each file's SHA-256 tells its contents apart, and is compared
+HTTP has no listing. The index is one, and it has more: each file's SHA-256 identifies its content, and is compared
 with what arrives. A publisher uploads the index last.
 """
 
@@ -51,7 +51,7 @@ def parse(document: bytes) -> Mapping[str, IndexedFile]:
     try:
         said = json.loads(document)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"{FILE} is no JSON") from error
+        raise Malformed(f"{FILE} is not JSON") from error
     files = said.get("files") if isinstance(said, dict) else None
     if not isinstance(files, list):
         raise Malformed(f"{FILE} has no list 'files'")

@@ -20,7 +20,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous, proxy_of
 from handler.stores.transfer import retries
-from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, StoreRefused, whole
+from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, ObjectRequest, StoreRefused, whole
 from handler.stores.transfer.retries import Failed, OutOfTime
 from handler.stores.web import index
 from handler.stores.web.index import IndexedFile, Malformed
@@ -41,28 +41,20 @@ class WebReader:
         self._reader = BucketReader(base, "", Anonymous(), tls, proxy_of(base))
         self.files: Mapping[str, IndexedFile] = {}
 
-    def get(
-        self,
-        key: str,
-        seconds: float,
-        ranged: Mapping[str, str] | None = None,
-        *,
-        body: bool = True,
-        line: Line | None = None,
-    ) -> Answer:
+    def get(self, asked: ObjectRequest, seconds: float, line: Line | None = None) -> Answer:
         """See ObjectReader.get. Raises StoreRefused (404) for a file that the index does not name."""
         until = time.monotonic() + seconds
-        entry = (self.files or self._first(seconds)).get(key)
+        entry = (self.files or self._first(seconds)).get(asked.key)
         if entry is None:
             raise StoreRefused(404, "404")
         # The ETag is the index's: the server has another one, or none.
-        asked = {name: text for name, text in (ranged or {}).items() if name != "If-Match"}
-        answer = self._reader.get(key, until - time.monotonic(), asked, body=body, line=line)
+        headers = {name: text for name, text in (asked.headers or {}).items() if name != "If-Match"}
+        answer = self._reader.get(asked._replace(headers=headers), until - time.monotonic(), line)
         answer.etag, answer.checksum = entry.sha256, Checksum("sha256", entry.sha256)
         return answer
 
     def _first(self, seconds: float) -> Mapping[str, IndexedFile]:
-        """Reads the index for somebody who has the listing from elsewhere. Raises Broken, StoreRefused."""
+        """Reads the index for a caller that has the listing from elsewhere. Raises Broken, StoreRefused."""
         try:
             return self.refresh(seconds)
         except Malformed as wrong:
@@ -70,7 +62,7 @@ class WebReader:
 
     def refresh(self, seconds: float) -> Mapping[str, IndexedFile]:
         """Reads the index. Raises Broken, StoreRefused, Malformed."""
-        answer = self._reader.get(index.FILE, seconds, {"Cache-Control": "no-cache"})
+        answer = self._reader.get(ObjectRequest(index.FILE, {"Cache-Control": "no-cache"}), seconds)
         self.files = index.parse(whole(answer.body, seconds))
         return self.files
 
@@ -85,7 +77,7 @@ class WebClient:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What tells this place from all others."""
+        """The identity of this place."""
         return (self.base,)
 
     @property

@@ -3,22 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from handler.settings import Settings
-from handler.stores import File, Folder
+from handler.stores import File
 from handler.stores.progress import Progress
-from handler.stores.transfer.fetching import Fetcher
+from handler.stores.transfer.store import FetchedStore
 from handler.stores.web.index import IndexedFile
 from handler.stores.web.reader import WebClient
 
 
-class WebStore:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files."""
-
-    hashes = True
-
+class WebStore(FetchedStore):
     def __init__(self, settings: Settings) -> None:
-        self.uri = settings.repository
         self._client = WebClient(settings)
-        self._fetcher = Fetcher(settings, self._client)
+        super().__init__(settings, self._client)
 
     def check(self, progress: Progress | None = None) -> None:
         self._client.indexed(progress or Progress())
@@ -32,19 +27,6 @@ class WebStore:
 
     def models(self, progress: Progress | None = None) -> Sequence[str]:
         return sorted(self.everything(progress))
-
-    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        return self._client.files(model, progress or Progress())
-
-    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
-        return self._fetcher.read(model, path, progress or Progress())
-
-    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
-        return self._fetcher.fetch(model, version, files, progress)
-
-    def disconnect(self) -> None:
-        """Forgets the connections. The next request makes new ones."""
-        self._client.disconnect()
 
 
 def _by_model(files: Iterable[IndexedFile]) -> dict[str, list[File]]:

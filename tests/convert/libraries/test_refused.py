@@ -90,7 +90,7 @@ def forest(folder: Path) -> Path:
 
 
 REFUSED = {
-    "a pickle": (pickled, (), "loading it runs whatever code its author has put in. Save the model with skops.io.dump"),
+    "a pickle": (pickled, (), "loading it can run any code of its author. Save the model with skops.io.dump"),
     "a type of one's own": (
         own_function,
         (),
@@ -104,17 +104,17 @@ REFUSED = {
     "no converter": (saved(neighbors.KernelDensity().fit(zoo.IRIS.data)), (), "skl2onnx has no converter"),
     "not fitted": (saved(neighbors.KNeighborsClassifier()), (), "has a KNeighborsClassifier that is not fitted"),
     "not a model": (saved({"a": 1}), (), "has a dict; expected an estimator or a pipeline"),
-    "a cut skops file": (content("m.skops", b"PK\3\4 and no more"), (), "is not a skops file that can be read"),
-    "a cut pickle": (content("m.pkl", b"\x80\x04"), ("--allow-pickle",), "is not a pickle that can be read"),
-    "a cut xgboost file": (content("m.json", b'{"learner": {'), (), "is not a model of XGBoost that can be read"),
-    "a cut ubj file": (content("m.ubj", b'{L\0\0"learner"'), (), "is not a model of XGBoost that can be read"),
-    "a cut lightgbm file": (content("m.txt", b"tree\nversion=v4\n"), (), "is not a model of LightGBM that can be read"),
-    "a cut catboost file": (content("m.cbm", b"CBM1"), (), "is not a model of CatBoost that can be read"),
-    "another json": (content("m.json", b"{}"), (), "does not begin as a model of XGBoost does; --format"),
+    "a cut skops file": (content("m.skops", b"PK\3\4 and no more"), (), "cannot be read as a skops file"),
+    "a cut pickle": (content("m.pkl", b"\x80\x04"), ("--allow-pickle",), "cannot be read as a pickle"),
+    "a cut xgboost file": (content("m.json", b'{"learner": {'), (), "cannot be read as a model of XGBoost"),
+    "a cut ubj file": (content("m.ubj", b'{L\0\0"learner"'), (), "cannot be read as a model of XGBoost"),
+    "a cut lightgbm file": (content("m.txt", b"tree\nversion=v4\n"), (), "cannot be read as a model of LightGBM"),
+    "a cut catboost file": (content("m.cbm", b"CBM1"), (), "cannot be read as a model of CatBoost"),
+    "another json": (content("m.json", b"{}"), (), "does not begin like a model of XGBoost does; --format"),
     "another file": (
         content("m.bin", b"{}"),
         (),
-        "is of no known format; expected a SavedModel's folder, or one of .skops",
+        "has an unknown format; expected a SavedModel's folder, or one of .skops",
     ),
     "splits between numbers of FP64": (
         doubles,

@@ -41,7 +41,7 @@ TOKENIZER = extended(
 
 
 def ask_apart(folder: Path, model: ModelProto, text: str) -> list[Any]:
-    """Does as `ask` in a process of its own: the operators' library can leave the lock of the dynamic loader held."""
+    """Does as `ask` in a process of its own: native libraries with threads are loaded and unloaded there."""
     onnx.save(model, folder / "asked.onnx")
     program = (
         "import sys, onnx; from pathlib import Path; from tests.handler.backends.test_onnx_extensions import ask; "
@@ -88,7 +88,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: 
 
 
 def test_the_package_itself_is_not_imported(tmp_path: Path) -> None:
-    """In a process of its own: importing it would choose another protobuf for what is imported later."""
+    """In a process of its own: an import would choose another protobuf for later imports."""
     onnx.save(UPPER, tmp_path / "model.onnx")
     program = f"""
 import os, sys

@@ -248,7 +248,7 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("steps", "message"), BAD, ids=[message[:60] for _, message in BAD])
 def test_steps_that_cannot_work_are_refused_when_they_are_loaded(tmp_path: Path, steps: Any, message: str) -> None:
-    """With the place of what is wrong."""
+    """The message names the step and the field."""
     (tmp_path / "tokenizer.json").write_text(WORDS.to_str(), encoding="utf-8")
     (tmp_path / "odd.json").write_text(ODD.to_str(), encoding="utf-8")
     (tmp_path / "bad.json").write_text("{}")

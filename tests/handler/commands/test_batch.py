@@ -320,7 +320,7 @@ def test_what_cannot_be_run_is_one_line(
 
 
 def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused, and so is a file that is no batch's; --force begins again."""
+    """It is refused, and so is a file that is not a batch's; --force begins again."""
     source = write("in.jsonl", [[1.0, 2, 3, 4]])
     Path("out").write_text("mine", "utf-8")
     assert main(["batch", "iris", str(source), "out"]) == 1

@@ -23,7 +23,7 @@ sys.exit(int(os.environ.get("EXIT", 0)))
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
-    """A repository with one model, which is a link, and what is no model."""
+    """A repository with one model, which is a link, and files that are not models."""
     folder = tmp_path / "models"
     (folder / "iris" / "1" / "__pycache__").mkdir(parents=True)
     (tmp_path / "weights").write_bytes(b"w")

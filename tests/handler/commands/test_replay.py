@@ -87,7 +87,7 @@ def test_a_log_is_replayed_over_any_protocol(
     assert (code, found["different"], found["unreached"]) == (0, 0, 0), found["exceptions"]
     assert found["requests"] == len(REQUESTS) + 1
     if protocol == "same":
-        assert skipped == {(CALL, "grpc does not go over this URL: choose a --protocol")}
+        assert skipped == {(CALL, "grpc cannot be sent to this URL: choose a --protocol")}
     elif protocol == "grpc":
         assert {path for path, _ in skipped} == {"/v1/models/iris:predict"}
     elif protocol == "v1":
@@ -144,7 +144,7 @@ def test_kserves_own_events_are_replayed(
 
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [
-    ("", (), "there is no request with its answer"),
+    ("", (), "these files have no request with its answer"),
     ("{", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
@@ -214,14 +214,14 @@ def test_the_first_difference(path: str, kind: str, old: Any, new: Any, told: st
 
 
 @pytest.mark.parametrize(("protocol", "path", "body", "told"), [
-    ("v1", "/v1/models/iris:explain", {"instances": X.tolist()}, "explain is possible over its own protocol alone"),
+    ("v1", "/v1/models/iris:explain", {"instances": X.tolist()}, "explain is possible only over its own protocol"),
     ("v2", "/v2/models/half_plus_three/infer", {"inputs": X4, "parameters": {"a": [1]}}, "parameter a is list"),
     ("v2", "/v2/models/nobody/infer", {"inputs": X4}, None), ("custom", "/odd", {}, "no protocol has the path"),
     ("v1", "/v1/models/nobody:predict", {"instances": [1]}, "the server has no metadata of model nobody"),
     ("v1", "/v1/models/iris:predict", {"instances": [{"odd": 1}]}, ""),
     ("grpc", "/odd.Service/Method", {}, "no protocol has the path"),
-    ("v1", "/v1/models/iris:classify", {"examples": [{}]}, "examples are possible over their own protocol alone"),
-    ("v2", "/v2/models/iris/generate_stream", {}, "stream is possible over its own protocol alone"),
+    ("v1", "/v1/models/iris:classify", {"examples": [{}]}, "examples are possible only over their own protocol"),
+    ("v2", "/v2/models/iris/generate_stream", {}, "stream is possible only over its own protocol"),
     ("v2", "/v2/models/half_plus_three/infer", {"inputs": X4, "parameters": {"a": 1, "b": True, "c": "d"}}, None),
 ])  # fmt: skip
 def test_what_another_protocol_cannot_carry_is_skipped(

@@ -21,6 +21,21 @@ def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings
     return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}), inline=inline)
 
 
+def lifespan(app: Any) -> list[str]:
+    """Starts an application and shuts it down. Returns the types of the messages that it sent."""
+    inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent: list[str] = []
+
+    async def receive() -> Any:
+        return inbox.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    return sent
+
+
 async def exchange(
     app: App, method: str, path: str, *messages: dict[str, Any], **scope: Any
 ) -> tuple[int, dict[str, str], bytes]:

@@ -15,7 +15,7 @@ import pytest
 from core.wire import Options
 from handler.lifecycle.single_flight import Background
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.handler.edge.client import BODY, INFER, ask, exchange, make, watched
+from tests.handler.edge.client import BODY, INFER, ask, exchange, lifespan, make, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,21 +90,8 @@ def test_the_lifespan_begins_to_load_and_may_come_again() -> None:
     """The preloaded model answers after the same application was started and shut down twice."""
     app = make(PRELOAD="half_plus_three")
 
-    async def lifespan() -> list[str]:
-        inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-        sent: list[str] = []
-
-        async def receive() -> Any:
-            return inbox.pop(0)
-
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
-
-        await app({"type": "lifespan"}, receive, send)
-        return sent
-
     for _ in range(2):
-        assert asyncio.run(lifespan()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+        assert lifespan(app) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     deadline = time.monotonic() + 30
     while ask(app, "GET", "/v2/health/ready")[0] != 200:
         assert time.monotonic() < deadline

@@ -47,7 +47,7 @@ def test_a_message_has_to_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
         waits = Reading(9)
 
         async def call() -> int:
-            with pytest.raises(ServerBusy, match="did not come in time"):
+            with pytest.raises(ServerBusy, match="did not arrive in time"):
                 await waits.first(nothing, NO_LIMIT)
             await asyncio.sleep(0)
             return cast("asyncio.Task[Any]", asyncio.current_task()).cancelling()

@@ -27,6 +27,7 @@ from handler.lifecycle.single_flight import Background
 from tests.handler.edge.client import ROOT, make
 from tests.support.ports import free_port
 from tests.support.remote import question, raw, tensors, typed
+from tests.support.zoo.python import ENDLESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -323,24 +324,6 @@ def test_a_watch_answers_every_change_and_ends_with_the_server(app: App, monkeyp
         return found
 
     assert served(app, work) == [NOT_SERVING, SERVING]
-
-
-ENDLESS = '''
-"""Counts until its client leaves, and notes that."""
-import pathlib
-import numpy as np
-
-metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
-
-def predict(inputs, parameters):
-    number = 0
-    try:
-        while True:
-            yield {"y": np.array([number])}
-            number += 1
-    finally:
-        pathlib.Path(__file__).with_name(parameters["note"]).touch()
-'''
 
 
 def test_a_client_that_leaves_its_stream_ends_all_requests_under_way(tmp_path: Path) -> None:

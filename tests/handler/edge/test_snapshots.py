@@ -172,7 +172,7 @@ def test_a_newer_version_that_cannot_be_loaded_leaves_the_older_one_serving(
     publish(repository, "124")
     (repository / MODEL / "124" / "model.onnx").write_bytes(b"no model")
     runtime.call("after")
-    assert "what is loaded serves on" in caplog.text
+    assert "the loaded version serves on" in caplog.text
     assert served(function) == "123"
 
 

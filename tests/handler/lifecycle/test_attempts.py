@@ -50,7 +50,7 @@ def test_a_load_that_would_hardly_end_is_left_to_a_request_with_more_time(tmp_pa
     """Its size, or the time of an earlier attempt, decides that once; the next request begins with the time it has."""
     short = within(2)
     for _ in range(2):
-        with pytest.raises(StillLoading, match="fetched, and not loaded"), attempt(tmp_path, "m", 1, 10**9, short):
+        with pytest.raises(StillLoading, match="fetched, but not yet loaded"), attempt(tmp_path, "m", 1, 10**9, short):
             pytest.fail("not tried")
         with attempt(tmp_path, "m", 1, 10**9, short):
             pass

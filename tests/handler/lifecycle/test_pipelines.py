@@ -130,8 +130,8 @@ REFUSED = [
     ([STEP | {"model": "nobody"}, NEXT], "steps[0].model is 'nobody'; expected a model of this repository: there is n"),
     ([STEP | {"version": 7}, NEXT], "steps[0].model is 'm' version 7; expected a model of this repository: model 'm'"),
     ([STEP | {"model": "../m"}, NEXT], "steps[0].model is '../m'; expected a model of this repository"),
-    ([STEP, NEXT | {"model": "p"}], "steps[1].model is 'p', a pipeline; expected a model that is none"),
-    ([STEP, NEXT | {"model": "q"}], "steps[1].model is 'q', a pipeline; expected a model that is none"),
+    ([STEP, NEXT | {"model": "p"}], "steps[1].model is 'p', a pipeline; expected a model that is not a pipeline"),
+    ([STEP, NEXT | {"model": "q"}], "steps[1].model is 'q', a pipeline; expected a model that is not a pipeline"),
     ([STEP, NEXT | {"model": "broken"}], "step 'second': model 'broken' version 1 cannot be loaded: model.onnx"),
     ([STEP, NEXT | {"model": "empty"}], "step 'second': model 'empty' has no version"),
     ([STEP, NEXT | {"inputs": {"z": "h"}}], "steps[1].inputs.z is 'h'; expected no such key; model 'n' has x"),
@@ -405,5 +405,5 @@ def test_steps_that_no_longer_fit_are_logged(root: Path, caplog: pytest.LogCaptu
     models.load("n", PATIENT)
     with caplog.at_level(logging.WARNING):
         assert ask(models, 2.0) == [5.0]
-    assert "pipeline p goes on with the models that it has: steps[1].outputs.y" in caplog.text
+    assert "pipeline p keeps its present models: steps[1].outputs.y" in caplog.text
     assert held_parts.hold(next(version for version in models.known() if version.name == "n")) is not None

@@ -238,7 +238,7 @@ def test_a_version_that_goes_while_it_is_being_loaded_is_an_error(root: Path) ->
     models = registry(root)
     models.index(PATIENT)
     shutil.rmtree(root / "m" / "1")
-    with pytest.raises(ModelUnavailable, match="version 1 of model 'm' has gone"):
+    with pytest.raises(ModelUnavailable, match="version 1 of model 'm' was removed"):
         get(models)
 
 

@@ -124,7 +124,7 @@ def test_versions_that_clients_make_up_leave_nothing_behind(root: Path, unlisted
         known = len(models.known()), len(models._catalog.ready)
         for number in range(1000, 1010):
             for ref in (ModelRef("m", str(number)), ModelRef(f"m-{number}", dashed=True)):
-                with pytest.raises(ModelUnavailable, match="has gone from the repository"):
+                with pytest.raises(ModelUnavailable, match="was removed from the repository"):
                     get(models, ref)
         assert len(models.known()) <= known[0] + 1
         assert len(models._catalog.ready) == known[1]

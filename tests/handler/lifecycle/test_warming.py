@@ -91,8 +91,8 @@ def test_a_model_that_streams_is_asked_for_its_stream_to_the_end(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("inputs", "request_", "reason"), [
-    (None, WarmUp(), 'it does not say its inputs: name them in its settings, or use a "file"'),
-    ((TensorSpec("x", DATATYPES["FP32"], None),), WarmUp(), "input 'x' may have any rank: say its shape"),
+    (None, WarmUp(), 'it does not declare its inputs: name them in its settings, or use a "file"'),
+    ((TensorSpec("x", DATATYPES["FP32"], None),), WarmUp(), "input 'x' can have any rank: state its shape"),
     ((spec("x", "FP32", 1),), WarmUp(shapes={"y": (1,)}), "warmup.shapes names the input 'y', which it does not"),
     ((spec("x", "FP32", 1),), WarmUp(shapes={"x": (2,)}), r"input 'x' has shape \[2\]; the model expects \[1\]"),
     ((spec("x", "FP32", 1),), WarmUp("gone.json"), "'gone.json' cannot be read: No such file or directory"),

@@ -244,7 +244,7 @@ def test_pairs_are_split_together(server: Server, reference: texts.Reference) ->
 
 
 def test_a_texts_vector_does_not_depend_on_its_neighbours(server: Server) -> None:
-    """Padding changes nothing but the last bits."""
+    """Padding changes only the last bits."""
     with client(server) as asking:
         together = asking.embeddings.create(model="sentences", input=ASKED).data
         alone = [asking.embeddings.create(model="sentences", input=text).data[0] for text in ASKED]

@@ -150,6 +150,23 @@ def predict(inputs, parameters):
     return {"y": inputs["x"]}
 '''
 
+ENDLESS: Final = '''
+"""Counts until its client leaves, and notes that in a file beside it, which `note` can name."""
+import pathlib
+import numpy as np
+
+metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+
+def predict(inputs, parameters):
+    number = 0
+    try:
+        while True:
+            yield {"y": np.array([number])}
+            number += 1
+    finally:
+        pathlib.Path(__file__).with_name(parameters.get("note", "left")).touch()
+'''
+
 _NO_METADATA = '''
 """x -> 2 x, and tells nobody its inputs."""
 def predict(inputs, parameters):

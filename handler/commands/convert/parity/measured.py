@@ -95,7 +95,7 @@ class _Sides:
         return _compared(self.outputs, ours, theirs, self._model.scores, self._job)
 
     def gaps(self, rows: Mapping[str, NDArray[Any]]) -> list[str]:
-        """Returns whether missing values are answered otherwise, in a sentence. No model is refused for it."""
+        """Returns a sentence that says whether missing values are answered differently. No model is refused for it."""
         random = np.random.default_rng(self._job.seed)
         holed = {
             name: np.where(random.random(array.shape) < MISSING, np.nan, array) if array.dtype.kind == "f" else array

@@ -1,4 +1,4 @@
-"""Makes rows for a model without `--data`, from what its graph says: the same for the same seed.
+"""Makes rows for a model without `--data`, from its graph: the same for the same seed.
 
 Numbers lie where a difference would show. Where a tree's splits read the input, they are the splits' thresholds, the
 neighbours of these among FP32, and numbers between. Where it is scaled first, they have the scaler's mean and spread.
@@ -79,7 +79,7 @@ def _texts(domain: Domain | None, rows: int, random: np.random.Generator) -> NDA
 
 
 def _readers(graph: Any, name: str) -> list[Any]:
-    """Returns the nodes that read an input as it is."""
+    """Returns the nodes that read an input directly."""
     names, found = {name}, []
     for node in graph.node:  # in topological order
         if names.intersection(node.input):

@@ -127,7 +127,7 @@ class _Conversion:
             if feed.node in used and feed.node not in own:
                 raise Refused(
                     f"{where} computes {min(feed.tensors)!r}, which another signature feeds; "
-                    "convert them apart with --signature"
+                    "convert them separately with --signature"
                 )
         for name in sorted(used - own):
             if nodes[name].op == "Placeholder":

@@ -25,7 +25,7 @@ def check(graph: Any) -> None:
     if wrong:
         raise Refused(
             f"tf2onnx does not convert {', '.join(wrong)} faithfully: "
-            "it reads text as numbers, or prints numbers otherwise than TensorFlow"
+            "it reads text as numbers, or prints numbers differently from TensorFlow"
         )
 
 

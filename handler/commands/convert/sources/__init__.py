@@ -60,12 +60,12 @@ def recognised(path: Path, name: str | None) -> Format | None:
         return None
     rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
     if not rows:
-        raise Refused(f"{path} is of no known format; expected a SavedModel's folder, or one of {KNOWN}")
+        raise Refused(f"{path} has an unknown format; expected a SavedModel's folder, or one of {KNOWN}")
     head = _head(path)
     found = next((row for row in rows if row.head is None or row.head(head)), None)
     if found is None:
         known = " or ".join(row.title for row in rows)
-        raise Refused(f"{path} does not begin as a model of {known} does; --format names another format")
+        raise Refused(f"{path} does not begin like a model of {known} does; --format names another format")
     return found
 
 

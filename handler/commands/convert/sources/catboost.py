@@ -29,7 +29,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     """Converts a model. Raises Refused."""
     catboost = library("catboost", TITLE, EXTRA)
     onnx = library("onnx", TITLE, EXTRA)
-    with refusing(f"{file} is not a model of CatBoost that can be read"):
+    with refusing(f"{file} cannot be read as a model of CatBoost"):
         model = catboost.CatBoost()
         model.load_model(str(file))
     for kind in ("cat", "text", "embedding"):

@@ -8,7 +8,7 @@ SCORES: Final = "probabilities"
 
 
 def without_maps(made: Any) -> Any:
-    """Replaces the operator ZipMap by what it reads: a tensor [rows, classes], called "probabilities"."""
+    """Replaces the operator ZipMap by its input: a tensor [rows, classes], called "probabilities"."""
     helper = library("onnx.helper", "onnx", "convert")
     proto = library("onnx", "onnx", "convert").TensorProto
     graph = made.graph

@@ -53,7 +53,7 @@ def convert(folder: Path, options: SourceOptions, progress: Progress) -> Library
             f"{folder} has no *.safetensors: its weights are a pickle, which can run code. "
             "Save it with model.save_pretrained(folder), or pass --allow-pickle for a folder of your own"
         )
-    with refusing(f"{folder} is not a model of {TITLE} that can be read"):
+    with refusing(f"{folder} cannot be read as a model of {TITLE}"):
         said = {"local_files_only": True, "trust_remote_code": False}
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **said)
         model = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager", **said).eval()

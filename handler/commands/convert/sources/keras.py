@@ -33,7 +33,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     keras = library("keras", TITLE, EXTRA)
     library("tf2onnx", TITLE, EXTRA)
     onnx = library("onnx", TITLE, EXTRA)
-    with refusing(f"{file} is not a model of Keras that can be read"):
+    with refusing(f"{file} cannot be read as a model of Keras"):
         model = keras.saving.load_model(file, compile=False, safe_mode=True)
     progress(f"exporting with {versioned('keras')} and {versioned('tf2onnx')}")
     with TemporaryDirectory(prefix="keras-") as made, refusing("Keras does not export this model"):

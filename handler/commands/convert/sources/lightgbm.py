@@ -35,7 +35,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
     lightgbm = library("lightgbm", TITLE, EXTRA)
     onnxmltools = library("onnxmltools", TITLE, EXTRA)
     types = library("onnxmltools.convert.common.data_types", TITLE, EXTRA)
-    with refusing(f"{file} is not a model of LightGBM that can be read"):
+    with refusing(f"{file} cannot be read as a model of LightGBM"):
         text = file.read_text(encoding="utf-8")
         booster = lightgbm.Booster(model_str=text)
         dumped = booster.dump_model()

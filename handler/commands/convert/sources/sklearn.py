@@ -82,7 +82,7 @@ def _opened(file: Path, options: SourceOptions) -> Any:
     if file.suffix.lower() in PICKLED:
         return _unpickled(file, allowed=options.allow_pickle)
     skops = library("skops.io", TITLE, EXTRA)
-    with refusing(f"{file} is not a skops file that can be read"):
+    with refusing(f"{file} cannot be read as a skops file"):
         unknown = skops.get_untrusted_types(file=file)
     foreign = sorted(each for each in set(unknown) - set(options.trusted) if not _is_own(each))
     if foreign:
@@ -90,7 +90,7 @@ def _opened(file: Path, options: SourceOptions) -> Any:
             f"{file} has types that skops does not trust: {', '.join(foreign)[:300]}. Loading one runs its code. "
             "If you know where the file comes from, name each with --trust"
         )
-    with refusing(f"{file} is not a skops file that can be read"):
+    with refusing(f"{file} cannot be read as a skops file"):
         model = skops.load(file, trusted=unknown)
     return _checked(file, model)
 
@@ -115,11 +115,11 @@ def _is_own(name: str) -> bool:
 def _unpickled(file: Path, *, allowed: bool) -> Any:
     if not allowed:
         raise Refused(
-            f"{file} is a pickle: loading it runs whatever code its author has put in. Save the model with "
+            f"{file} is a pickle: loading it can run any code of its author. Save the model with "
             "skops.io.dump, or pass --allow-pickle for a file of your own"
         )
     joblib = library("joblib", TITLE, EXTRA)
-    with refusing(f"{file} is not a pickle that can be read"):
+    with refusing(f"{file} cannot be read as a pickle"):
         model = joblib.load(file)
     return _checked(file, model)
 
@@ -165,7 +165,7 @@ METHODS: Final = {
 
 
 class _Original:
-    """Answers with scikit-learn what the ONNX model's outputs are."""
+    """Computes the ONNX model's outputs with scikit-learn."""
 
     def __init__(self, model: Any, columns: Mapping[str, bool], outputs: Sequence[str]) -> None:
         self._model = model

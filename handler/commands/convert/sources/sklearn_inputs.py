@@ -70,7 +70,7 @@ def _names(model: Any) -> list[str]:
 
 
 def _learned(transformers: Any, names: Sequence[str]) -> dict[str, Domain]:
-    """Returns what the transformers of a ColumnTransformer know of their columns' values."""
+    """Returns the values of columns that the transformers of a ColumnTransformer know."""
     found: dict[str, Domain] = {}
     for _, transformer, chosen in transformers.transformers_:
         if not isinstance(transformer, str):

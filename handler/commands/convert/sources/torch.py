@@ -37,7 +37,7 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
 
 
 def _program(torch: Any, file: Path, progress: Progress) -> LibraryModel:
-    with refusing(f"{file} is not a program of torch.export that can be read"):
+    with refusing(f"{file} cannot be read as a program of torch.export"):
         program = torch.export.load(file)
     progress(f"exporting with {versioned('torch')}")
     return exported(torch, program, (), program.module(), {})
@@ -74,7 +74,7 @@ def _script(torch: Any, file: Path, options: SourceOptions, progress: Progress) 
             f"{file} is not TorchScript: weights alone, as torch.save writes them, have no graph, and loading them "
             "runs code. Save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
         )
-    with refusing(f"{file} is not TorchScript that can be read"):
+    with refusing(f"{file} cannot be read as TorchScript"):
         script = torch.jit.load(file, map_location="cpu").eval()
     names = [each.name for each in script.forward.schema.arguments[1:]]
     examples = _examples(torch, names, options.examples)

@@ -62,7 +62,7 @@ def convert(file: Path, _: SourceOptions, progress: Progress) -> LibraryModel:
 
 def _opened(xgboost: Any, file: Path) -> Any:
     """Returns the booster in the class of its objective. Raises Refused."""
-    with refusing(f"{file} is not a model of XGBoost that can be read"):
+    with refusing(f"{file} cannot be read as a model of XGBoost"):
         booster = xgboost.Booster()
         booster.load_model(file)
         objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
@@ -73,7 +73,7 @@ def _opened(xgboost: Any, file: Path) -> Any:
 
 
 def _categories(learner: Mapping[str, Any], file: Path) -> list[str]:
-    """Returns what is to say about categorical splits. Raises Refused for a model that has some."""
+    """Returns the report's sentences about categorical splits. Raises Refused for a model that has some."""
     booster = learner["gradient_booster"]
     trees = booster.get("model", booster.get("gbtree", {}).get("model", {})).get("trees", [])
     split = sum(bool(tree.get("categories")) for tree in trees)

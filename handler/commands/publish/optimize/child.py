@@ -29,7 +29,7 @@ LEAST: Final = 1_000_000
 
 
 class Unfit(Exception):
-    """The version stays as it is, for this reason."""
+    """The version stays unchanged, for this reason."""
 
 
 def main(folder: str, new: str) -> int:
@@ -49,7 +49,7 @@ def main(folder: str, new: str) -> int:
 
 
 def _optimise(folder: Path, new: Path) -> dict[str, str]:
-    import onnxruntime  # noqa: PLC0415 - a missing one is told by the parent
+    import onnxruntime  # noqa: PLC0415 - the parent reports a missing one
 
     _write(onnxruntime, folder / MODEL, new)
     _compare(folder, new)
@@ -95,7 +95,7 @@ def _compare(folder: Path, new: Path) -> None:
     said = ModelSettings(optimized=True)
     made = onnx.load(Source("model", "1", new, said, later=lambda work, _: rest.append(work)), settings)
     if made.spec != spec:
-        raise Unfit("its inputs and outputs would be described in another way")
+        raise Unfit("its inputs and outputs would get another description")
     _check(made, cases)
     rest.pop()()
     _check(made, cases)

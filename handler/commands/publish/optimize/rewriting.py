@@ -36,7 +36,7 @@ def joined(source: memoryview, optimised: memoryview) -> bytes:
         raise Unjoinable(f"ONNX Runtime puts operations of its own into it: those of {', '.join(sorted(foreign))}")
     if _casts(graph) > _casts(_graph(source)):
         raise Unjoinable(
-            "ONNX Runtime computes some of it in another type here, for want of a kernel for this processor"
+            "ONNX Runtime computes some of it in another type here, because it lacks a kernel for this processor"
         )
     described = [each for each in fields(_graph(source)) if each[0] in (INPUT, OUTPUT)]
     rest = [each for each in fields(graph) if each[0] not in (INPUT, OUTPUT)]

@@ -69,6 +69,6 @@ def _answer(folder: Path, to: Path) -> dict[str, Any]:
 def check_possible(*, wanted: bool, checked: bool) -> None:
     """Raises Refused where `--optimize` cannot be done."""
     if wanted and not checked:
-        raise Refused("--optimize compares answers of the loaded model: it does not go with --no-check")
+        raise Refused("--optimize compares answers of the loaded model: it cannot be combined with --no-check")
     if wanted and not checks.has_runtime():
         raise Refused("--optimize needs ONNX Runtime: pip install 'dragoman[onnx]'")

@@ -1,7 +1,7 @@
 """KServe's CloudEvents of an inference (pkg/logger), in the two forms that CloudEvents 1.0 has for them.
 
 Over HTTP the attributes are headers, and the payload is the body (binary content mode). In files an event is a line of
-JSON (structured content mode): a payload that is JSON stands there as it is, any other one in base64.
+JSON (structured content mode): a payload of JSON is included unchanged, any other one in base64.
 """
 
 from base64 import b64encode
@@ -18,7 +18,7 @@ REQUEST: Final = "org.kubeflow.serving.inference.request"
 RESPONSE: Final = "org.kubeflow.serving.inference.response"
 JSON: Final = "application/json"
 IN_HEADERS: Final = "".join(map(chr, range(0x21, 0x7F))).translate({ord(each): None for each in '"%'})
-"""The characters that a header holds as they are ("HTTP Protocol Binding for CloudEvents" 3.1.3.2)."""
+"""The characters that a header holds unescaped ("HTTP Protocol Binding for CloudEvents" 3.1.3.2)."""
 SEEN: Final = 256
 """The most characters of an attribute that a client has made up."""
 

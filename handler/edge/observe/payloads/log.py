@@ -23,7 +23,7 @@ HEADER_LENGTH: Final = "inference-header-content-length"
 
 
 class Copy:
-    """What is kept of an answer: its parts, and what its headers say of them. Each part is kept as it is."""
+    """The part of an answer that is kept: its pieces unchanged, and what its headers say about them."""
 
     __slots__ = ("_left", "encoding", "kind", "length", "parts")
 
@@ -45,7 +45,7 @@ class Copy:
             self.parts.clear()
 
     def through(self, send: Send) -> Send:
-        """Returns a function that sends a message, and keeps what it holds of the answer."""
+        """Returns a function that sends a message, and keeps its part of the answer."""
 
         def passed(message: MutableMapping[str, Any]) -> Awaitable[None]:
             if message["type"] == "http.response.start":
@@ -63,7 +63,7 @@ class Copy:
 
 
 class PayloadLog:
-    """An application's. `counts`: of requests, by what has become of their events."""
+    """An application's. `counts`: of requests, by the outcome of their events."""
 
     def __init__(self, settings: Settings, counts: dict[str, int], *, at_once: bool) -> None:
         """Raises InvalidSettings."""
@@ -124,7 +124,7 @@ class PayloadLog:
 
 
 def _message_kind(kind: str) -> str:
-    """Returns what a remote call's message is: protobuf, or its JSON."""
+    """Returns the form of a remote call's message: protobuf, or its JSON."""
     return JSON if "json" in kind else PROTOBUF
 
 

@@ -27,7 +27,7 @@ LAST_SECONDS: Final = 10.0
 
 
 class Outbox:
-    """`most`: bytes that may wait. `counts`: of requests, by what has become of their events.
+    """`most`: bytes that may wait. `counts`: of requests, by the outcome of their events.
 
     `at_once`: nothing runs after a request, so that its events are written in its own thread, and not again.
     """
@@ -47,7 +47,7 @@ class Outbox:
         self._told = self._again = float("-inf")
 
     def put(self, events: Sequence[CloudEvent]) -> None:
-        """Takes the events of one request. Never waits, but for a function's."""
+        """Takes the events of one request. Waits only for those of a function."""
         size = sum(event.size + OVERHEAD for event in events)
         if self._at_once:
             self._write([events], ())
@@ -83,7 +83,7 @@ class Outbox:
                     self._idle.set()
 
     def _taken(self) -> tuple[list[Sequence[CloudEvent]], int]:
-        """Takes what a batch may have, and returns it with its bytes."""
+        """Takes the events of one batch, and returns them with their bytes."""
         size = taken = 0
         for events in self._waiting:
             taken += 1
@@ -95,7 +95,7 @@ class Outbox:
         return batch, size
 
     def _write(self, batch: Sequence[Sequence[CloudEvent]], retries: Sequence[float]) -> None:
-        """Writes the events of so many requests, and counts what has become of them."""
+        """Writes the events of so many requests, and counts the outcomes."""
         if self._at_once and time.monotonic() < self._again:
             self._count(FAILED, len(batch))
             return

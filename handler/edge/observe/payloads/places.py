@@ -82,7 +82,7 @@ class EventFolder:
                 self._room -= written
                 left = left[written:]
         except OSError:
-            self._room = 0  # a line may be cut off: the next one must not stand behind it
+            self._room = 0  # a line can be cut off: the next one must not follow on the same line
             raise
         return ()
 
@@ -137,7 +137,7 @@ class Receiver:
         self._connection: http.client.HTTPConnection | None = None
 
     def write(self, events: Sequence[CloudEvent]) -> Sequence[CloudEvent]:
-        """Posts the events. One that the receiver refuses, for what a client has sent, keeps no other one back."""
+        """Posts the events. If the receiver refuses one for a client's mistake, the others are still sent."""
         try:
             return [event for event in events if not self._post(event)]
         except (OSError, http.client.HTTPException) as error:

@@ -61,7 +61,7 @@ def _send(batches: Any) -> None:
 
 
 def _attributes(settings: Settings) -> dict[str, str]:
-    """Returns what the SDK's variables do not say of this process."""
+    """Returns the attributes of this process that the SDK's variables do not name."""
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
     named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     found = {} if named else {"service.name": function or settings.name}

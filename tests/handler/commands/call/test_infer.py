@@ -131,11 +131,11 @@ def test_a_file_has_all_inputs_of_a_table(
     (("iris", "--file", "x={empty.csv}"), "empty.csv is not a .csv file that can be read: it is empty"),
     (("iris", "--file", "x={bad.json}"), "bad.json is not a .json file that can be read"),
     (("iris", "--file", "x={bad.bin}"), "input 'x' is FP32; expected a .npy, .json or .csv file"),
-    (("iris", "--file", "x={odd.npy}"), "input 'x' is an array of complex128, which no datatype has"),
+    (("iris", "--file", "x={odd.npy}"), "input 'x' is an array of complex128, which has no datatype here"),
     (("iris", "--sample", "--input", "x=1"), "--sample makes all inputs: leave out --input and --file"),
     (("iris", "--sample", "--version", "9"), "9"),
     (("iris", "--sample", "--key", "@nowhere"), "--key @nowhere: No such file or directory"),
-    (("iris", "--sample", "--key", "a\nb"), "--key has characters that no header can have"),
+    (("iris", "--sample", "--key", "a\nb"), "--key has characters that a header cannot have"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line(
     samples_server: Server, run: Run, tmp_path: Path, words: tuple[str, ...], told: str
@@ -285,7 +285,7 @@ def test_an_answer_that_is_none_is_one_line(protocol: str, body: bytes) -> None:
     if (protocol, body) == ("v1", b'{"outputs": 5}'):
         assert protocols.answer(protocols.PROTOCOLS[protocol], X, landed).outputs[0].array.tolist() == 5
         return
-    with pytest.raises(Refused, match=r"^the answer (cannot be read|is not tensors): .{0,1000}$"):
+    with pytest.raises(Refused, match=r"^the answer (cannot be read|has no tensors): .{0,1000}$"):
         protocols.answer(protocols.PROTOCOLS[protocol], X, landed)
 
 

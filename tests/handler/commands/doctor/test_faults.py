@@ -155,7 +155,7 @@ FAULTS = [
     ),
     Fault("weights-missing", "large/1", "weights' file", weightless),
     Fault("settings-mismatch", "wine/1", "repeat", loaded(settings({"inputs": SHAPE}))),
-    Fault("python-error", "code/1", "mend model.py", python("1 / 0")),
+    Fault("python-error", "code/1", "repair model.py", python("1 / 0")),
     Fault("package-missing", "code/1", "pip install sklaern", python("import sklaern")),
     Fault("no-predict", "code/1", "define predict", python("x = 1")),
     Fault("load-crash", "code/1", "onnxruntime", python(CRASHES)),

@@ -95,7 +95,7 @@ def test_a_replaced_version_is_never_a_mixture(
     (first / "vocabulary.txt").write_text("a b")
     run("push", first, f"{bucket.uri}/m")
     code, out, err = run("push", large(2, tmp_path / "two", 20), f"{bucket.uri}/m", "--version", "1")
-    assert (code, out, err) == (1, "", f"dragoman: {bucket.uri}/m/1 is there already: --force replaces it\n")
+    assert (code, out, err) == (1, "", f"dragoman: {bucket.uri}/m/1 exists already: --force replaces it\n")
     seen: list[tuple[int, int]] = []
     call = Publishing._call
 
@@ -272,7 +272,7 @@ def test_of_two_pushes_of_one_file_the_first_marker_wins(
     )
     code, _, err = run("push", first, f"{bucket.uri}/m")
     assert (code, codes) == (1, [0])
-    assert "version 1 of 'm' is being pushed by somebody else, or has been meanwhile" in err
+    assert "version 1 of 'm' is being pushed by somebody else, or just was" in err
     assert answer(bucket.registry(), "m") == 2
 
 
@@ -374,7 +374,7 @@ def test_a_push_that_is_overtaken_touches_nothing_of_the_other_one(
     assert code == 1
     assert "2 files, 3.0 MB; served" in out
     assert err.splitlines()[-1] == (
-        "dragoman: version 1 of 'm' is being pushed by somebody else, or has been meanwhile; this push stops"
+        "dragoman: version 1 of 'm' is being pushed by somebody else, or just was; this push stops"
     )
     assert answer(bucket.registry(), "m") == 2
 
@@ -425,7 +425,7 @@ def test_a_models_settings_go_with_it_and_a_versions_with_the_version(run: Any, 
     assert (code, out) == (0, f"{target}/2: 2 files, 116 B; served\n")
     assert bucket.keys() == ["m/2/model-settings.json", "m/2/model.onnx", "m/model-settings.json"]
     assert run("push", tmp_path / "m", target)[2] == (
-        f"dragoman: {target}/2 is there already: --force replaces it; --version pushes another one alone\n"
+        f"dragoman: {target}/2 exists already: --force replaces it; --version pushes another one alone\n"
     )
     code, out, _ = run("push", tmp_path / "m", target, "--version", "1")
     assert (code, out) == (0, f"{target}/1: 1 file, 96 B; not served by the version policy\n")

@@ -44,7 +44,7 @@ def keys(memory: MemoryStore) -> list[str]:
 
 
 def test_versions_are_pushed_listed_served_replaced_and_pulled(run: Run, memory: MemoryStore, tmp_path: Path) -> None:
-    """Each object is one request, and nothing but the version is left."""
+    """Each object is one request, and only the version is left."""
     assert run("push", adds(1, tmp_path / "m").parent, f"{URI}/m")[:2] == (0, f"{URI}/m/1: 1 file, 96 B; served\n")
     assert run("push", large(2, tmp_path / "n", 30), f"{URI}/m", "--quiet")[0] == 0
     assert run("push", tmp_path / "m", f"{URI}/m", "--version", 1)[0] == 1
@@ -101,7 +101,7 @@ def test_a_write_with_a_condition_that_does_not_hold_is_refused(bucket: CloudBuc
 
 
 def test_an_overtaken_write_is_refused_by_the_store(bucket: CloudBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look before it found what is no longer there: the condition goes along with the request."""
+    """The object has changed since the look before: the request carries the condition."""
     put(bucket, b"a", Only())
     seen = bucket.head("m/x")
     assert seen is not None

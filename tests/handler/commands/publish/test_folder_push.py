@@ -65,7 +65,7 @@ def test_a_replaced_version_is_all_new_however_its_folder_was_written(run: Any, 
     (target / "003" / "old.txt").touch()
     source = adds(2, tmp_path / "m")
     told = run("push", source, target, "--version", "3")
-    assert told == (1, "", f"dragoman: {target}/3 is there already: --force replaces it\n")
+    assert told == (1, "", f"dragoman: {target}/3 exists already: --force replaces it\n")
     assert run("push", source, target, "--version", "3", "--force")[0] == 0
     assert below(target) == ["3/model.onnx"]
 
@@ -330,7 +330,7 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("/", "does not end in a model's name"),
     ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
     ("https://h", "names a host and no model"),
-    ("ftp://b/m", "'ftp://b/m' is neither a folder nor in a store"),
+    ("ftp://b/m", "'ftp://b/m' is neither a folder nor the address"),
 ])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
     """Nothing is read before that."""

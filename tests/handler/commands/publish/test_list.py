@@ -129,7 +129,7 @@ def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: 
     assert run("list", bucket.uri) == (0, f"there is no model at {bucket.uri}\n", "")
     assert run("list", bucket.uri, "--json") == (0, "[]\n", "")
     assert run("list", tmp_path / "x") == (1, "", f"dragoman: there is no folder {tmp_path / 'x'}\n")
-    assert run("list", "ftp://b")[2].startswith("dragoman: 'ftp://b' is neither a folder nor in a store")
+    assert run("list", "ftp://b")[2].startswith("dragoman: 'ftp://b' is neither a folder nor the address")
     assert run("list", "s3://") == (1, "", "dragoman: 's3://' names no bucket; expected s3://bucket/prefix\n")
 
 
@@ -177,7 +177,7 @@ def test_unknown_keys_of_the_settings_are_listed(run: Any, folder: Path) -> None
 
 
 def test_what_convert_has_measured_is_listed(run: Any, folder: Path) -> None:
-    """A file that is no report is left out, as is one that is too large."""
+    """A file that is not a report is left out, as is one that is too large."""
     report = {
         "source": {"file": "wine.skops"},
         "library": "scikit-learn 1.9.1",

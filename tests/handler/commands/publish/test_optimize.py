@@ -148,7 +148,7 @@ def test_the_first_session_stays_where_there_cannot_be_another(
     elif problem == "no file":
         (target / "1" / "model.onnx").unlink()
     ask(model, weights(1, 1024))
-    until(lambda: "goes on with its first session" in caplog.text)
+    until(lambda: "keeps its first session" in caplog.text)
     assert model._session is first
     assert ask(model, weights(1, 1024)).shape == (1, 1000)
 
@@ -208,7 +208,7 @@ REASONS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "listed": (listed, "its file has the ONNX IR version 3, and 4 is the least"),
     "halved": (
         halved,
-        "ONNX Runtime computes some of it in another type here, for want of a kernel for this processor",
+        "ONNX Runtime computes some of it in another type here, because it lacks a kernel for this processor",
     ),
     "named": (net, "it has a file model.onnx.data, which is not its weights"),
     "signed": (net, "model.sig signs its files as they are, and there is no --sign-key"),
@@ -248,7 +248,7 @@ def extended() -> onnx.ModelProto:
 
 
 def test_a_version_with_operators_of_the_extensions_is_pushed_as_it_was(tmp_path: Path) -> None:
-    """In a process of its own: see tests/handler/backends/test_onnx_extensions.py."""
+    """In a process of its own: native libraries with threads are loaded and unloaded there."""
     source, target = saved(extended(), tmp_path / "m"), tmp_path / "r" / "m"
     command = [sys.executable, "-m", "dragoman", "push", source, target, "--optimize"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
@@ -287,7 +287,7 @@ def test_what_is_no_onnx_model_is_pushed_as_it_was(run: Any, tmp_path: Path) -> 
     assert out.endswith("; not optimised: it is not an ONNX model, but model.py\n")
     refused = run("push", tmp_path / "model.py", tmp_path / "r" / "m", "--optimize", "--no-check")
     assert refused[0] == 1
-    assert "--optimize compares answers of the loaded model: it does not go with --no-check" in refused[2]
+    assert "--optimize compares answers of the loaded model: it cannot be combined with --no-check" in refused[2]
 
 
 def test_without_the_runtime_nothing_is_pushed(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +340,7 @@ def tensor(datatype: str, *values: Any) -> Tensor:
     ],
 )
 def test_answers_may_differ_by_the_tolerance_only(one: Tensor, other: Tensor, told: str) -> None:
-    """Rounding is no difference; anything else is."""
+    """Rounding does not count as a difference; anything else does."""
     assert answers.difference(one, other) == told
 
 

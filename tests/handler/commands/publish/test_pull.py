@@ -56,7 +56,7 @@ def test_a_version_or_all_of_them_come_when_they_are_asked_for(
     (tmp_path / "m").rename(tmp_path / "pushed")
     assert run("pull", published, "--version", "1", "--quiet") == (0, "m/1: 97 B\n", "")
     assert files(tmp_path / "m") == ["1/model.onnx", "1/sub/x.txt", "model-settings.json"]
-    assert run("pull", published, "--all") == (1, "", "dragoman: m/1 is there already: --force replaces it\n")
+    assert run("pull", published, "--all") == (1, "", "dragoman: m/1 exists already: --force replaces it\n")
     assert run("pull", published, "--all", "--force", "--quiet")[1] == "m/1: 97 B\nm/2: 97 B\n"
     for name in files(tmp_path / "pushed"):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "pushed" / name).read_bytes()
@@ -76,7 +76,7 @@ def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, publis
         (tmp_path / "out" / "2").rename(tmp_path / f"was-{mine}")
         code, _, err = run("pull", published, tmp_path / "out", "--version", "2")
         assert (code, own.read_text()) == (0, mine)
-        assert err.endswith(f"{own} says something else than the bucket's, and is kept: --force replaces it\n")
+        assert err.endswith(f"{own} differs from the bucket's, and is kept: --force replaces it\n")
 
 
 @pytest.mark.parametrize(("source", "options", "message"), [
@@ -101,7 +101,7 @@ def test_other_bytes_than_the_publishers_are_refused(run: Any, published: str, b
     bucket.client.put_object(Bucket=bucket.name, Key="models/m/2/sub/x.txt", Body=b"3", Metadata=sha256)
     code, _, err = run("pull", published, tmp_path / "out", "--quiet")
     assert code == 1
-    assert err.startswith(f"dragoman: {published}/2/sub/x.txt has another content than its publisher's: sha256 4e07")
+    assert err.startswith(f"dragoman: {published}/2/sub/x.txt differs from its publisher's file: sha256 4e07")
     assert list(tmp_path.glob("out/*")) == []
     assert list(tmp_path.glob(".pull-*")) == []
 

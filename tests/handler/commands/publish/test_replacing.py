@@ -279,7 +279,7 @@ def test_a_store_that_copies_no_parts_keeps_the_version_in_its_other_folder(
     place.client._upload_part_copy = unknown
     place.push(new, quiet=False)
     assert capsys.readouterr().err.splitlines()[-1] == (
-        "m/1 is in the folder 01, which servers take for the same; the next push --force moves it: "
+        "m/1 is in the folder 01, which servers read as the same; the next push --force moves it: "
         "the store has no upload_part_copy"
     )
     assert (place.served(), place.keys()) == (new, {f"01/{name}" for name in new})

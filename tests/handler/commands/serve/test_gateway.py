@@ -17,7 +17,7 @@ from handler import cli
 from handler.commands.serve import events, gateway, runtime
 from handler.commands.serve.events import Came
 from handler.commands.serve.gateway import APIS, LARGEST_BODY, LARGEST_EVENT, Gateway
-from tests.handler.edge.client import BODY, INFER, ROOT
+from tests.handler.edge.client import BODY, INFER, ROOT, lifespan
 from tests.support.server import HOST, running
 from tests.support.wire import Wire
 
@@ -135,20 +135,7 @@ def test_an_instance_that_ends_is_followed_by_another(tmp_path: Path, caplog: py
     made._instance._seconds = 60.0
     assert infer("word")[0] == 200
 
-    async def lifespan() -> list[str]:
-        inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-        sent: list[str] = []
-
-        async def receive() -> Any:
-            return inbox.pop(0)
-
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
-
-        await made({"type": "lifespan"}, receive, send)
-        return sent
-
-    assert asyncio.run(lifespan()) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert lifespan(made) == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert made._instance._process is None
 
 

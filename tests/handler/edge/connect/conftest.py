@@ -7,25 +7,7 @@ import pytest
 
 from handler.edge.app import App
 from tests.handler.edge.connect.client import ROOT, settings
-from tests.support.zoo.python import LOADS_LATE, PYTHON_MODELS
-
-ENDLESS = '''
-"""Counts until its client leaves, and notes that."""
-import pathlib
-import numpy as np
-
-metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
-
-def predict(inputs, parameters):
-    number = 0
-    try:
-        while True:
-            yield {"y": np.array([number])}
-            number += 1
-    finally:
-        pathlib.Path(__file__).with_name("left").touch()
-'''
-
+from tests.support.zoo.python import ENDLESS, LOADS_LATE, PYTHON_MODELS
 
 MEETS = '''
 """Answers once two requests are in it at the same time; the one with the parameter `late` as the second."""

@@ -43,7 +43,7 @@ def test_where_nobody_tells_what_is_resident_there_is_no_limit(
     monkeypatch.setattr(memory, "resident", lambda: None)
     models = limited(five, 1)
     use(models, *"abc")
-    assert caplog.text.count("DRAGOMAN_MEMORY_LIMIT is not kept") == 1
+    assert caplog.text.count("DRAGOMAN_MEMORY_LIMIT is not enforced") == 1
 
 
 def test_a_model_that_takes_too_much_is_refused_with_the_numbers(five: Path, machine: Machine) -> None:

@@ -69,7 +69,7 @@ def fetched(store: CloudStore, progress: Progress | None = None) -> bytes:
 
 
 def test_a_repository_is_listed(store: CloudStore, stand_in: s3_stand_in.StandIn) -> None:
-    """A folder's own object is no file, and a model's files are not those of one whose name begins like it."""
+    """A folder's own object is not listed as a file, nor are the files of a model whose name begins the same way."""
     for key in ("p/m/1/model.bin", "p/m-2/1/a/c/b.txt", "p/loose", "q/n/1/model.bin"):
         put(stand_in, key, b"content")
     for key in ("p/m/", "p/m-2/1/a/", "p/m-2/1/"):
@@ -131,10 +131,10 @@ def test_another_content_than_the_publishers_is_refused(
     proxy.faults = [Fault("flip", 10)]
     assert fetched(store) == CONTENT
     put(stand_in, "p/m/1/model.bin", CONTENT[::-1], sha256=SHA256)
-    with pytest.raises(ModelUnavailable, match="came twice with another content than the store's sha256 says"):
+    with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
         fetched(store)
     put(stand_in, "p/m/model-settings.json", b"{}", sha256=SHA256)
-    with pytest.raises(ModelUnavailable, match="another than its SHA-256 says"):
+    with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
         store.read("m", "model-settings.json")
 
 

@@ -15,11 +15,14 @@ import pytest
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous
 from handler.stores.transfer import answers
-from handler.stores.transfer.answers import Broken, Line, StoreRefused, whole
+from handler.stores.transfer.answers import Broken, Line, ObjectRequest, StoreRefused, whole
 from tests.support import s3_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+X = ObjectRequest("x")
 
 
 def bucket(url: str, **more: Any) -> BucketReader:
@@ -31,15 +34,15 @@ def test_a_connection_is_kept_for_the_next_request(stand_in: s3_stand_in.StandIn
     """It is kept for some seconds; a connection that the store has closed meanwhile is not a failure."""
     stand_in.put("x", b"content")
     asked = bucket(stand_in.url)
-    assert whole(asked.get("x", 1).body, 1) == b"content"
+    assert whole(asked.get(X, 1).body, 1) == b"content"
     [(_, first)] = asked._idle
-    assert whole(asked.get("x", 1).body, 1) == b"content"
+    assert whole(asked.get(X, 1).body, 1) == b"content"
     assert asked._idle[0][1] is first
     first.sock.shutdown(socket.SHUT_RDWR)
-    assert whole(asked.get("x", 1).body, 1) == b"content"
+    assert whole(asked.get(X, 1).body, 1) == b"content"
     asked._idle[:] = [(time.time() - 10, asked._idle[0][1])]
     second = asked._idle[0][1]
-    assert whole(asked.get("x", 1).body, 1) == b"content"
+    assert whole(asked.get(X, 1).body, 1) == b"content"
     assert asked._idle[0][1] is not second
 
 
@@ -79,14 +82,14 @@ def test_what_is_no_answer_may_be_tried_again(speaks: Any, text: bytes, message:
     """It raises Broken with a short reason."""
     speaks["text"] = text
     with pytest.raises(Broken, match=message):
-        bucket(speaks["url"]).get("x", 1)
+        bucket(speaks["url"]).get(X, 1)
 
 
 def test_a_connection_that_the_store_ends_is_read_to_its_end(speaks: Any) -> None:
     """It is not kept; http.client forgets the socket before the body is read."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
     asked = bucket(speaks["url"])
-    body = asked.get("x", 1).body
+    body = asked.get(X, 1).body
     assert whole(body, 1) == b"abc"
     body.close()
     assert not asked._idle
@@ -96,7 +99,7 @@ def test_a_proxy_is_asked_with_the_whole_address(speaks: Any) -> None:
     """The request has the proxy's own login; the store itself gets no connection."""
     speaks["text"] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
     asked = bucket("http://store.invalid", proxy=speaks["url"].replace("//", "//us%40er:pass@"))
-    assert whole(asked.get("a b", 1).body, 1) == b"ok"
+    assert whole(asked.get(ObjectRequest("a b"), 1).body, 1) == b"ok"
     head = speaks["requests"][0].decode()
     assert head.startswith("GET http://store.invalid/bucket/a%20b HTTP/1.1\r\nHost: store.invalid\r\n")
     assert "Proxy-Authorization: Basic dXNAZXI6cGFzcw==" in head
@@ -107,7 +110,7 @@ def test_a_proxy_opens_a_tunnel_for_tls(speaks: Any) -> None:
     speaks["text"] = b"HTTP/1.1 407 Login\r\n\r\n"
     asked = bucket("https://store.invalid", proxy=speaks["url"], tls=ssl.create_default_context())
     with pytest.raises(Broken, match="OSError"):
-        asked.get("x", 1)
+        asked.get(X, 1)
     assert speaks["requests"][0].startswith(b"CONNECT store.invalid:443 HTTP/1")
 
 
@@ -121,7 +124,7 @@ def test_cutting_a_line_ends_a_read_that_waits(
     url, certificate = secure
     asked = bucket(url, tls=ssl.create_default_context(cafile=certificate)) if tls else bucket(stand_in.url)
     line = Line()
-    body = asked.get("x", 5, line=line).body
+    body = asked.get(X, 5, line).body
     cutting = threading.Thread(target=line.cut)
     cutting.start()
     with pytest.raises(Broken):
@@ -129,7 +132,7 @@ def test_cutting_a_line_ends_a_read_that_waits(
     cutting.join()
     line.cut()
     with pytest.raises(Broken):
-        asked.get("x", 5, line=line)
+        asked.get(X, 5, line)
 
 
 @pytest.fixture
@@ -152,12 +155,12 @@ def test_a_kept_connection_that_stalls_is_not_asked_again(
     """The time for an answer is over; the caller decides."""
     stand_in.put("x", b"content")
     asked = bucket(stand_in.url)
-    assert whole(asked.get("x", 5).body, 5) == b"content"
+    assert whole(asked.get(X, 5).body, 5) == b"content"
     request.getfixturevalue("silence")
     monkeypatch.setattr(answers, "STALL", stall)
     monkeypatch.setattr(asked, "_connection", lambda _: pytest.fail("asked again"))
     with pytest.raises(Broken, match="TimeoutError"):
-        asked.get("x", seconds)
+        asked.get(X, seconds)
     assert not asked._idle
 
 
@@ -166,10 +169,10 @@ def test_no_time_is_no_answer(stand_in: s3_stand_in.StandIn) -> None:
     stand_in.put("x", bytes(100_000))
     asked = bucket(stand_in.url)
     with pytest.raises(Broken, match="TimeoutError"):
-        asked.get("x", 0)
+        asked.get(X, 0)
     assert not stand_in.asked
     with pytest.raises(Broken, match="TimeoutError"):
-        whole(asked.get("x", 5).body, 0)
+        whole(asked.get(X, 5).body, 0)
 
 
 def test_a_listing_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
@@ -188,7 +191,7 @@ def test_a_refusal_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:
     """The refusal is for an object, which itself must have a length."""
     stand_in.chunked = True
     with pytest.raises(StoreRefused, match="404 NoSuchKey"):
-        bucket(stand_in.url).get("x", 5)
+        bucket(stand_in.url).get(X, 5)
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_a_bucket_that_is_always_in_another_region_is_not_asked_for_ever(
 def test_a_listing_that_is_no_xml_is_no_answer(stand_in: s3_stand_in.StandIn, env: Env) -> None:
     """It may come from a web server that is not a store; the stand-in is used."""
     stand_in.refusal = (200, "</Code>", {})
-    with pytest.raises(ModelUnavailable, match="the listing is no XML"):
+    with pytest.raises(ModelUnavailable, match="the listing is not XML"):
         store_at(env, stand_in).check()
 
 
@@ -368,13 +368,13 @@ MORE = "<IsTruncated>true</IsTruncated>"
     [
         (listing(OBJECT.replace("<Size>1</Size>", "")), "the listing has an object without a size"),
         (listing(OBJECT.replace("1</Size>", "one</Size>")), "the listing has an object without a size"),
-        (listing(OBJECT, MORE), "the listing does not say how it goes on"),
-        (listing(OBJECT, MORE, "<NextContinuationToken/>"), "the listing does not say how it goes on"),
+        (listing(OBJECT, MORE), "the listing does not say where it continues"),
+        (listing(OBJECT, MORE, "<NextContinuationToken/>"), "the listing does not say where it continues"),
         (
             listing(OBJECT, MORE, "<NextContinuationToken>t</NextContinuationToken>"),
             "a page of the listing is followed by one that was before",
         ),
-        ('<?xml version="1.0" encoding="what"?>' + listing(OBJECT), "the listing is no XML"),
+        ('<?xml version="1.0" encoding="what"?>' + listing(OBJECT), "the listing is not XML"),
     ],
 )
 def test_a_listing_that_cannot_be_read_is_no_answer(
@@ -494,7 +494,7 @@ def test_whatever_happens_on_the_way_the_file_is_right(
         ("refuse", "the store at 127.0.0.1 does not answer .RemoteDisconnected"),
         ("slow", "answered 503 SlowDown"),
         ("expired", "credentials have expired"),
-        ("flip", "came twice with another content than the store's md5 says"),
+        ("flip", "arrived twice, and differs from the store's md5"),
     ],
 )
 def test_what_does_not_pass_is_said_and_the_next_call_goes_on(

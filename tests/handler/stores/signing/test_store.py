@@ -114,7 +114,7 @@ def test_what_an_unverified_fetch_has_left_is_read_again(bucket: s3_stand_in.Sta
 def test_a_tampered_object_is_fetched_once(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
     """The store sends the content that it has, so another try would return the same."""
     bucket.put("p/m/1/model.onnx", bytes(3_000_000))
-    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content than model.sig says"):
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' differs from model.sig"):
         fetch(store(tmp_path))
     assert [key for key in bucket.gets() if key.endswith("onnx")] == ["p/m/1/model.onnx"]
 
@@ -122,7 +122,7 @@ def test_a_tampered_object_is_fetched_once(bucket: s3_stand_in.StandIn, tmp_path
 def test_an_object_that_no_checksum_comes_with_is_tried_again(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
     """It may have been damaged in transit."""
     bucket.put("p/m/1/model.onnx", bytes(3_000_000), etag="no-md5")
-    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content than model.sig says"):
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' differs from model.sig"):
         fetch(store(tmp_path))
     assert [key for key in bucket.gets() if key.endswith("onnx")] == ["p/m/1/model.onnx"] * 2
 
@@ -159,7 +159,7 @@ def test_a_copy_is_made_once(tmp_path: Path) -> None:
     paths = {fetch(store(tmp_path, repository)).path for _ in range(3)}
     assert len(paths) == 1
     (repository / "m/1/model.onnx").write_bytes(b"changed")
-    with pytest.raises(ModelNotLoadable, match="'model.onnx' has another content"):
+    with pytest.raises(ModelNotLoadable, match="'model.onnx' differs from model.sig"):
         fetch(store(tmp_path, repository))
 
 
@@ -167,7 +167,7 @@ def test_a_refused_version_leaves_nothing(tmp_path: Path) -> None:
     """Even the right files are removed."""
     repository = folder(tmp_path / "models")
     (repository / "m/1/sub/empty").write_bytes(b"x")
-    with pytest.raises(ModelNotLoadable, match="'sub/empty' has another content"):
+    with pytest.raises(ModelNotLoadable, match="'sub/empty' differs from model.sig"):
         fetch(store(tmp_path, repository))
     assert list((tmp_path / "cache").rglob("model.onnx")) == []
 

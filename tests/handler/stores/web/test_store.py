@@ -122,10 +122,10 @@ def test_a_new_version_is_there_once_the_index_names_it(run: Run, folder: Path, 
     store = WebStore(settings(url, tmp_path))
     files = [file for file in store.files("m") if file.path == "1/model.onnx"]
     adds(3, folder / "m" / "1")
-    with pytest.raises(ModelUnavailable, match="came twice with another content than the store's sha256 says"):
+    with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
         store.fetch("m", "1", files, Progress())
     (folder / "m" / "model-settings.json").write_text("{}")
-    with pytest.raises(ModelUnavailable, match="another than its SHA-256 says"):
+    with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
         store.read("m", "model-settings.json")
     run("index", folder)
     assert store.read("m", "none") is None
@@ -209,8 +209,8 @@ GOOD = {"path": "m/1/model.onnx", "size": 1, "sha256": "0" * 64}
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (b"{", "index.json is no JSON"),
-        (b"[" * 100_000, "index.json is no JSON"),
+        (b"{", "index.json is not JSON"),
+        (b"[" * 100_000, "index.json is not JSON"),
         ({"files": {}}, "index.json has no list 'files'"),
         ({"files": [GOOD, "x"]}, r"files\[1\].path is 'None'; expected a path such as"),
         ({"files": [GOOD | {"path": "m/../x"}]}, r"files\[0\].path is 'm/../x'"),
