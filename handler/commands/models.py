@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
     listing = commands.add_parser("list", help="list a repository's models, versions, sizes and states")
     listing.add_argument("target", nargs="?", metavar="REPOSITORY[/NAME]", help="default: DRAGOMAN_REPOSITORY")
     listing.add_argument("--verbose", action="store_true", help="show what convert measured of each version")
-    listing.add_argument("--json", action="store_true", help="print JSON, for programs")
+    listing.add_argument("--json", action="store_true", help="print JSON")
     for each in (push, pull):
         add_quiet(each)
     index = commands.add_parser("index", help="write index.json into a folder of models, for a web server")

@@ -240,7 +240,7 @@ class Catalog:
         if len(names) != 1:
             known = ", ".join(names[:MOST_NAMED]) or "none"
             raise InvalidInput(
-                f"no model is named, and none is the default; known are: {known} (DRAGOMAN_DEFAULT_MODEL)"
+                f"no model is named, and there is no default one; the models are: {known} (DRAGOMAN_DEFAULT_MODEL)"
             )
         return names[0]
 

@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
         "--batch-size", type=_rows, metavar="N", help="records of one inference; default: the model's own, else 256"
     )
     batch.add_argument("--force", action="store_true", help="begin again, and replace OUTPUT")
-    batch.add_argument("--json", action="store_true", help="print a summary as JSON, for programs")
+    batch.add_argument("--json", action="store_true", help="print a summary as JSON")
     add_quiet(batch)
 
 

@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
         description="Send a model one request, and print its answer. The server describes the model's inputs.",
     )
     _add_request(infer)
-    infer.add_argument("--json", action="store_true", help="print JSON, for programs")
+    infer.add_argument("--json", action="store_true", help="print JSON")
     bench = commands.add_parser(
         "bench",
         help="measure a model's latency and throughput",
@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
         "--concurrency", default=LEVELS, metavar="N,...", help=f"numbers of concurrent requests; default: {LEVELS}"
     )
     bench.add_argument("--seconds", type=_seconds, default=5.0, help="seconds for each concurrency; default: 5")
-    bench.add_argument("--json", action="store_true", help="print JSON, for programs")
+    bench.add_argument("--json", action="store_true", help="print JSON")
     bench.add_argument("--svg", metavar="FILE", help="draw throughput and latency into this file")
 
 

@@ -9,7 +9,7 @@ def add(commands: Any) -> None:
         "doctor", help="check models, settings, store and function, and name a cure for each fault"
     )
     doctor.add_argument("repository", nargs="?", metavar="REPOSITORY", help="default: DRAGOMAN_REPOSITORY")
-    doctor.add_argument("--json", action="store_true", help="print JSON, for programs")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.add_argument("--host", help="the address that serve will listen on; default: as for serve")
     doctor.add_argument("--no-load", dest="load", action="store_false", help="do not load the models")
     doctor.add_argument("--load-timeout", default="60", metavar="SECONDS", help="the most for one load; default: 60")

@@ -15,7 +15,7 @@ def add(commands: Any) -> None:
     replay.add_argument("--limit", type=int, help="the most requests to send; default: all")
     replay.add_argument("--timeout", type=float, default=60.0, help="seconds for an answer; default: 60")
     replay.add_argument("--header", action="append", default=[], help="'name: value' to send; may be repeated")
-    replay.add_argument("--json", action="store_true", help="print JSON, for programs")
+    replay.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: Namespace) -> None:

@@ -55,7 +55,7 @@ class SeenModels:
         names = self.names(context)
         if len(names) != 1:
             known = ", ".join(names[:MOST_NAMED]) or "none"
-            raise InvalidInput(f"no model is named, and none is the default; known are: {known}")
+            raise InvalidInput(f"no model is named, and there is no default one; the models are: {known}")
         return names[0]
 
     # -- core.ports.Models --------------------------------------------------------------------------------------------

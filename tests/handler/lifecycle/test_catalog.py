@@ -80,10 +80,10 @@ def test_no_selector_is_the_default_model_or_the_only_one(
 ) -> None:
     """If there are several, the server does not guess."""
     assert selected(folder, "", "a-1") == ("a", 1)
-    with pytest.raises(InvalidInput, match=r"known are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
+    with pytest.raises(InvalidInput, match=r"the models are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
         selected(folder, "")
     lonely = tmp_path_factory.mktemp("lonely")
-    with pytest.raises(InvalidInput, match="known are: none"):
+    with pytest.raises(InvalidInput, match="the models are: none"):
         selected(lonely, "")
     add(lonely, "only", "4")
     assert selected(lonely, "") == ("only", 4)

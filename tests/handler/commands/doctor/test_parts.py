@@ -202,7 +202,7 @@ def test_iam_is_asked_for_the_two_permissions(aws: dict[str, str]) -> None:
 def test_where_iam_cannot_simulate_a_word_says_why(
     variables: dict[str, str], place: Location, error: str, why: str, aws: dict[str, str]
 ) -> None:
-    """It is no finding: the permissions may be there."""
+    """It is not a finding: the permissions can exist."""
     aws["error"] = error
     visit = Visit()
     permissions.examine(Settings.from_env(variables), place, visit)

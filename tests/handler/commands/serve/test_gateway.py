@@ -219,7 +219,7 @@ def test_events_have_the_members_of_real_ones(kind: str, golden: str, own: set[s
     ({"statusCode": "many"}, None, None),
 ])  # fmt: skip
 def test_an_answer_is_what_its_integration_makes_of_it(found: Any, rest: Any, http: Any) -> None:
-    """An HTTP API takes any value for a body; a REST API takes nothing but its own form."""
+    """An HTTP API takes any value for a body; a REST API takes only its own form."""
     for expected, is_http in ((rest, False), (http, True)):
         if expected is None:
             with pytest.raises(events.WrongAnswer):

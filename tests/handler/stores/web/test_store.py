@@ -122,7 +122,7 @@ def test_a_new_version_is_there_once_the_index_names_it(run: Run, folder: Path, 
     store = WebStore(settings(url, tmp_path))
     files = [file for file in store.files("m") if file.path == "1/model.onnx"]
     adds(3, folder / "m" / "1")
-    with pytest.raises(ModelUnavailable, match="arrived twice, and its content differs from the store's sha256"):
+    with pytest.raises(ModelUnavailable, match="arrived twice, and differs from the store's sha256"):
         store.fetch("m", "1", files, Progress())
     (folder / "m" / "model-settings.json").write_text("{}")
     with pytest.raises(ModelUnavailable, match="the content differs from its SHA-256"):
