@@ -88,7 +88,7 @@ test-convert: $(CONVERT_VENV)/.setup $(LIBRARIES_VENV)/.setup ## Run the tests o
 	$(CONVERT_BIN)/coverage combine --quiet --data-file=.coverage-convert
 	$(CONVERT_BIN)/coverage report --data-file=.coverage-convert --omit='*/sources/torch.py,*/sources/huggingface.py,*/child.py' --fail-under=95
 
-# PyTorch's package on PyPI brings CUDA along: 5.5 GB, of which nothing is used. Too much for each run of CI.
+# PyTorch's package on PyPI brings CUDA along: 5.5 GB on the disk, of which nothing is used.
 TORCH_VENV ?= .venv-torch
 TORCH_NEEDS := '.[convert-torch,convert-huggingface,onnx,server,grpc,text]' hypothesis pytest pytest-timeout
 

@@ -86,15 +86,17 @@ def _counted_stream(operation: ops.Stream, reply: Reply, finish: Finish, use: Us
     decoded = time.perf_counter_ns()
     try:
         results = _stream(operation, use.model)
+        spent = time.perf_counter_ns() - decoded
+        sent = finish(reply(results), operation, use, lazy=False) if isinstance(results, tuple) else None
     except ServingError:
         context.streamed(use, decoded, time.perf_counter_ns() - decoded, success=False)
         raise
-    spent = time.perf_counter_ns() - decoded
     if isinstance(results, tuple):
         context.streamed(use, decoded, spent, success=True)
-        return finish(reply(results), operation, use, lazy=False)
-    results = _timed(results, spent, use, decoded, context)
-    return finish(reply(results), operation, use, lazy=True)
+        return sent
+    sent = finish(reply(_timed(results, spent, use, decoded, context)), operation, use, lazy=True)
+    context.began(time.perf_counter_ns() - decoded)
+    return sent
 
 
 def _timed(results: Any, spent: int, use: Use, decoded: int, context: Context) -> Iterator[ops.InferResult]:

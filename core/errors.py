@@ -23,11 +23,13 @@ Each protocol maps a Fault to its own number (HTTP status, gRPC code); this modu
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
 SHOWN_CHARACTERS = 256
+COMPARED: Final = 64
+"""Characters of a mistyped word: the work grows with their square."""
 UNPRINTABLE: Final = (
     r"\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f"
@@ -50,6 +52,19 @@ class Fault(Enum):
     UNAUTHENTICATED = auto()
     PERMISSION_DENIED = auto()
     INTERNAL = auto()
+
+
+def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+    """Returns the known word that was probably meant by a mistyped one, "" if none is near.
+
+    `alike`: how near it must be, from 0 to 1. Only the first characters of a long word are compared.
+
+    >>> nearest("predcit", ("predict", "explain"))
+    'predict'
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
+
+    return next(iter(get_close_matches(word[:COMPARED], list(known), 1, alike)), "")
 
 
 def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:

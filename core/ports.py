@@ -98,6 +98,10 @@ class Context(Protocol):
         """Counts an inference. `decoded`: when its inputs were ready. `inferred`: when its model had answered."""
         ...
 
+    def began(self, spent: int) -> None:
+        """Notes that a stream goes on in steps. `spent`: nanoseconds on its first answers, if they were made before."""
+        ...
+
     def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
         """Counts a stream as one inference, whose model took `infer` nanoseconds in all."""
         ...

@@ -27,13 +27,16 @@ def create(settings: Settings | None = None, shared: Callable[[Registry], Served
     return App(settings, shared=shared)
 
 
-def hooked(app: App) -> Any:
-    """Returns the application as its platform calls it: with hooks around a snapshot, if it has any."""
+def hooked(app: App, served: Any = None) -> Any:
+    """Returns the application as its platform calls it: with hooks around a snapshot, if it has any.
+
+    `served`: what answers all else, such as the application beside a gRPC server; default: the application.
+    """
     if not any(app.settings.contract.hooks):
-        return app
+        return served or app
     from handler.edge.snapshots import HookedApp  # noqa: PLC0415 - behind Lambda Web Adapter only
 
-    return HookedApp(app)
+    return HookedApp(app, served or app)
 
 
 def __getattr__(name: str) -> Any:

@@ -77,9 +77,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _nearest(word: str, known: Sequence[str]) -> str:
     """Returns the known word that is most like another one, "" if none is, or if it is known itself."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+    from core.errors import nearest  # noqa: PLC0415 - only mistakes need it
 
-    return "" if word in known else next(iter(get_close_matches(word, known, 1)), "")
+    return "" if word in known else nearest(word, known)
 
 
 class _Version(argparse.Action):

@@ -51,17 +51,18 @@ class HookedApp:
     """The application behind Lambda Web Adapter, which calls the hooks around a snapshot over HTTP.
 
     Each answers once, in its turn, and to the adapter alone: to anybody else their paths are nothing. Its whole answer
-    is the status. Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
+    is the status. `served`: answers all else. Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, served: Any) -> None:
         self._app = app
+        self._served = served
         steps = zip(app.settings.contract.hooks, (before, after), strict=True)
         self._due = [(path, step) for path, step in steps if path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._due or scope["type"] != "http" or not self._is_due(scope):
-            await self._app(scope, receive, send)
+            await self._served(scope, receive, send)
             return
         _, step = self._due[0]
         status = 503

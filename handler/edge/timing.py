@@ -24,10 +24,11 @@ class Timing:
     `deadline`: until when it may wait in its own thread. `came`, `begun`: when it came, and when it left the queue (0
     before), on time.perf_counter_ns(). `wait`: in all for its model, `load` of it in the model's runtime. `cold`: it
     waited for a load, and not only for a look at the repository. `durations`: of an answered inference: in the queue
-    (with the wait for the model), for decoding, for the model, for encoding. `size`: bytes of its body. `use`: of the
-    version that works on it, once that is known. `is_misplaced`: it waited in no model's lane, and may not use one.
-    `steps`: of a pipeline's inference, each with its time. `protocol`: the request's, as its record names it.
-    `broken`: fault and text of the error that ended its stream.
+    (with the wait for the model), for decoding, for the model, for encoding; of a stream when it has ended. `size`:
+    bytes of its body. `use`: of the version that works on it, once that is known. `is_misplaced`: it waited in no
+    model's lane, and may not use one. `steps`: of a pipeline's inference, each with its time. `protocol`: the
+    request's, as its record names it. `spent`: on a stream so far. `broken`: fault and text of the error that ended
+    its stream.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Timing:
         "load",
         "protocol",
         "size",
+        "spent",
         "steps",
         "use",
         "wait",
@@ -57,6 +59,7 @@ class Timing:
         self.durations: tuple[int, int, int, int] | None = None
         self.size = 0
         self.protocol = ""
+        self.spent = 0
         self.steps: Sequence[tuple[bytes, int]] = ()
         self.use: Any = None
         self.is_misplaced = False
@@ -101,6 +104,9 @@ class Timing:
         if not self.ended:
             use.share()
 
+    def began(self, spent: int) -> None:
+        self.spent = spent
+
     def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
         error = None if success else sys.exception()
         if isinstance(error, ServingError):
@@ -108,6 +114,16 @@ class Timing:
         if not self.ended:
             durations = (self.begun - self.came, decoded - self.begun, infer, 0)
             use.record(durations, self.size, self.protocol, success=success)
+        if success:
+            rest = time.perf_counter_ns() - decoded - infer  # of one that is written in steps see `stepped`
+            self.durations = (self.begun - self.came, decoded - self.begun, infer, rest)
+
+    def stepped(self, ns: int) -> None:
+        """Counts a step of a stream, which is the model's work and the writing of what it has made."""
+        self.spent += ns
+        if self.durations is not None:  # this was the last one
+            queue, decode, infer, _ = self.durations
+            self.durations = (queue, decode, infer, max(0, self.spent - infer))
 
     def failed(self, use: Any) -> None:
         if self.ended:

@@ -79,6 +79,9 @@ class Background:
     def answered(self, use: Any, decoded: int, inferred: int) -> None:
         """Counts nothing."""
 
+    def began(self, spent: int) -> None:
+        """Counts nothing."""
+
     def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
         """Counts nothing."""
 

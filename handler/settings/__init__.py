@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from core.errors import nearest
 from handler.settings import hosts, parsers, platform, providers
 from handler.settings.hosts import Contract
 
@@ -40,7 +41,6 @@ class Setting(NamedTuple):
 PREFIX: Final = "DRAGOMAN_"
 ALIKE: Final = 0.7
 """How much of a variable's name has to be that of a setting to be taken for its misspelling."""
-LONGEST_NAME: Final = 64
 LONGEST_WORD: Final = 8
 """A wrong value of up to so many letters and digits is quoted to clients: it is a number or a word."""
 SETTINGS: Final = (
@@ -108,7 +108,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_PAYLOAD_LOG_SAMPLE", "payload_log_sample", parsers.share, "1", "the share of inferences to log, from 0 to 1"),
     Setting("DRAGOMAN_PAYLOAD_LOG_SIZE", "payload_log_size", parsers.size, "1MB", "the most bytes of a request or an answer to log; an inference with more is counted, but not logged; `0`: no limit"),
     Setting("DRAGOMAN_PAYLOAD_LOG_MEMORY", "payload_log_memory", parsers.size, "64MB", "the most bytes of payloads that wait to be written; further ones are counted, but not logged; `0`: no limit"),
-    Setting("DRAGOMAN_BATCH_INPUT", "batch_input", parsers.text, "", "on Lambda: `s3://bucket/prefix` below which new objects `MODEL/NAME.jsonl`, `.csv` and `.npy` are records; their results go to `DRAGOMAN_BATCH_OUTPUT`; see [batch.md](batch.md#on-lambda)"),
+    Setting("DRAGOMAN_BATCH_INPUT", "batch_input", parsers.text, "", "on Lambda: `s3://bucket/prefix` below which new objects `MODEL/NAME.jsonl`, `.csv`, `.npy` and `.parquet` are records; their results go to `DRAGOMAN_BATCH_OUTPUT`; see [batch.md](batch.md#on-lambda)"),
     Setting("DRAGOMAN_BATCH_OUTPUT", "batch_output", parsers.text, "", "on Lambda: `s3://bucket/prefix` or a folder for the results of queues' messages and of batches; default: such events are refused; see [batch.md](batch.md#on-lambda)"),
     Setting("DRAGOMAN_METRICS_NAMESPACE", "metrics_namespace", parsers.namespace, "Dragoman", "CloudWatch's namespace of `DRAGOMAN_METRICS=emf`"),
 )  # fmt: skip
@@ -291,8 +291,6 @@ def ignored(environ: Mapping[str, str] | None = None) -> list[str]:
 
 def meant_by(variable: str) -> str:
     """Returns the setting that a mistyped variable means, "" if it is like none."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
-
     names = [setting.variable.removeprefix(PREFIX) for setting in SETTINGS]
-    near = get_close_matches(variable.removeprefix(PREFIX)[:LONGEST_NAME], names, 1, ALIKE)
-    return PREFIX + near[0] if near else ""
+    near = nearest(variable.removeprefix(PREFIX), names, ALIKE)
+    return PREFIX + near if near else ""

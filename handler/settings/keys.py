@@ -1,10 +1,9 @@
 """Unused keys of model-settings.json: mistyped ones are named, those of other servers are not."""
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
-from core.errors import shown
+from core.errors import nearest, shown
 
 MLSERVER: Final = frozenset(
     ("versions", "parameters", "parallel_workers", "warm_workers", "max_batch_time", "cache_enabled", "$schema")
@@ -22,7 +21,7 @@ TENSOR: Final = frozenset(("name", "datatype", "shape", "format", "parameters", 
 POLICIES: Final = {"latest": {"num_versions"}, "specific": {"versions"}}
 MOST_NAMED: Final = 8
 LONGEST: Final = 64
-"""The most characters of a key that are compared, and shown."""
+"""The most characters of a key that are shown."""
 
 
 def note(members: Mapping[str, Any], own: Collection[str]) -> str:
@@ -48,8 +47,8 @@ def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[str]:
 def _odd(keys: Collection[str], known: Collection[str], place: str) -> Iterator[str]:
     plain = {_plain(key): key for key in known}
     for key in sorted(set(keys) - set(known)):
-        near = get_close_matches(_plain(key), plain, 1) if len(key) <= LONGEST else ()
-        hint = f" (did you mean {plain[near[0]]!r}?)" if near else ""
+        near = nearest(_plain(key), plain)
+        hint = f" (did you mean {plain[near]!r}?)" if near else ""
         yield shown(place + key, LONGEST) + hint
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from core.errors import shown
+from core.errors import nearest, shown
 
 CPU: Final = ("CPUExecutionProvider",)
 """The providers of models without a setting. Every build has this one, which takes what no other one does."""
-LONGEST: Final = 64
-"""The most characters of a name that are compared with the known ones."""
+SHORT: Final = 0.3
+"""How near a name must be to one that was meant: "cuda" means CUDAExecutionProvider."""
 
 
 def parse(value: str) -> tuple[str, ...]:
@@ -33,8 +33,6 @@ def refusal(names: Sequence[str], runtime: Any) -> str:
     built = f"this build of ONNX Runtime has {', '.join(available)}"
     if absent in known:
         return f"{shown(absent)} is not available; {built}"
-    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
-
-    near = get_close_matches(absent.lower(), [name.lower() for name in known], 1, 0.3) if len(absent) <= LONGEST else ()
-    hint = [f"did you mean {name!r}? " for name in known if name.lower() in near]
+    near = nearest(absent.lower(), [name.lower() for name in known], SHORT)
+    hint = [f"did you mean {name!r}? " for name in known if name.lower() == near]
     return f"{shown(absent)} is unknown; {''.join(hint)}{built}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from core.errors import shown
+from core.errors import nearest, shown
 from handler.settings import (
     SETTINGS,
     Given,
@@ -93,11 +93,8 @@ def in_file(path: Path) -> dict[str, Given]:
 
 
 def _hint(key: str, fields: Iterable[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
-
-    plain = key[:LONGEST].lower().replace("-", "_").removeprefix("dragoman_")
-    near = get_close_matches(plain, list(fields), 1)
-    return f"; did you mean {near[0]}?" if near else "; docs/settings.md has the settings, without DRAGOMAN_"
+    near = nearest(key.lower().replace("-", "_").removeprefix("dragoman_"), fields)
+    return f"; did you mean {near}?" if near else "; docs/settings.md has the settings, without DRAGOMAN_"
 
 
 def _text(member: Any, source: str) -> str:

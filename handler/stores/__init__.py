@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -23,6 +24,10 @@ STORES: Final = {
 }
 LOOSE: Final = "handler.stores.loose:LooseStore"
 """The store that takes the place of a directory's where a folder may hold a model without versions."""
+LOOSE_BUCKET: Final = "handler.stores.loose_bucket:opened"
+"""What opens the stores of buckets there."""
+BUCKETS: Final = ("s3", "gs", "az")
+"""The schemes of stores with an attribute `remote`: their place in the remote store."""
 VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"
 """The store that wraps any other one if DRAGOMAN_VERIFY is not off."""
 
@@ -117,14 +122,18 @@ def open_store(settings: Settings) -> Store:
     """Returns the store of DRAGOMAN_REPOSITORY. Raises InvalidSettings for a URI that no store knows."""
     scheme, separator, _ = settings.repository.partition("://")
     scheme = scheme if separator else "file"
-    is_loose = scheme == "file" and (settings.model_name or settings.contract.layout != "versions")
-    store = plugins.resolve(LOOSE) if is_loose else plugins.find(scheme, STORES, "dragoman.stores")
-    if store is None:
+    is_loose = bool(settings.model_name) or settings.contract.layout != "versions"
+    kind = plugins.find(scheme, STORES, "dragoman.stores")
+    if kind is None:
         expected = f"expected a directory or one of {', '.join(f'{known}://' for known in STORES)}"
         raise InvalidSettings(
             f"DRAGOMAN_REPOSITORY is {settings.repository[:256]!r}; {expected}", f"DRAGOMAN_REPOSITORY: {expected}"
         )
-    opened: Store = store(settings)
+    if is_loose and scheme == "file":
+        kind = plugins.resolve(LOOSE)
+    elif is_loose and scheme in BUCKETS:
+        kind = partial(plugins.resolve(LOOSE_BUCKET), kind=kind)
+    opened: Store = kind(settings)
     if settings.verify == "off":
         return opened
     verified: Store = plugins.resolve(VERIFIED)(opened, settings)

@@ -1,4 +1,4 @@
-"""A directory that platforms mount: one model's folder without a name, or models without folders for versions.
+"""A place that a platform names, above all a directory that it mounts: one model's folder, or models without versions.
 
 A folder is one version if a model's file is in it (`OWN`), and a model with versions if it has numbered folders. A
 folder that holds no other folder than one stands for that one: archives are unpacked so. Any other is a repository.
@@ -27,6 +27,13 @@ ONLY: Final = "1/"
 DEEPEST: Final = 3
 
 
+class LooseFolder(NamedTuple):
+    """Where a model is. `path`: below the place, with a slash at its end. `is_version`: it is its only version."""
+
+    path: str
+    is_version: bool
+
+
 class LoosePlace(NamedTuple):
     """Where a model is. `is_version`: the folder itself is its only version."""
 
@@ -34,25 +41,44 @@ class LoosePlace(NamedTuple):
     is_version: bool
 
 
+def is_version(files: Sequence[str], folders: Sequence[str]) -> bool | None:
+    """Decides by the names in a folder: it is a version, or a model with versions (False), or neither (None)."""
+    if any(map(OWN.fullmatch, files)):
+        return not folders or any(name.startswith(("model.", "pipeline.")) for name in (*files, *folders))
+    return False if any(map(routing.VERSION.fullmatch, folders)) else None
+
+
 def place_of(folder: Path) -> LoosePlace | None:
     """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
     for _ in range(DEEPEST):
         found = entries(folder)
         folders = [entry.name for entry in found if entry.is_dir()]
-        if any(OWN.fullmatch(entry.name) for entry in found if entry.is_file()):
-            has_model = any(entry.name.startswith(("model.", "pipeline.")) for entry in found)
-            return LoosePlace(folder, is_version=has_model or not folders)
-        if any(map(routing.VERSION.fullmatch, folders)):
-            return LoosePlace(folder, is_version=False)
+        kind = is_version([entry.name for entry in found if entry.is_file()], folders)
+        if kind is not None:
+            return LoosePlace(folder, kind)
         if len(folders) != 1:
             return None
         folder /= folders[0]
     return None
 
 
-def _said_name(folder: Path) -> str:
-    """Returns the name that the model's settings state, "" if they state none, or cannot be read: the load says why."""
-    text = content(folder / SETTINGS, folder.name, SETTINGS)
+def found_in(paths: Sequence[str]) -> LooseFolder | None:
+    """Returns where the one model of a listing is, None if the paths are those of a repository."""
+    prefix = ""
+    for _ in range(DEEPEST):
+        parts = [path[len(prefix) :].partition("/") for path in paths if path.startswith(prefix)]
+        folders = sorted({name for name, slash, _ in parts if slash})
+        kind = is_version([name for name, slash, _ in parts if not slash], folders)
+        if kind is not None:
+            return LooseFolder(prefix, kind)
+        if len(folders) != 1:
+            return None
+        prefix += f"{folders[0]}/"
+    return None
+
+
+def said_name(text: bytes | None) -> str:
+    """Returns the name that a model's settings state, "" if they state none, or cannot be read: the load says why."""
     try:
         members = {} if text is None else jsonio.loads(text)
     except InvalidInput:
@@ -112,7 +138,8 @@ class LooseStore:
         place = None if self._each else place_of(self._root)
         if place is None:
             return None
-        return self._name or _said_name(place.folder) or place.folder.name, place
+        said = said_name(content(place.folder / SETTINGS, place.folder.name, SETTINGS))
+        return self._name or said or place.folder.name, place
 
     def _place(self, model: str) -> LoosePlace | None:
         only = self._only()

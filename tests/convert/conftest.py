@@ -3,13 +3,15 @@
 A few tests start the child as users do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handler.cli import main
 from handler.commands.convert import process, work
+from tests.support.server import Server, serve_rpc
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -33,3 +35,16 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         return work.convert(job, say)
 
     monkeypatch.setattr(process, "converted", converted)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server of all models, which come while it runs."""
+    log = tmp_path_factory.mktemp("server") / "log"
+    with serve_rpc(log, REPOSITORY=str(repository), REPOSITORY_POLL="0.1") as running:
+        yield running

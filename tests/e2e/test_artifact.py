@@ -55,3 +55,24 @@ def test_graviton_gets_libraries_of_its_own(tmp_path: Path) -> None:
     tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={tmp_path}", env=environment)
     machines = {int.from_bytes(library.read_bytes()[18:20], "little") for library in tmp_path.rglob("*.so")}
     assert machines == {AARCH64}
+
+
+SERVERS = "server,onnx,grpc,text,jwt,signing,gcs,azure,parquet,otel,doctor"
+PUBLISHERS = (
+    "convert,convert-sklearn,convert-xgboost,convert-lightgbm,convert-catboost,convert-torch,convert-huggingface"
+)
+
+
+@pytest.mark.parametrize(("extras", "python"), [(SERVERS, "3.11"), (SERVERS, "3.14"), (PUBLISHERS, "3.13")])
+def test_every_extra_has_wheels_for_arm64(extras: str, python: str, tmp_path: Path) -> None:
+    """Nothing has to be compiled on a machine with Graviton; a package without such wheels would be refused."""
+    uv = Path(sys.executable).with_name("uv")
+    platform = ("--python-platform", "aarch64-manylinux_2_28", "--python-version", python, "--only-binary", ":all:")
+    wanted = tmp_path / "wanted.in"
+    wanted.write_text(f"dragoman[{extras}] @ {tools.ROOT.as_uri()}\n", encoding="utf-8")
+    command = (uv, "pip", "compile", "--quiet", "--no-header", *platform, "--no-binary", "dragoman")
+    found = tools.run(*command, wanted)
+    assert "onnxruntime==" in found
+    wanted.write_text("tensorflow-cpu\n", encoding="utf-8")  # which has none
+    with pytest.raises(RuntimeError, match="no wheels with a matching"):
+        tools.run(*command, wanted)

@@ -31,6 +31,8 @@ ALARMS = {"Alarms": "on", "AlarmTopic": TOPIC, "Timeout": "60"}
 ANY, PREFLIGHT = "Gateway.Body.paths./{proxy+}.x-amazon-apigateway-any-method", "Gateway.Body.paths./{proxy+}.options"
 SCHEME, TYPE = "Gateway.Body.components.securitySchemes.caller", "x-amazon-apigateway-authtype"
 VARIABLES, LOGGING = "InferenceFunction.Environment.Variables", "InferenceFunction.LoggingConfig"
+OBJECTS = {"Batch": "objects", "BatchBucket": "example-data", "BatchPrefix": "a/b"}
+RIGHTS = "InferenceFunctionRole.Policies.1.PolicyDocument.Statement"
 DIMENSIONS = "ServerErrors.Dimensions"
 CALLER = [{"caller": []}]
 VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
@@ -44,7 +46,33 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         f"{VARIABLES}.DRAGOMAN_TRUST_AUTHORIZER": "false", f"{VARIABLES}.DRAGOMAN_METRICS": "off",
         f"{VARIABLES}.DRAGOMAN_REPOSITORY": "s3://example-models/models", f"{VARIABLES}.AWS_ENDPOINT_URL_S3": "",
         "InferenceFunction.ReservedConcurrentExecutions": None, "InferenceFunction.SnapStart.ApplyOn": "None",
-        "ServerlessDeploymentApplication": None, "CodeDeployServiceRole": None,
+        "ServerlessDeploymentApplication": None, "CodeDeployServiceRole": None, "BatchSource": None,
+        "FailedBatches": None, f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "", "InferenceFunctionRole.Policies.1": None,
+    }),
+    "queue": ({"Batch": "queue", "Timeout": "60"} | ALARMS, {
+        "Batches.VisibilityTimeout": "600", "Batches.RedrivePolicy.maxReceiveCount": 5,
+        "BatchSource.FunctionName": {"Ref": "InferenceFunctionAliaslive"}, "BatchSource.BatchSize": 100,
+        "BatchSource.FunctionResponseTypes": ["ReportBatchItemFailures"], "NewRecords": None,
+        f"{VARIABLES}.DRAGOMAN_BATCH_OUTPUT": "s3://example-models/batches/out",
+        f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "",
+        f"{RIGHTS}.0.Resource": "arn:aws:s3:::example-models/batches/out/*",
+        f"{RIGHTS}.3.Action": ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
+        "FailedBatchesAlarm.AlarmActions": [TOPIC],
+        "FailedBatchesAlarm.MetricName": "ApproximateNumberOfMessagesVisible",
+    }),
+    "objects in a bucket of their own": (OBJECTS | {"Prefix": "", "WatchBucket": "true"}, {
+        "NewRecords.EventPattern.detail": {
+            "bucket": {"name": ["example-data"]}, "object": {"key": [{"prefix": "a/b/in/"}]},
+        },
+        "NewModels.EventPattern.detail.bucket.name": ["example-models"], "Batches": None, "BatchSource": None,
+        "BatchAttempts.DestinationConfig.OnFailure.Destination": {"Fn::GetAtt": ["FailedBatches", "Arn"]},
+        f"{VARIABLES}.DRAGOMAN_BATCH_INPUT": "s3://example-data/a/b/in",
+        f"{RIGHTS}.1.Resource": "arn:aws:s3:::example-data",
+        f"{RIGHTS}.3.Resource": "arn:aws:s3:::example-data/a/b/in/*", "FailedBatchesAlarm": None,
+    }),
+    "queue and objects": ({"Batch": "both"}, {
+        "NewRecords.EventPattern.detail.bucket.name": ["example-models"], f"{RIGHTS}.4.Effect": "Allow",
+        "NewRecordsPermission.Principal": "events.amazonaws.com", "BatchAttempts.Qualifier": "live",
     }),
     "text": ({"LogFormat": "Text", "LogDays": "7", "AccessLog": "true"}, {
         f"{LOGGING}.LogFormat": "Text", f"{LOGGING}.ApplicationLogLevel": None,
@@ -155,6 +183,8 @@ REFUSED = {
     "jwt without an issuer": (HTTP | JWT | {"JwtIssuer": ""}, "needs JwtIssuer"),
     "jwt without an audience": (HTTP | JWT | {"JwtAudience": ""}, "needs JwtAudience"),
     "snapshot without models": ({"Initialization": "snap-start"}, "name the models"),
+    "batches among all models": ({"Batch": "queue", "Prefix": ""}, "need a Prefix for the models"),
+    "batches among the models": ({"Batch": "both", "BatchPrefix": "models"}, "need a BatchPrefix"),
     "keys without lines": ({"Auth": "keys"}, "needs the lines of Keys"),
 }
 GATEWAYS = {
@@ -189,7 +219,7 @@ def at(resources: dict[str, Any], way: str) -> Any:
     while way and found is not None:
         if isinstance(found, list):
             step, _, way = way.partition(".")
-            found = found[int(step)]
+            found = found[int(step)] if int(step) < len(found) else None
         else:
             step = next((key for key in sorted(found, key=len, reverse=True) if f"{way}.".startswith(f"{key}.")), "")
             found, way = found.get(step), way.removeprefix(step).removeprefix(".")

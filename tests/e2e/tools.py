@@ -27,6 +27,7 @@ ENVIRONMENTS = {
     "moto": ("moto[server]==5.2.5",),
     # The rest is what its client of scoring servers imports.
     "mlflow": ("mlflow-skinny==3.17.2", "numpy==2.4.6", "pandas==3.1.1", "scipy==1.17.1"),
+    "sagemaker": ("sagemaker==2.257.7", "docker==7.1.0"),
     # The first has the generator's jar; the rest is what the clients that they make import.
     "openapi": (
         *("openapi-generator-cli==7.26.0", "openapi-python-client==0.29.1", "ruff==0.17.6"),
@@ -46,6 +47,7 @@ ENVIRONMENTS = {
 ANY_PYTHON = {
     "swift",
     "mlflow",
+    "sagemaker",
     "moto",
     "rclone",
     "fake-gcs",

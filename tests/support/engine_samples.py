@@ -90,6 +90,9 @@ class Request:
         assert (decoded <= inferred, use.uses) == (True, 1)
         self.counts.append("answered")
 
+    def began(self, spent: int) -> None:
+        """Counts nothing: the stream's end does."""
+
     def streamed(self, use: Use, decoded: int, infer: int, *, success: bool) -> None:
         """Keeps the name and the success."""
         assert min(decoded, infer) >= 0

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from core.dtype import DATATYPES
-from core.errors import shown
+from core.errors import nearest, shown
 from core.tensor import TensorSpec
 from handler.commands.call.transport import NOT_FOUND, OK, Packet, Transport, reason
 from handler.commands.refused import Refused
@@ -46,11 +46,8 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
 
 def hint(word: str, known: Sequence[str]) -> str:
     """Returns which known name was probably meant, or which ones there are."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
-
-    near = get_close_matches(word[:64], known, 1)
-    if near:
-        return f"; did you mean {near[0]}?"
+    if near := nearest(word, known):
+        return f"; did you mean {near}?"
     shortened = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")  # noqa: PLR2004 - a line's worth
     return f"; expected {'one of ' if len(known) > 1 else ''}{shortened}" if known else ""
 

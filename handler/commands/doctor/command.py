@@ -165,6 +165,8 @@ class Examination:
         may = [each for each in self._models if settings.allow_code or not any(map(model_files.is_code, each.versions))]
         self._visit.add(loads.examine(may, environ, self._limits, measured, _tell))
         _tell("")
+        every = (f"{model.name}/{version.folder}" for model in self._models for version in model.versions)
+        self._visit.measured["unmeasured"] = [name for name in every if name not in measured]
         self._visit.measured["memory"] = sizing.recommend(self._visit.measured)
         self._visit.measured["cold_start"] = sizing.cold_start(self._visit.measured)
         self._visit.add(sizing.of_settings(settings, self._visit.measured))

@@ -1,7 +1,6 @@
 """A finding: what is wrong, where, and how to cure it. `Visit` collects them, with what was not examined, and why."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 
 from core.errors import escaped
@@ -68,11 +67,6 @@ def _finding(severity: str, code: str, where: str, what: str, cure: str) -> Find
     """Makes a finding of texts in one line each."""
     lines = (" ".join(text.split()) for text in (what, cure))
     return Finding(severity, code, *(escaped(text)[:LONGEST] for text in (where, *lines)))
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns the known word that was probably meant, "" if none is near."""
-    return next(iter(get_close_matches(word[:LONGEST], list(known), 1, 0.7)), "")
 
 
 def expected(message: str) -> tuple[str, str]:

@@ -9,9 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from core.errors import nearest
 from handler.commands.doctor import variables
-from handler.commands.doctor.findings import Finding, error, nearest, warning
+from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.template import UNKNOWN, Expanded
+from handler.settings import ALIKE
 
 HANDLERS: Final = re.compile(r"(handler|dragoman)\.aws\.lambda_handler")
 KINDS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
@@ -46,7 +48,7 @@ def parameters(template: Expanded, given: Mapping[str, str], where: str) -> Iter
     """Yields the parameters that do not exist or break their own rules. `given`: those of samconfig.toml."""
     for name in given:
         if name not in template.parameters:
-            near = nearest(name, template.parameters)
+            near = nearest(name, template.parameters, ALIKE)
             cure = f"did you mean {near}?" if near else f"name one of {', '.join(template.parameters)}"
             yield error("unknown-parameter", "samconfig.toml", f"the template has no parameter {name}", cure)
     for name, said in template.parameters.items():

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from core.errors import nearest
 from handler.backends import EXPECTED
-from handler.commands.doctor.findings import Finding, error, nearest, warning
+from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree
 from handler.lifecycle.repository import MARKERS, NAME, TRITON, VERSION, Version, folders_of
+from handler.settings import ALIKE
 from handler.settings.model import FILE
 from handler.stores import File
 
@@ -93,7 +95,7 @@ def _misnamed_settings(name: str, files: Sequence[File]) -> Iterator[Finding]:
         prefix = f"{folder}/" if folder else ""
         if last in SETTINGS or last in NOT_OURS or (folder and not VERSION.fullmatch(folder)):
             continue
-        meant = nearest(last.lower(), SETTINGS)
+        meant = nearest(last.lower(), SETTINGS, ALIKE)
         if meant and prefix + meant not in paths:
             cure = f"mv {name}/{path} {name}/{prefix}{meant}"
             yield error("settings-name", f"{name}/{path}", f"nobody reads it; did you mean {meant}?", cure)

@@ -61,6 +61,9 @@ def _measured(measured: dict[str, Any]) -> Iterator[str]:
             f"memory of a function: {advice['least']} MB for the largest model alone ({advice['vcpus']} vCPU), "
             f"{advice['all']} MB for all at once"
         )
+        if absent := measured["unmeasured"]:
+            more = f" and {len(absent) - SLOWEST} more" if len(absent) > SLOWEST else ""
+            yield f"        without {', '.join(absent[:SLOWEST])}{more}: what did not load here has no size"
     if advice and (start := measured.get("cold_start")):
         steps = ", ".join(f"{step} {start[step]:.2f} s" for step in ("init", "runtime", "fetch", "load"))
         yield f"cold start with {start['model']} on this machine: {start['total']:.2f} s ({steps})"

@@ -6,8 +6,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
-from handler.commands.doctor.findings import Finding, error, expected, nearest, note, warning
-from handler.settings import SETTINGS, InvalidSettings, Settings, hosts
+from core.errors import nearest
+from handler.commands.doctor.findings import Finding, error, expected, note, warning
+from handler.settings import ALIKE, SETTINGS, InvalidSettings, Settings, hosts
 from handler.settings.sources import in_file
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
@@ -45,7 +46,7 @@ def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
         Settings.from_env({variable: environ[variable]})
     except InvalidSettings as wrong:
         if variable not in KNOWN:
-            cure = f"did you mean {nearest(variable, KNOWN)}? rename it"
+            cure = f"did you mean {nearest(variable, KNOWN, ALIKE)}? rename it"
             return error("unknown-setting", variable, "no setting has this name, so the server does not start", cure)
         what, wanted = expected(str(wrong))
         return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
@@ -143,6 +144,6 @@ def named_models(settings: Settings, names: Sequence[str]) -> Iterator[Finding]:
     wanted += [("DRAGOMAN_DEFAULT_MODEL", default)] if default and default.rpartition("-")[0] not in names else []
     for variable, name in wanted:
         if name not in names:
-            near = nearest(name, names)
+            near = nearest(name, names, ALIKE)
             cure = f"did you mean {near!r}?" if near else f"name one of {', '.join(names[:8]) or 'its models'}"
             yield error("no-such-model", variable, f"the repository has no model {name!r}", cure)

@@ -48,7 +48,7 @@ def serve(settings: Settings, how: Serving) -> int:
     if how.on_empty == "stop" and seen.problem:
         app.close()
         raise InvalidSettings(seen.problem)
-    served: Any = with_grpc(app, how.rpc_address) if how.grpc_port else asgi.hooked(app)
+    served: Any = asgi.hooked(app, with_grpc(app, how.rpc_address) if how.grpc_port else None)
     with ExitStack() as watching:
         if how.reload:
             from handler.commands.serve.reload import Reloader  # noqa: PLC0415 - for those who change models

@@ -42,7 +42,7 @@ STOP_SECONDS: Final = 30.0
 
 def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
     """Serves with several workers until a signal. `environ`: has their settings. Raises InvalidSettings."""
-    _check(how)
+    _check(settings, how)
     log_lines.begin(settings.log_level, settings.log_format)
     with ExitStack() as held:
         for flag, port in (("--port", how.port), ("--grpc-port", how.grpc_port)):
@@ -56,12 +56,14 @@ def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
         return asyncio.run(Supervisor(settings.workers, how, environ, folder).run())
 
 
-def _check(how: Serving) -> None:
+def _check(settings: Settings, how: Serving) -> None:
     """Raises InvalidSettings for options that do not go together."""
     if not sys.platform.startswith("linux"):
         raise InvalidSettings("--workers needs Linux, whose kernel shares a port's connections out")
     if how.reload:
         raise InvalidSettings("--reload is for one process: leave out --reload or --workers")
+    if any(settings.contract.hooks):
+        raise InvalidSettings("SnapStart's hooks reach one process: leave out --workers (DRAGOMAN_WORKERS)")
     for flag, package, extra in (("serve", "uvicorn", "server"), ("--grpc-port", "grpc", "grpc")):
         if (package == "uvicorn" or how.grpc_port) and find_spec(package) is None:
             raise InvalidSettings(f"`{flag}` needs {package}: pip install 'dragoman[{extra}]'")

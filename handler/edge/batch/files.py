@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from core.errors import InvalidInput, shown
+from core.errors import InvalidInput, ModelNotLoadable, shown
 from handler.edge.batch.json_lines import JsonBlock, LongRecord
 from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock, header_of
 from handler.edge.batch.terms import BlockLimits, RecordBlock
@@ -142,11 +142,11 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
 
 
 def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
-    """Yields blocks of a Parquet file's rows. Raises InvalidInput, also without pyarrow."""
+    """Yields blocks of a Parquet file's rows. Raises InvalidInput; ModelNotLoadable without pyarrow."""
     try:
         from pyarrow import ArrowException, parquet  # noqa: PLC0415 - an extra, for this form alone
     except ImportError:
-        raise InvalidInput("Parquet needs pyarrow: pip install 'dragoman[parquet]'") from None
+        raise ModelNotLoadable("Parquet needs pyarrow: pip install 'dragoman[parquet]'") from None
     left = skip
     try:
         table = parquet.ParquetFile(file)

@@ -34,7 +34,8 @@ COMPLETE: Final = "complete.json"
 PART: Final = re.compile(r"v(\d+)-(\d{12})-(\d{12})-(\d{12})\.jsonl")
 """The version of the model, the first record, the one behind the last, and how many have failed."""
 PART_RECORDS: Final = 10_000
-FORMATS: Final = {suffix: form for suffix, form in files.SUFFIXES.items() if form != "parquet"}
+WHOLE: Final = ("npy", "parquet")
+"""Forms whose readers go back and forth in a file."""
 
 
 class AnswerPart(NamedTuple):
@@ -83,10 +84,10 @@ class ObjectRunner:
         """
         path = key.removeprefix(self._place.prefix)
         model, slash, name = path.partition("/")
-        form = FORMATS.get(os.path.splitext(name)[1].lower())  # noqa: PTH122 - a key is not a path of this machine
+        form = files.SUFFIXES.get(os.path.splitext(name)[1].lower())  # noqa: PTH122 - a key is not a path of this machine
         if not slash or form is None or not {"", ".", ".."}.isdisjoint(path.split("/")):  # results may go to a folder
             log.warning("%s is not an object of records", escaped(key))
-            return {"object": key, "error": f"expected MODEL/NAME, with one of {', '.join(FORMATS)} at its end"}
+            return {"object": key, "error": f"expected MODEL/NAME, with one of {', '.join(files.SUFFIXES)} at its end"}
         file, etag = self._opened(key)
         folder = f"{path}/{etag}/"
         names = self._results.names(folder)
@@ -118,7 +119,7 @@ class ObjectRunner:
             parts = chain_of(given.names, spec.version)
             limits = BlockLimits(batch_rows(spec), settings.max_body_bytes)
             options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
-            source = self._whole(given.file) if given.form == "npy" else given.file
+            source = self._whole(given.file) if given.form in WHOLE else given.file
             blocks = _Timely(files.FORMATS[given.form](source, limits, parts[-1].end if parts else 0), context)
             writer = _PartWriter(self._results, given.folder, spec.version, parts)
             runner = BatchRunner(use, BatchTerms(spec, "", options), limits.records, limits)
@@ -132,10 +133,11 @@ class ObjectRunner:
         return told | {"parts": [part.name for part in parts]}
 
     def _whole(self, file: BinaryIO) -> BinaryIO:
-        """Returns a file in memory: numpy goes back and forth in it. Raises InvalidInput for one that is too large."""
+        """Returns a file in memory. Raises InvalidInput for one that is too large."""
         content = file.read(self._settings.max_body_bytes + 1)
         if len(content) > self._settings.max_body_bytes:
-            raise InvalidInput(f"an array has at most {self._settings.max_body_bytes} bytes (DRAGOMAN_MAX_BODY_BYTES)")
+            most = f"{self._settings.max_body_bytes} bytes (DRAGOMAN_MAX_BODY_BYTES)"
+            raise InvalidInput(f"an object of {' or '.join(WHOLE)} has at most {most}")
         return io.BytesIO(content)
 
 

@@ -47,8 +47,8 @@ class Inline:
     def begin(self, work: Callable[[], None]) -> None:
         work()
 
-    def each(self, items: Iterable[T], _timing: Timing) -> AsyncGenerator[T]:
-        return streams.each(items, None)
+    def each(self, items: Iterable[T], timing: Timing) -> AsyncGenerator[T]:
+        return streams.each(items, None, owner=timing)
 
     def trouble(self, _name: str) -> str:
         """Returns "": no other work runs beside the request."""

@@ -27,6 +27,10 @@ class Owner(Protocol):
         """Counts a failure at the time limit. Returns the version that works on it, "" if none does yet."""
         ...
 
+    def stepped(self, ns: int) -> None:
+        """Counts a step of its stream."""
+        ...
+
 
 class BatchPart(NamedTuple):
     """The part that a request may have in a batch. `steps`: as core.batches.steps. `size`: bytes of the request.

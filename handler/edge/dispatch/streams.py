@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -22,7 +23,8 @@ async def each(
 ) -> AsyncGenerator[T]:
     """Yields the items. A worker thread makes each one when the previous one was taken; without workers, this thread.
 
-    `spec`: the model that makes them. Its time limit holds for each item. `owner`: counts a failure at that limit.
+    `spec`: the model that makes them. Its time limit holds for each item. `owner`: counts a failure at that limit,
+    and the time of each step.
 
     A tuple's items exist already. The iterator is closed if the caller leaves early or is cancelled.
     """
@@ -30,7 +32,7 @@ async def each(
         for item in items:
             yield item
         return
-    steps: _Steps[T] = _Steps(iter(items))
+    steps: _Steps[T] = _Steps(iter(items), owner)
     try:
         while True:
             if workers is None:
@@ -51,8 +53,9 @@ async def each(
 class _Steps(Generic[T]):
     """An iterator whose steps run in changing threads. The caller may leave it during a step."""
 
-    def __init__(self, items: Iterator[T]) -> None:
+    def __init__(self, items: Iterator[T], owner: "Owner | None") -> None:
         self._items: Iterator[T] | None = items
+        self._owner = owner
         self._left = False
         self._stepping = threading.Lock()
 
@@ -61,7 +64,10 @@ class _Steps(Generic[T]):
         with self._stepping:
             if self._items is None:
                 return END
+            begun = time.perf_counter_ns()
             item = next(self._items, END)
+            if self._owner is not None:
+                self._owner.stepped(time.perf_counter_ns() - begun)
             if item is END:
                 self._items = None
         if self._left:  # the caller left during this step, and did not wait for its end

@@ -9,17 +9,20 @@ from handler.stores.transfer.fetching import Fetcher, Remote
 
 
 class FetchedStore:
-    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files."""
+    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
+
+    `remote`: the place in the remote store.
+    """
 
     hashes = True
 
     def __init__(self, settings: Settings, remote: Remote) -> None:
         self.uri = settings.repository
-        self._remote = remote
+        self.remote = remote
         self._fetcher = Fetcher(settings, remote)
 
     def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
-        return self._remote.files(model, progress or Progress())
+        return self.remote.files(model, progress or Progress())
 
     def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
         return self._fetcher.read(model, path, progress or Progress())
@@ -29,4 +32,4 @@ class FetchedStore:
 
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""
-        self._remote.disconnect()
+        self.remote.disconnect()

@@ -1,8 +1,6 @@
 """Models of other libraries: converted with parity, and served. The library itself is the oracle."""
 
 import json
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +10,13 @@ import pytest
 
 from handler.settings.model import FILE
 from handler.stores import parity
+from tests.convert.libraries.test_refused import REFUSED as REASONS
 from tests.convert.libraries.zoo import ASKED, CASES, Trained
-from tests.support.server import Server, serve_rpc
+from tests.convert.roll import REFUSED, SERVED
+from tests.convert.serving import check_explained, check_served, inputs
+from tests.support.server import Server
 
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server of all models, which come while it runs."""
-    log = tmp_path_factory.mktemp("server") / "log"
-    with serve_rpc(log, REPOSITORY=str(repository), REPOSITORY_POLL="0.1") as running:
-        yield running
+LIBRARIES = ("scikit-learn", "XGBoost", "LightGBM", "CatBoost")
 
 
 def written(data: Any, folder: Path) -> Path:
@@ -38,18 +28,18 @@ def written(data: Any, folder: Path) -> Path:
     return folder / "data.npy"
 
 
-def asked(trained: Trained, inputs: list[str], folder: Path) -> tuple[Path, list[Any]]:
+def asked(trained: Trained, names: list[str], folder: Path) -> tuple[Path, list[Any]]:
     """Returns a file of a few rows by input, and the same rows as V1 has them."""
     rows = trained.data[ASKED]
-    if len(inputs) > 1:
-        arrays = {name: rows[[name]].to_numpy() for name in inputs}
+    if len(names) > 1:
+        arrays = {name: rows[[name]].to_numpy() for name in names}
         arrays = {
             name: array.astype(str if array.dtype.kind in "OSU" else np.float32) for name, array in arrays.items()
         }
         instances = rows.to_dict("records")
     else:
         matrix = np.asarray(rows)
-        arrays = {inputs[0]: matrix if matrix.dtype.kind == "U" else matrix.astype(np.float32)}
+        arrays = {names[0]: matrix if matrix.dtype.kind == "U" else matrix.astype(np.float32)}
         instances = matrix.tolist()
     np.savez(folder / "asked.npz", **arrays)
     return folder / "asked.npz", instances
@@ -78,37 +68,14 @@ def test_a_model_is_converted_with_parity_and_served_over_every_protocol(
     settings = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     labels = settings.get("signatures", {}).get("classify", {}).get("class_labels", ())
     assert tuple(labels) == case.labels
-    _check_served(name, trained, server, run, tmp_path)
+    file, instances = asked(trained, inputs(name, server), tmp_path)
+    check_served(name, server, run, file, {"": trained.answers})
     if case.data:
-        _check_explained(name, trained, server, tmp_path)
+        check_explained(name, server, instances[0])
 
 
-def _get(server: Server, path: str, body: Any = None) -> Any:
-    url = f"http://{server.netloc}{path}"
-    content = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, content), timeout=100) as answer:
-        return json.loads(answer.read())
-
-
-def _inputs(name: str, server: Server) -> list[str]:
-    return [each["name"] for each in _get(server, f"/v2/models/{name}")["inputs"]]
-
-
-def _check_served(name: str, trained: Trained, server: Server, run: Any, folder: Path) -> None:
-    file, _ = asked(trained, _inputs(name, server), folder)
-    places = {"v2": f"http://{server.netloc}", "v1": f"http://{server.netloc}", "grpc": server.rpc_netloc}
-    for protocol, url in places.items():
-        code, out, err = run("infer", name, "--protocol", protocol, "--url", url, "--file", file, "--json")
-        assert (code, err) == (0, ""), protocol
-        output = json.loads(out)["outputs"][-1]
-        found = np.array(output["data"], float).reshape(np.shape(trained.answers))
-        np.testing.assert_allclose(found, trained.answers, rtol=1e-3, atol=1e-4, err_msg=protocol)
-
-
-def _check_explained(name: str, trained: Trained, server: Server, folder: Path) -> None:
-    _, instances = asked(trained, _inputs(name, server), folder)
-    (found,) = _get(server, f"/v1/models/{name}:explain", {"instances": instances[:1]})["explanations"]
-    scores = found["importance_scores"]
-    flat = [each for value in scores.values() for each in value] if isinstance(scores, dict) else scores
-    total = found["base_value"] + float(np.sum(flat))
-    assert total == pytest.approx(found["prediction"], abs=1e-4 * max(1, abs(found["prediction"])))
+def test_the_roll_has_the_models_that_are_explained() -> None:
+    """Those without data have no background."""
+    explained = {name for name, case in CASES.items() if case.data}
+    assert {each for names in map(SERVED.get, LIBRARIES) for each in names or ()} == explained
+    assert {each for names in REFUSED.values() for each in names} <= set(REASONS)

@@ -1,7 +1,8 @@
 """handler.stores.loose: folders of models without names or versions, as platforms mount them."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from core.errors import ModelNotFound, ServingError
 from handler.lifecycle.repository import MARKERS, Repository
 from handler.settings import Settings
 from handler.settings.model import FILE
-from handler.stores import Gone, open_store
+from handler.stores import Forbidden, Gone, open_store
 from handler.stores.directory import DirectoryStore
 from handler.stores.loose import OWN, LooseStore
 from handler.stores.progress import Progress
+from handler.stores.s3.store import S3Store
+from tests.support import s3_stand_in
 
 
 def tree(root: Path, *paths: str) -> Path:
@@ -37,7 +40,7 @@ def test_its_marks_are_the_runtimes() -> None:
     assert all(OWN.fullmatch(marker) for marker in (*MARKERS, FILE, "config.pbtxt"))
 
 
-@pytest.mark.parametrize(("paths", "models"), [
+LAYOUTS = pytest.mark.parametrize(("paths", "models"), [
     (["model.onnx", "model.onnx.data", "code/x.py"], {"top": ["1/code/x.py", "1/model.onnx", "1/model.onnx.data"]}),
     (["model.py", FILE, "config.pbtxt", ".hidden"], {"top": ["config.pbtxt", FILE, "1/model.py"]}),
     ([FILE, "weights.bin"], {"top": [FILE, "1/weights.bin"]}),
@@ -50,6 +53,9 @@ def test_its_marks_are_the_runtimes() -> None:
     (["a/b/c/d/model.onnx"], {"a": ["b/c/d/model.onnx"]}),
     (["notes.txt"], {}),
 ])  # fmt: skip
+
+
+@LAYOUTS
 def test_a_folder_is_one_model_or_a_repository(tmp_path: Path, paths: Sequence[str], models: Any) -> None:
     """Archives are often unpacked below one more folder. Names come from the folder, unless one is given."""
     root = tree(tmp_path / "top", *paths)
@@ -117,3 +123,76 @@ def test_without_a_platform_or_a_name_a_folder_is_a_repository(tmp_path: Path) -
     assert isinstance(store(tmp_path / "nothing", DRAGOMAN_PLATFORM="none", DRAGOMAN_MODEL_NAME="m"), LooseStore)
     with pytest.raises(ServingError, match="not a directory"):
         store(tmp_path / "nothing").models()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[s3_stand_in.StandIn]:
+    """A bucket of S3, which Google's client reads, too: their listings and objects are the same."""
+    with s3_stand_in.running() as running:
+        for name, value in running.variables().items():
+            monkeypatch.setenv(name, value)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+            monkeypatch.setenv(name, "x")
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)
+        monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+        yield running
+
+
+def remote(uri: str, **environ: str) -> Any:
+    base = {"DRAGOMAN_REPOSITORY": uri, "DRAGOMAN_PLATFORM": "vertex", "AIP_HTTP_PORT": "1", "AIP_PREDICT_ROUTE": "/p"}
+    return open_store(Settings.from_env({**os.environ, **base, **environ}))
+
+
+@LAYOUTS
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_place_in_a_bucket_is_one_model_or_a_repository(
+    bucket: s3_stand_in.StandIn, scheme: str, paths: Sequence[str], models: Any
+) -> None:
+    """What a folder on a disk would be, with and without a slash at its end; files are fetched from where they are."""
+    for path in (*(f"top/{each}" for each in paths), "top-2/model.onnx"):
+        bucket.put(f"data/{path}", path.removeprefix("top/").encode())
+        bucket.things[f"data/{path}"].meta["Last-Modified"] = (
+            "Sun, 22 Nov 2026 15:00:00 GMT"  # Google's client wants it
+        )
+    for opened in (remote(f"{scheme}://bucket/data/top"), remote(f"{scheme}://bucket/data/top/")):
+        opened.check()
+        shown = {name: sorted(each.path for each in opened.files(name)) for name in opened.models()}
+        assert {name: [each for each in files if ".hidden" not in each] for name, files in shown.items()} == {
+            name: sorted(files) for name, files in models.items()
+        }
+        assert set(opened.everything()) == set(opened.glance()) == set(models)
+        for name in models:
+            files = [each for each in opened.files(name) if each.path.startswith("1/")]
+            if not files:
+                continue
+            folder = opened.fetch(name, "1", files, Progress()).path
+            for each in files:
+                content = (folder / each.path.removeprefix("1/")).read_bytes()
+                assert content == opened.read(name, each.path)
+                assert content.decode() in paths
+        assert not opened.files("other")
+        opened.disconnect()
+
+
+def test_a_place_in_a_bucket_takes_names_and_the_permission_to_list(
+    bucket: s3_stand_in.StandIn,
+) -> None:
+    """Without the permission, and where a whole bucket is named, it is a repository as ever."""
+    bucket.put(f"data/m/{FILE}", b'{"name": "said"}')
+    bucket.put("data/m/model.onnx", b"model")
+    opened = remote("s3://bucket/data/m")
+    assert (opened.models(), opened.read("said", FILE)) == (["said"], b'{"name": "said"}')
+    assert list(remote("s3://bucket/data/m", DRAGOMAN_MODEL_NAME="given").models()) == ["given"]
+    bucket.put("data/m/model.onnx", b"newer")
+    (file,) = (each for each in opened.files("said") if each.path == "1/model.onnx")
+    assert (opened.fetch("said", "1", [file], Progress()).path / "model.onnx").read_bytes() == b"newer"
+    assert isinstance(remote("s3://bucket"), S3Store)
+    assert isinstance(open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/data/m"})), S3Store)
+    bucket.listable = False
+    blind = remote("s3://bucket/data")
+    with pytest.raises(Forbidden):
+        blind.files("m")
+    assert blind.read("m", "model.onnx") == b"newer"
+    assert blind.fetch("m", "1", (), Progress()).path.is_dir()
+    blind.confirm()
+    assert blind.accepts

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from tests.protocols.test_waiting import until
+from tests.support.ports import free_port
+from tests.support.s3_stand_in import StandIn
 from tests.support.server import HOST, Server, running
 from tests.support.wire import Answer
 
@@ -237,7 +239,8 @@ def test_the_port_is_the_platforms_and_sigterm_lets_requests_end(environ: Mappin
     assert answers[0].json()["outputs"][0]["data"] == [7]
 
 
-def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rpc", [False, True], ids=["http", "grpc"])
+def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path, rpc: Any) -> None:
     """A client's request, which the adapter passes on with headers of its own, finds nothing there.
 
     Source: https://github.com/aws/aws-lambda-web-adapter/releases/tag/v1.1.0.
@@ -247,7 +250,8 @@ def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path) -> None:
     function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start", "AWS_LWA_PORT": "PORT"}
     own = {"DRAGOMAN_REPOSITORY": str(tmp_path / "models"), "DRAGOMAN_PRELOAD": "iris"}
     passed_on = {"x-amzn-request-context": "{}"}
-    with started(tmp_path / "log", {**function, **paths, **own}) as server:
+    flags = ("--grpc-port", str(free_port())) if rpc else ()
+    with started(tmp_path / "log", {**function, **paths, **own}, flags) as server:
         assert asked(server, "GET", "/").status == 200
         early = [
             asked(server, "POST", "/before", **passed_on),
@@ -270,3 +274,17 @@ def test_without_a_platform_nothing_of_one_is_there(tmp_path: Path) -> None:
         assert [asked(server, method, path).status for method, path in calls] == [404] * 5
         assert "started as on" not in server.log.read_text()
         assert HOST in server.log.read_text()
+
+
+def test_vertex_ais_folder_of_one_model_is_read_from_its_bucket(stand_in: StandIn, tmp_path: Path) -> None:
+    """A folder in a bucket is what the same folder on a disk is: it has neither a name nor versions."""
+    for file in (ROOT / "models" / "iris" / "1").iterdir():
+        stand_in.put(f"artifacts/iris/{file.name}", file.read_bytes())
+        stand_in.things[f"artifacts/iris/{file.name}"].meta["Last-Modified"] = "Sun, 22 Nov 2026 15:00:00 GMT"
+    own = {"AIP_STORAGE_URI": "gs://bucket/artifacts/iris", "STORAGE_EMULATOR_HOST": stand_in.url}
+    environ = {**CONTRACTS["vertex"].environ, **own, "DRAGOMAN_CACHE": str(tmp_path / "cache")}
+    with started(tmp_path / "log", environ) as server:
+        until(lambda: asked(server, "GET", DEPLOYED).status == 200)
+        kind, body = BODIES["instances"]
+        assert len(asked(server, "POST", f"{DEPLOYED}:predict", kind, body).json()["predictions"]) == 2
+        assert model_of(server) == "iris"

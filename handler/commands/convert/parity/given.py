@@ -92,6 +92,8 @@ def _only(given: GivenData, value: Value, names: Sequence[str]) -> NDArray[Any]:
     if given.matrix is not None:
         return given.matrix
     columns = dict(given.columns)
+    if len(columns) == 1 and (only := next(iter(columns.values()))).ndim == len(value.shape or ()):
+        return only  # .npz has names for arrays, and this one is the input
     if names and set(names) <= set(columns):
         columns = {name: columns[name] for name in names}
     if value.element == BYTES.onnx and len(value.shape or ()) == 1:

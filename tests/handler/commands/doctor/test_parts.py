@@ -41,14 +41,16 @@ def test_the_text_fits_on_one_screen(setup: SetUp, capsys: pytest.CaptureFixture
     for number in range(30):
         setup.add(f"bad{number:02}/model.onnx")
     setup.add("wine/model-settings.json", {"canry": {}})
+    setup.add("zero/1/model.onnx")
     assert main(["doctor", "models"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
     assert lines[1].startswith("ERROR   bad00/model.onnx: ")
     assert lines[2] == "        cure: mkdir -p bad00/1 && mv bad00/model.onnx bad00/1/model.onnx"
-    assert "... and 21 more: dragoman doctor --json" in lines
+    assert "... and 22 more: dragoman doctor --json" in lines
     assert any(line.startswith("memory of a function: ") for line in lines)
-    assert lines[-1] == "30 errors, 1 warning"
+    assert "        without zero/1: what did not load here has no size" in lines
+    assert lines[-1] == "31 errors, 1 warning"
 
 
 def test_a_sound_set_up_says_so(

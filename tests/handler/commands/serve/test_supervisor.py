@@ -146,6 +146,18 @@ def test_what_does_not_go_together_is_refused(
     assert capsys.readouterr().err == f"dragoman: {told}\n"
 
 
+def test_hooks_of_a_snapshot_are_for_one_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lambda Web Adapter's would reach one worker, and the others would go on with what only one instance may have."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    monkeypatch.setenv("AWS_LAMBDA_INITIALIZATION_TYPE", "snap-start")
+    monkeypatch.setenv("AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH", "/after")
+    assert cli.main(["serve", "--workers", "2"]) == 2
+    told = "SnapStart's hooks reach one process: leave out --workers (DRAGOMAN_WORKERS)"
+    assert capsys.readouterr().err == f"dragoman: {told}\n"
+
+
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Before a process is started: a package, or a kernel that shares a port."""
     with monkeypatch.context() as patched:

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,10 +14,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from core.deadline import Deadline
-from core.errors import InvalidInput, ModelUnavailable
+from core.errors import InvalidInput, ModelNotLoadable, ModelUnavailable
 from handler.aws import Function
 from handler.edge.batch.events import RecordEvents
 from handler.edge.batch.messages import MessageRunner
@@ -271,23 +274,31 @@ def test_objects_of_other_forms_and_those_that_are_wrong(
     file = io.BytesIO()
     np.save(file, np.array(ROWS, np.float32))
     store.put("in/iris/a.npy", file.getvalue())
+    file = io.BytesIO()
+    parquet.write_table(pa.table({name: [1.0, 2.0, 3.0] for name in "abcd"}), file, compression="none")
+    store.put("in/iris/h.parquet", file.getvalue())
     store.put("in/iris/b.csv", b"a,b,c,d\n5.1,3.5,1.4,0.2\n")
     store.put("in/iris/c.csv", b"\xff,1\n")
     store.put("in/nobody/d.jsonl", b"1\n")
-    store.put("in/iris/big.npy", bytes(3000))
-    keys = ["in/iris/a.npy", "in/iris/b.csv", "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
+    store.put("in/iris/big.npy", bytes(9000))
+    forms = ["in/iris/a.npy", "in/iris/h.parquet", "in/iris/b.csv"]
+    keys = [*forms, "in/iris/c.csv", "in/nobody/d.jsonl", "in/iris/big.npy"]
     odd = ["in/iris/e.txt", "in/f.jsonl", "in/iris/../../g.jsonl", "in/"]
-    sizes = {"MAX_BODY_BYTES": "2000"}
+    sizes = {"MAX_BODY_BYTES": str(len(file.getvalue()))}
     with function(monkeypatch, "s3://bucket/out", BATCH_INPUT="s3://bucket/in", **sizes) as aws:
         told = aws(created(*keys, *odd), None)["batches"]
-        assert [each.get("records") for each in told] == [2, 1] + [None] * 7
-        parts = ("not CSV", "nobody", "at most 2000", *["expected MODEL/NAME"] * 4)
-        for each, part in zip(told[2:], parts, strict=True):
+        assert [each.get("records") for each in told] == [2, 3, 1] + [None] * 7
+        parts = ("not CSV", "nobody", "npy or parquet has at most", *["expected MODEL/NAME"] * 4)
+        for each, part in zip(told[3:], parts, strict=True):
             assert part in each["error"]
-        assert sum(key.endswith("complete.json") for key in store.things) == 5
-        assert [each["complete"] for each in aws(created(*keys), None)["batches"]] == [True] * 5
+        assert sum(key.endswith("complete.json") for key in store.things) == 6
+        assert [each["complete"] for each in aws(created(*keys), None)["batches"]] == [True] * 6
         with pytest.raises(ModelUnavailable, match="NoSuchKey"):
             aws(created("in/iris/gone.jsonl", "in/iris/a.npy"), None)
+        store.put("in/iris/i.parquet", file.getvalue())
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        with pytest.raises(ModelNotLoadable, match=r"pip install 'dragoman\[parquet\]'"):
+            aws(created("in/iris/i.parquet"), None)
         assert aws(created("models/iris/1/model.onnx", "x"), None) == {"checked": []}
         assert aws(created("in/iris/a.npy", bucket="other"), None) == {"checked": []}
 

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from core.dtype import DATATYPES
-from core.errors import InvalidInput
+from core.errors import InvalidInput, ModelNotLoadable
 from core.operations import ModelSpec
 from core.signature import Binding, Method, Signature, plain
 from core.tensor import TensorSpec
@@ -105,7 +105,7 @@ def test_parquets_columns() -> None:
 def test_without_pyarrow_parquet_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every other form works without it."""
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(InvalidInput, match=r"pip install 'dragoman\[parquet\]'"):
+    with pytest.raises(ModelNotLoadable, match=r"pip install 'dragoman\[parquet\]'"):
         next(files.parquet_rows(io.BytesIO(), BlockLimits(1, 1), 0))
 
 

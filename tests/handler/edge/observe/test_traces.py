@@ -28,8 +28,10 @@ from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
 from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
+from tests.support.connect_client import OIP
 from tests.support.otlp import Collector, attributes, collecting
 from tests.support.ports import free_port
+from tests.support.remote import question
 from tests.support.server import HOST, serve
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -156,7 +158,46 @@ def test_a_stream_over_grpc_is_one_span(collector: Collector, capsys: pytest.Cap
     assert stream.trace_id.hex() == PARENT.split("-")[1]
     codes = [attributes(each)["rpc.grpc.status_code"] for each in (stream, odd)]
     assert (codes, odd.status.code) == ([0, 12], 2)
-    assert [child.name for child in collector.children(stream)] == ["queue"]
+    steps = [each for each in STEPS if each not in ("fetch", "load")]
+    assert [child.name for child in collector.children(stream)] == steps
+
+
+SLOW = """
+import time
+
+import numpy as np
+
+metadata = {"inputs": [], "outputs": [{"name": "y", "datatype": "INT64", "shape": [1]}]}
+
+def predict(inputs, parameters):
+    for n in range(3):
+        time.sleep(0.002)
+        yield {"y": np.array([n])}
+"""
+ASKED = question("slow").SerializeToString()
+IN_PARTS: dict[str, Any] = {
+    "v2": (INFER.replace("half_plus_three/infer", "slow/generate_stream"), b"{}", "application/json"),
+    "connect": (f"/{OIP}/ModelStreamInfer", envelope(ASKED), "application/connect+proto"),
+    "grpc-web": (f"/{OIP}/ModelStreamInfer", envelope(ASKED), "application/grpc-web+proto"),
+}
+
+
+@pytest.mark.parametrize(("protocol", "inline"), [("v2", False), *((protocol, True) for protocol in IN_PARTS)])
+def test_an_answer_in_parts_has_the_steps_of_all_parts(
+    protocol: str, inline: Any, collector: Collector, tmp_path: Path
+) -> None:
+    """`infer` is the model's time for all of them, which sleeps before each."""
+    (tmp_path / "slow" / "1").mkdir(parents=True)
+    (tmp_path / "slow" / "1" / "model.py").write_text(SLOW, "utf-8")
+    path, body, kind = IN_PARTS[protocol]
+    with closing(make(tmp_path, inline=inline, TRACES="otlp", ALLOW_CODE="true")) as app:
+        post(app, path, body, kind, [])
+    (root,) = collector.roots()
+    spent = {each.name: each.end_time_unix_nano - each.start_time_unix_nano for each in collector.children(root)}
+    assert [*spent] == STEPS
+    assert spent["infer"] >= 3 * 2_000_000
+    assert spent["encode"] > 0
+    assert sum(spent.values()) <= root.end_time_unix_nano - root.start_time_unix_nano
 
 
 def test_what_no_protocol_owns_has_a_name_that_no_client_chooses(collector: Collector) -> None:

@@ -1,0 +1,157 @@
+"""A place in a bucket that may be one model's folder, as handler.stores.loose has them on disks.
+
+The folder above it is opened as a repository, in which the place is a model. If the place is a repository itself, its
+own store answers. Which of both it is follows from a listing, so it takes the permission to list.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from core.errors import ServingError
+from handler.settings import InvalidSettings, Settings
+from handler.stores import File, Folder, Forbidden, Store
+from handler.stores.loose import OF_THE_MODEL, ONLY, LooseFolder, found_in, said_name
+from handler.stores.progress import Progress
+from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
+from handler.stores.transfer.fetching import Fetcher, Remote
+
+T = TypeVar("T")
+SETTINGS: Final = OF_THE_MODEL[0]
+
+
+class _LooseRemote:
+    """The objects of the one model, under the paths that a repository would have for them."""
+
+    def __init__(self, outer: Remote, folder: str) -> None:
+        self._outer = outer
+        self._folder = folder
+        self.place: LooseFolder | None = None
+        self.names = (*outer.names, folder)
+
+    @property
+    def bucket(self) -> ObjectReader:
+        return self._outer.bucket
+
+    def key(self, _: str, path: str) -> str:
+        place = self.place or LooseFolder("", is_version=False)
+        return self._outer.key(self._folder, place.path + (path.removeprefix(ONLY) if place.is_version else path))
+
+    def tried(self, ask: Callable[[ObjectReader], T], progress: Progress) -> T:
+        return self._outer.tried(ask, progress)
+
+    def files(self, _: str, progress: Progress) -> Sequence[File]:
+        """Lists the place, and decides anew what it is. Returns the model's files; none if it is a repository."""
+        listed = self._outer.files(self._folder, progress)
+        self.place = place = found_in([file.path for file in listed])
+        if place is None:
+            return ()
+        below = len(place.path)
+        files = [file._replace(path=file.path[below:]) for file in listed if file.path.startswith(place.path)]
+        if not place.is_version:
+            return files
+        return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
+
+    def disconnect(self) -> None:
+        self._outer.disconnect()
+
+    def is_absent(self, reason: Broken | StoreRefused) -> bool:
+        return self._outer.is_absent(reason)
+
+    def failure(self, reason: Broken | StoreRefused, what: str) -> ServingError:
+        return self._outer.failure(reason, what)
+
+
+class LooseBucket:
+    """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
+
+    `inner`: the store of the place as a repository. `outer`: that of the folder above.
+    """
+
+    hashes = True
+
+    def __init__(self, settings: Settings, inner: Any, outer: Any) -> None:
+        self.uri = settings.repository
+        self._inner, self._outer = inner, outer
+        self._remote = _LooseRemote(outer.remote, settings.repository.rstrip("/").rpartition("/")[2])
+        self._fetcher = Fetcher(settings, self._remote)
+        self._name = settings.model_name
+
+    @property
+    def accepts(self) -> bool:
+        """Whether something shows that the store accepts the keys, or there are none."""
+        return bool(getattr(self._inner, "accepts", True))
+
+    def confirm(self, progress: Progress | None = None) -> None:
+        """Raises ServingError if listing is denied, and nothing shows that the store accepts the keys."""
+        self._inner.confirm(progress)
+
+    def check(self, progress: Progress | None = None) -> None:
+        self._inner.check(progress)
+
+    def glance(self, progress: Progress | None = None) -> Mapping[str, Sequence[File]] | None:
+        """Returns every model's files if they fit in one page of a listing, else None. Raises Forbidden."""
+        found: Mapping[str, Sequence[File]] | None = self._model(progress) or self._inner.glance(progress)
+        return found
+
+    def everything(self, progress: Progress | None = None) -> Mapping[str, Sequence[File] | None]:
+        """Returns every model's files. Raises Forbidden."""
+        found: Mapping[str, Sequence[File] | None] = self._model(progress) or self._inner.everything(progress)
+        return found
+
+    def models(self, progress: Progress | None = None) -> Sequence[str]:
+        names: Sequence[str] = [*self._model(progress)] or self._inner.models(progress)
+        return names
+
+    def files(self, model: str, progress: Progress | None = None) -> Sequence[File]:
+        found = self._model(progress)
+        files: Sequence[File] = found.get(model, ()) if found else self._inner.files(model, progress)
+        return files
+
+    def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
+        if self._remote.place is None:
+            content: bytes | None = self._inner.read(model, path, progress)
+            return content
+        return self._fetcher.read(model, path, progress or Progress())
+
+    def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        store: Store | Fetcher = self._inner if self._remote.place is None else self._fetcher
+        return store.fetch(model, version, files, progress)
+
+    def disconnect(self) -> None:
+        """Forgets the connections and credentials. The next request makes new ones."""
+        self._inner.disconnect()
+        self._outer.disconnect()
+
+    def _model(self, progress: Progress | None) -> dict[str, Sequence[File]]:
+        """Returns the one model with its files; nothing for a repository, and where listing is not permitted."""
+        progress = progress or Progress()
+        try:
+            files = self._remote.files("", progress)
+        except Forbidden:
+            return {}
+        if self._remote.place is None:
+            return {}
+        return {self._name or self._said(files, progress) or self._folder: files}
+
+    def _said(self, files: Sequence[File], progress: Progress) -> str:
+        has = any(file.path == SETTINGS for file in files)
+        return said_name(self._fetcher.read(self._folder, SETTINGS, progress)) if has else ""
+
+    @property
+    def _folder(self) -> str:
+        path = "" if self._remote.place is None else self._remote.place.path
+        return f"{self.uri.rstrip('/')}/{path}".rstrip("/").rpartition("/")[2]
+
+
+def opened(settings: Settings, kind: Callable[[Settings], Any]) -> Store:
+    """Returns the store of a place in a bucket. `kind`: makes the store of a repository. Raises InvalidSettings.
+
+    A whole bucket has no folder above it, and is always a repository.
+    """
+    inner: Store = kind(settings)
+    above = settings.repository.rstrip("/").rpartition("/")[0]
+    try:
+        outer = kind(settings._replace(repository=above))
+    except InvalidSettings:
+        return inner
+    return LooseBucket(settings, inner, outer)
