@@ -21,7 +21,7 @@ from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, domains, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
 from handler.backends.runs import check, stoppable
-from handler.backends.sessions import Opening, quick_run, replacement
+from handler.backends.sessions import Opening, replacement
 from handler.settings import Settings
 from handler.settings.providers import CPU, refusal
 
@@ -193,18 +193,17 @@ class OnnxModel:
         self.spec = spec
         self._classes = classes
         inputs, outputs = spec.inputs or (), spec.outputs or ()
+        self._session = session
         self.after_first: list[Callable[[], None]] = []
         """Called once, after the first inference."""
         self._runtime = runtime
         self._datatypes = {output.name: output.datatype for output in outputs}
         # numpy has no bfloat16: such tensors are passed as OrtValues, whose bits are read in place.
         self._bf16 = any(tensor.datatype is BF16 for tensor in (*inputs, *outputs))
-        self.take(session)
 
     def take(self, session: Any) -> None:
         """Answers from now on with another session of the same model. Inferences that run end with their own."""
         self._session = session
-        self._call = session.run if self.spec.providers else quick_run(session)
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _parameters: Mapping[str, Any]
@@ -226,7 +225,7 @@ class OnnxModel:
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
         feed = {name: _feed(tensor) for name, tensor in inputs.items()}
         try:
-            return stoppable(partial(self._call, outputs, feed), self._runtime.RunOptions)
+            return stoppable(partial(self._session.run, outputs, feed), self._runtime.RunOptions)
         except Exception as error:
             check()  # raises why another thread has ended it
             raise self._failure(error) from error

@@ -65,16 +65,6 @@ class Opening(NamedTuple):
         return options
 
 
-def quick_run(session: Any) -> Callable[..., Any]:
-    """Returns the function that `run` of a session on the CPU calls; `run` itself where it is not there.
-
-    `run` checks the names first, as core.checks has, and goes on without a provider that fails, which the CPU's does
-    not. Without that a tiny model takes a fifth less, and a quarter less where other work had the processor's caches.
-    """
-    run: Callable[..., Any] = getattr(session, "_sess", session).run
-    return run
-
-
 def replacement(opening: Opening, source: Source, user: SessionUser) -> Callable[[], None]:
     """Returns the function that has the usual session made in the background, and given to its user."""
     later = source.later
