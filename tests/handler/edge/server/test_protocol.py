@@ -78,6 +78,14 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
         yield port
 
 
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def patient(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a server that waits for clients on a busy machine."""
+    limits = Limits(head=1000, head_seconds=30, pause=30, drain=300_000, connections=20)
+    with serving(request.param, limits) as port:
+        yield port
+
+
 def closing(method: str, target: str, *headers: str) -> bytes:
     return head(method, target, CLOSE, *headers)
 
@@ -121,32 +129,32 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...
     assert not got or b"\r\nconnection: close\r\n" in got
 
 
-def test_pipelined_requests_are_answered_in_order_however_they_are_cut(port: int) -> None:
+def test_pipelined_requests_are_answered_in_order_however_they_are_cut(patient: int) -> None:
     """The last of them may be refused without affecting the other answers."""
     wire = b"".join(head("POST", "/", "Content-Length: 5") + b"%05d" % number for number in range(40))
     for size in (7, 100, 10_000):
         pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
-        got = talk(port, *pieces, b"\0\r\n\r\n")
+        got = talk(patient, *pieces, b"\0\r\n\r\n")
         assert [part[-5:] for part in got.split(b"HTTP/1.1 200 OK")[1:]] == [b"%05d" % number for number in range(40)]
 
 
-def test_a_request_behind_a_body_begins_anew(port: int) -> None:
+def test_a_request_behind_a_body_begins_anew(patient: int) -> None:
     """It arrives, complete or in part, in the same piece of data as the end of the body before it."""
     first = head("POST", "/", "Content-Length: 4000")
     second = head("GET", "/", "A: " + "x" * 800)
     for cut in (0, 10, len(second)):
         pieces = first + b"x", b"x" * 3999 + second[:cut], second[cut:], closing("GET", "/")
-        with opened(port) as connection:
+        with opened(patient) as connection:
             for piece in pieces:
                 connection.sendall(piece)
                 threading.Event().wait(0.02)
             assert rest(connection).count(b"HTTP/1.1 200") == 3
 
 
-def test_a_body_of_any_framing_comes_whole(port: int) -> None:
+def test_a_body_of_any_framing_comes_whole(patient: int) -> None:
     """The cases are chunks of a byte, chunks with extensions, and a body after 100-continue."""
     chunks = b"".join(b"1;ext=1\r\n%c\r\n" % letter for letter in b"abc" * 3000) + b"0\r\ntrailer: 1\r\n\r\n"
-    with opened(port) as connection:
+    with opened(patient) as connection:
         connection.sendall(head("POST", "/", "Transfer-Encoding: chunked") + chunks)
         assert answer(connection).endswith(b"abc" * 3000)
         connection.sendall(head("POST", "/", "Content-Length: 2", "Expect: 100-continue"))
