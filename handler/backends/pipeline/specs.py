@@ -185,12 +185,14 @@ def _agree(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
 
 
 def described(specs: Mapping[str, TensorSpec | None], role: str) -> Any:
+    """Returns a function that describes a tensor of the pipeline's ends. What a step names, it needs: none is optional."""
+
     def described(name: str) -> TensorSpec:
         spec = specs[name]
         if spec is None:
             text = f"a datatype and shape: no model declares it. State it under {role}s in model-settings.json"
             raise Wrong(f"{role} {name!r}", None, text)
-        return spec
+        return spec._replace(optional=False)
 
     return described
 

@@ -189,9 +189,11 @@ def test_a_request_that_cannot_be_split_is_refused(
 
 
 def test_pairs_of_another_number_are_refused(tmp_path: Path) -> None:
-    """Each text needs one."""
+    """Each text needs one, and a pipeline that names an input cannot do without it."""
+    model = tokens(tmp_path, max_length=9, pairs=True)
+    assert [(spec.name, spec.optional) for spec in model.spec.inputs or ()] == [("text", False), ("pair", False)]
     with pytest.raises(InvalidInput, match="text_pair has 1 texts, and text has 2: expected as many"):
-        split(tokens(tmp_path, max_length=9, pairs=True), ["a", "b"], ["c"])
+        split(model, ["a", "b"], ["c"])
 
 
 def test_a_request_can_be_ended_between_two_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
