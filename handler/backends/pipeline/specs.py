@@ -185,7 +185,7 @@ def _agree(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
 
 
 def described(specs: Mapping[str, TensorSpec | None], role: str) -> Any:
-    """Returns a function that describes a tensor of the pipeline's ends. What a step names, it needs: none is optional."""
+    """Returns a function that describes a tensor of the pipeline's ends. None is optional: a step names it."""
 
     def described(name: str) -> TensorSpec:
         spec = specs[name]
