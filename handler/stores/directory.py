@@ -14,6 +14,8 @@ from handler.stores.progress import Progress
 
 DEEPEST: Final = 16
 WALKS: Final = 4
+STRAY: Final = frozenset(("__pycache__", "lost+found"))
+"""Folders that Python and file systems make beside models. The second one can be read by root only."""
 
 
 class DirectoryStore:
@@ -89,9 +91,13 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Returns a folder's sorted entries without hidden ones, none if it is not a folder. Raises ModelUnavailable."""
+    """Returns a folder's sorted entries without hidden and STRAY ones, none if it is not a folder.
+
+    Raises ModelUnavailable.
+    """
     try:
-        return sorted((each for each in os.scandir(folder) if each.name[0] != "."), key=lambda each: each.name)
+        found = (each for each in os.scandir(folder) if each.name[0] != "." and each.name not in STRAY)
+        return sorted(found, key=lambda each: each.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
