@@ -90,14 +90,18 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
             yield file
 
 
+def is_shown(name: str) -> bool:
+    """Decides whether a server looks at a file or folder of this name."""
+    return name[0] != "." and name not in STRAY
+
+
 def entries(folder: Path) -> list[os.DirEntry[str]]:
     """Returns a folder's sorted entries without hidden and STRAY ones, none if it is not a folder.
 
     Raises ModelUnavailable.
     """
     try:
-        found = (each for each in os.scandir(folder) if each.name[0] != "." and each.name not in STRAY)
-        return sorted(found, key=lambda each: each.name)
+        return sorted((each for each in os.scandir(folder) if is_shown(each.name)), key=lambda each: each.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

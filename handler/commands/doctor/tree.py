@@ -3,13 +3,11 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.stores import File
-from handler.stores.directory import DEEPEST
-
-HIDDEN: Final = "."
+from handler.stores.directory import DEEPEST, is_shown
 
 
 class Tree(NamedTuple):
@@ -41,7 +39,7 @@ def of_folder(root: Path) -> tuple[list[Finding], Tree]:
 
 def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:
     try:
-        entries = [entry for entry in os.scandir(folder) if not entry.name.startswith(HIDDEN)]
+        entries = [entry for entry in os.scandir(folder) if is_shown(entry.name)]
     except OSError as wrong:
         cure = f"let the server's user read it: chmod -R u+rX {folder}"
         found.append(error("unreadable", prefix or str(folder), f"cannot be listed: {wrong.strerror}", cure))

@@ -43,7 +43,7 @@ def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
 
 
 def test_file_uris_are_directories(tmp_path: Path) -> None:
-    """A file URI names a directory, percent-encoded as URIs are. Folders of Python and of file systems are no models."""
+    """A file URI names a directory, percent-encoded as URIs are. Folders of Python and file systems are no models."""
     for name in ("m/1", "__pycache__", "lost+found", ".git"):
         (tmp_path / "a b" / name).mkdir(parents=True)
     store = open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": f"file://{tmp_path}/a%20b"}))
