@@ -33,10 +33,12 @@ from handler.settings import model as model_settings
 from handler.settings import routing
 from handler.settings.model import ModelSettings
 from handler.stores import File, Folder, Forbidden, Gone, Store
-from handler.stores.directory import empty
+from handler.stores.directory import STRAY, empty
 from handler.stores.progress import Progress
 
-NAME: Final = re.compile(rf"[^./\\{UNPRINTABLE}][^/\\{UNPRINTABLE}]{{0,254}}")
+NAME: Final = re.compile(
+    rf"(?!(?:{'|'.join(map(re.escape, sorted(STRAY)))})\Z)[^./\\{UNPRINTABLE}][^/\\{UNPRINTABLE}]{{0,254}}"
+)
 """No path separator, no leading dot: a name can never leave the repository's prefix. Nothing that breaks a log line."""
 VERSION: Final = routing.VERSION
 MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())

@@ -24,7 +24,7 @@ def grouped(files: Sequence[File]) -> Tree:
         name, slash, path = file.path.partition("/")
         if not slash:
             tree.loose.append(file)
-        else:
+        elif is_shown(name):
             own = tree.models.setdefault(name, [])
             if path:
                 own.append(file._replace(path=path))
