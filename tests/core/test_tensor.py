@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
@@ -73,6 +73,8 @@ ANY: Final = st.one_of(
 
 
 @given(st.one_of(st.lists(SHORT.map(str.encode), max_size=9), st.lists(ANY, max_size=9)))
+@example([b"a", b"x" * 255])
+@example([b"a", b"x" * 256])
 def test_any_strings_come_back_as_they_were(elements: list[bytes]) -> None:
     """Elements that are read and written as a whole are the same as those that are not: short texts without a NUL."""
     raw = framed(*elements)
