@@ -8,7 +8,15 @@ import pytest
 from tests.e2e import engine, rie, s3, sam, tools, v1
 
 # Programs of other environments.
-collect_ignore = ["browser", "expansion.py", "mlflow_client.py", "openapi", "sagemaker_client.py", "swift_server.py", "triton"]
+collect_ignore = [
+    "browser",
+    "expansion.py",
+    "mlflow_client.py",
+    "openapi",
+    "sagemaker_client.py",
+    "swift_server.py",
+    "triton",
+]
 
 
 @pytest.fixture(scope="session")
