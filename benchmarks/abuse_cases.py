@@ -25,7 +25,8 @@ GRPS_RPC = "/grps.protos.v1.GrpsService/"
 class Case(NamedTuple):
     """A request. `make`: returns its body for a number of bytes. `zipped`: it is sent as gzip of that many bytes.
 
-    `rpc`: it is a gRPC message for the method `path`; `frames`: the body is so many messages of a stream.
+    `rpc`: it is a gRPC message for the method `path`; `frames`: the body is so many messages of a stream. `tokenizes`:
+    it is accepted, and its cost is that of the model's tokenizer.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case(NamedTuple):
     zipped: bool = False
     rpc: bool = False
     frames: bytes = b""
+    tokenizes: bool = False
 
     def body(self, size: int) -> bytes:
         made = self.make(size)
@@ -214,7 +216,7 @@ CASES: tuple[Case, ...] = (
     _v1("columns of a table", text('{"instances":[', '{"age":1,"sex":"m","class":2}', "]}"), "columns"),
     # generate, OpenAI and platforms
     Case("generate, a list", "V2", "/v2/models/tiny/generate", text('{"x":[', "1.5", "]}")),
-    Case("generate, texts", "V2", "/v2/models/texts/generate", text('{"text":[', '"a"', "]}")),
+    Case("generate, texts", "V2", "/v2/models/texts/generate", text('{"text":[', '"a"', "]}"), tokenizes=True),
     Case(
         "embeddings, one text",
         "OpenAI",
