@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.dialects import DIALECTS
+from handler.settings.model import KEYS
 from tests.support.server import Server, serve, serve_rpc
 
 ROOT = Path(__file__).parents[1]
@@ -168,6 +169,13 @@ def test_the_errors_of_the_troubleshooting_page_are_the_codes() -> None:
     sources = [path.read_text(encoding="utf-8") for top in ("core", "handler") for path in (ROOT / top).rglob("*.py")]
     assert parts
     assert [part for part in parts if not any(part in text for text in sources)] == []
+
+
+def test_every_key_of_model_settings_stands_in_the_table_and_no_other() -> None:
+    """A key with members has a row for some of them, too: `signatures.NAME`."""
+    _, _, section = PAGES["docs/models.md"].partition("## `model-settings.json`")
+    cells = re.findall(r"^\| (`.*?) \|", section.partition("\n## ")[0], re.MULTILINE)
+    assert {key.partition(".")[0] for cell in cells for key in re.findall(r"`(.*?)`", cell)} == KEYS
 
 
 def test_every_route_stands_in_the_table_and_no_other() -> None:

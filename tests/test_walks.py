@@ -1,15 +1,116 @@
 """Pages of docs/ are walked from their first command to the last, in one folder."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import helper
 
-from tests.support.walks import near, walk
+from tests.support.walks import ROOT, near, walk
+from tests.support.zoo.models import graph
+
+IRIS = ("iris", "1")
+TRITON = {
+    "iris": "max_batch_size: 0",
+    "species": 'input { name: "label" data_type: TYPE_INT64 dims: [ -1 ] }',
+    "flowers": """
+        platform: "ensemble"
+        input { name: "x" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+        output { name: "species" data_type: TYPE_STRING dims: [ -1 ] }
+        ensemble_scheduling {
+          step { model_name: "iris" model_version: -1 input_map { key: "x" value: "x" }
+                 output_map { key: "label" value: "label" } }
+          step { model_name: "species" model_version: -1 input_map { key: "label" value: "label" }
+                 output_map { key: "name" value: "species" } }
+        }
+    """,
+}
 
 
-def test_the_page_of_python_models_does_what_it_says(tmp_path: Path) -> None:
-    """Its model is written, served, and asked."""
-    assert walk("docs/python-models.md", "tests/test_walks.py", tmp_path) == 3
+def wine(folder: Path) -> None:
+    """Adds a model with the tensors that scikit-learn's export of the wines has."""
+    nodes = [
+        helper.make_node("MatMul", ["X", "weights"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["probabilities"]),
+        helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
+    ]
+    outputs = [("label", "INT64", [None]), ("probabilities", "FP32", [None, 3])]
+    made = graph("wine", nodes, [("X", "FP32", [None, 13])], outputs, {"weights": np.ones((13, 3), np.float32)})
+    (folder / "wine" / "1").mkdir(parents=True)
+    (folder / "wine" / "1" / "model.onnx").write_bytes(made.SerializeToString())
+
+
+def copied(source: str, target: Path) -> None:
+    """Copies a version of a sample model, without its settings."""
+    target.mkdir(parents=True)
+    shutil.copy(ROOT / "models" / source / "model.onnx", target)
+
+
+def own_model(folder: Path) -> None:
+    wine(folder / "my-models")
+
+
+def own_and_triton(folder: Path) -> None:
+    """Adds the reader's model, and a repository of Triton's."""
+    own_model(folder)
+    for name, config in TRITON.items():
+        (folder / "triton-models" / name / "1").mkdir(parents=True)
+        (folder / "triton-models" / name / "config.pbtxt").write_text(config, "utf-8")
+    for name in ("iris", "species"):
+        shutil.copy(ROOT / "models" / name / "1" / "model.onnx", folder / "triton-models" / name / "1")
+
+
+def canary(folder: Path) -> None:
+    """Adds two versions, of which the second gets a tenth."""
+    for version in ("1", "2"):
+        copied("half_plus_three/123", folder / "models" / "wine" / version)
+    (folder / "models" / "wine" / "model-settings.json").write_text(json.dumps({"canary": {"2": 0.1}}), "utf-8")
+
+
+def faulty(folder: Path) -> None:
+    """Adds a model without a version, and a key that nobody knows."""
+    own_model(folder)
+    (folder / "my-models" / "wine" / "model-settings.json").write_text('{"canry": {}}', "utf-8")
+    copied("iris/1", folder / "my-models" / "iris")
+
+
+def two(folder: Path) -> None:
+    """Adds two models, the first with settings."""
+    copied("iris/1", folder / "my-models" / "iris" / "1")
+    shutil.copy(ROOT / "models" / "iris" / "model-settings.json", folder / "my-models" / "iris")
+    copied("strings/1", folder / "my-models" / "strings" / "1")
+
+
+def samples(folder: Path) -> None:
+    (folder / "models").symlink_to(ROOT / "models")
+
+
+def nothing(_: Path) -> None:
+    """Adds nothing: the page makes its own model."""
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {
+    "README.md": own_model,
+    "docs/canaries.md": canary,
+    "docs/doctor.md": faulty,
+    "docs/initialisation.md": samples,
+    "docs/models.md": own_and_triton,
+    "docs/operations.md": samples,
+    "docs/protocols/grps.md": nothing,
+    "docs/python-models.md": nothing,
+    "docs/security.md": nothing,
+    "docs/signing.md": two,
+}
+
+
+@pytest.mark.parametrize("page", PREPARED)
+def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
+    """Its files are written, its commands run in their order, and print what stands there."""
+    PREPARED[page](tmp_path)
+    assert walk(page, "tests/test_walks.py", tmp_path)
 
 
 @pytest.mark.parametrize("found", ['{"a":[0.9]}', '{"b":[1.0]}', '{"a":[1.0,2.0]}', "a"])

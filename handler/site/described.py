@@ -1,12 +1,10 @@
 """The OpenAPI description: the routes of the protocols, and typed operations for each model in memory.
 
 `openapi.json` has the former. The latter come from the models' own descriptions through pydantic: names, datatypes,
-ranks and fixed sizes, with an example that works. Generators of clients make a class of each; what they cannot read,
-the sizes, is a "then" of an empty "if": validators apply it, and generators skip it.
+ranks and fixed sizes, with examples that work.
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -15,41 +13,40 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, Field, RootModel, WithJsonSchema, create_model
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, Field, RootModel, create_model
 
+from core.dtype import BYTES
 from core.operations import ModelSpec
 from core.tensor import MAX_DIMENSION, MAX_RANK, TensorSpec
-from handler.site import examples
+from handler.site import examples, rows
+from handler.site.components import COMPONENT, Schema, one_of, other, record, rule, schemas, tensor_data, typed
 from handler.site.model import shape
 
 DESCRIPTION: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("openapi.json").read_bytes())
 INFER: Final = DESCRIPTION["paths"]["/v2/models/{model}/infer"]["post"]
 PREDICT: Final = DESCRIPTION["paths"]["/v1/models/{model}:predict"]["post"]
 EXPLAIN: Final = DESCRIPTION["paths"]["/v1/models/{model}:explain"]["post"]
+EXPLANATIONS: Final = DESCRIPTION["components"]["schemas"]["V1Explanations"]["properties"]["explanations"]
+RESULTS: Final = DESCRIPTION["components"]["schemas"]["ResponseOutput"]["properties"]["data"]
 JSON: Final = "application/json"
-COMPONENT: Final = "#/components/schemas/"
-DATA: Final = "x-tensor-data"
-"""Stands for a reference that pydantic does not know, until the schemas are part of the description."""
-LEAF: Final = {"type": ["number", "string", "boolean", "null"]}
-NESTED: Final = "row-major, flat or nested as deep as the shape"
 
 
 def document(specs: Iterable[ModelSpec]) -> dict[str, Any]:
     """Returns the description with typed operations for these models. One that describes no inputs has none."""
-    typed = [_Typed(spec, name) for name, spec in _named(specs).items() if spec.inputs]
-    if not typed:
+    models = [_Typed(spec, name) for name, spec in _named(specs).items() if spec.inputs]
+    if not models:
         return DESCRIPTION
     components = DESCRIPTION["components"]
     paths: dict[str, Any] = {}
-    for each in typed:
+    for each in models:
         paths |= each.paths()
-    tags = [{"name": each.tag, "description": each.about()} for each in typed]
+    tags = [{"name": each.tag, "description": each.about()} for each in models]
+    made = schemas(type_ for each in models for type_ in each.types)
     return {
         **DESCRIPTION,
         "tags": [*tags, *DESCRIPTION["tags"]],
         "paths": {**DESCRIPTION["paths"], **paths},
-        "components": {**components, "schemas": {**components["schemas"], **_schemas(typed)}},
+        "components": {**components, "schemas": {**components["schemas"], **made}},
     }
 
 
@@ -72,7 +69,7 @@ class _Typed:
         self.name = name
         self.tag = f"model {spec.name}"
         self._spec = spec
-        self.request = self._request(spec.inputs or (), spec.outputs or ())
+        self.types: list[type[BaseModel]] = []
 
     def about(self) -> str:
         inputs = ", ".join(f"`{each.name}` {each.datatype.name} {_shape(each)}" for each in self._spec.inputs or ())
@@ -80,35 +77,49 @@ class _Typed:
         return f"{inputs} to {outputs or 'outputs that it does not describe'}; in memory now"
 
     def paths(self) -> dict[str, Any]:
-        """Returns the typed operations by path."""
-        name = quote(self._spec.name, safe="")
+        """Returns the typed operations by path, and adds their types."""
+        spec, name, place = self._spec, self.name, quote(self._spec.name, safe="")
+        body = examples.v2(spec)
+        tensors = {} if body is None else {"tensors": body}
+        under_v1 = examples.v1_forms(spec)
+        asked = self._first(rows.request(spec, name), "V1PredictRequest")
+        answered = self._first(rows.answer(spec, name), "V1PredictResponse")
+        infer = self._first([self._request(spec.inputs or (), spec.outputs or ())], "")
+        inferred = self._first([self._answer(spec.outputs)] if spec.outputs else [], "InferResponse")
         found = {
-            f"/v2/models/{name}/infer": self._operation(INFER, "infer", self.request.__name__, examples.v2(self._spec)),
-            f"/v1/models/{name}:predict": self._operation(
-                PREDICT, "predict", "V1PredictRequest", examples.v1(self._spec)
-            ),
+            f"/v2/models/{place}/infer": self._operation(INFER, "infer", infer, inferred, tensors),
+            f"/v1/models/{place}:predict": self._operation(PREDICT, "predict", asked, answered, under_v1),
         }
-        if self._spec.explainer is not None:
-            body = examples.v1(self._spec)
-            found[f"/v1/models/{name}:explain"] = self._operation(EXPLAIN, "explain", "V1PredictRequest", body)
+        if spec.explainer is not None:
+            explained = self._first(rows.answer(spec, name, explained=EXPLANATIONS), "V1Explanations")
+            found[f"/v1/models/{place}:explain"] = self._operation(EXPLAIN, "explain", asked, explained, under_v1)
         return {path: {"post": operation} for path, operation in found.items()}
 
-    def _operation(self, base: Mapping[str, Any], verb: str, schema: str, example: Any) -> dict[str, Any]:
-        media = {"schema": {"$ref": COMPONENT + schema}} | ({} if example is None else {"example": example})
+    def _first(self, types: list[type[BaseModel]], general: str) -> str:
+        """Adds types, and returns the first's name; without any, that of the general type."""
+        self.types += types
+        return types[0].__name__ if types else general
+
+    def _operation(
+        self, base: Mapping[str, Any], verb: str, schema: str, answer: str, bodies: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        shown = {"examples": {name: {"summary": name, "value": body} for name, body in bodies.items()}}
         answers = dict(base["responses"])
-        answers["200"] = {
-            **answers["200"],
-            "content": {
-                kind: {key: value for key, value in content.items() if key not in ("example", "examples")}
-                for kind, content in answers["200"]["content"].items()
-            },
+        kinds = {
+            kind: {key: value for key, value in content.items() if key not in ("example", "examples")}
+            for kind, content in answers["200"]["content"].items()
         }
+        kinds[JSON] = {"schema": {"$ref": COMPONENT + answer}}
+        answers["200"] = {**answers["200"], "content": kinds}
         return {
             "tags": [self.tag],
             "operationId": f"{verb}_{self.name}",
             "summary": f"{base['summary']}: {self._spec.name}",
             "description": self.about() + ".",
-            "requestBody": {"required": True, "content": {JSON: media}},
+            "requestBody": {
+                "required": True,
+                "content": {JSON: {"schema": {"$ref": COMPONENT + schema}} | (shown if bodies else {})},
+            },
             "responses": answers,
         }
 
@@ -119,7 +130,9 @@ class _Typed:
             # It has a name of its own: generators would call that of each model "InputsInner".
             named: Any = RootModel[Annotated[either, Field(discriminator="name")]]
             either = create_model(f"{self.name}_AnyInput", __base__=named)
-        wanted: Any = create_model(f"{self.name}_RequestedOutput", name=_one_of(*(each.name for each in outputs)))
+        wanted: Any = create_model(
+            f"{self.name}_RequestedOutput", name=(one_of(*(each.name for each in outputs)), ...)
+        )
         return create_model(
             f"{self.name}_InferRequest",
             id=(str | None, Field(None, description="comes back in the answer")),
@@ -133,53 +146,42 @@ class _Typed:
         size = Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
         return create_model(
             f"{self.name}_Input{index or ''}",
-            name=_one_of(spec.name),
+            name=(Literal[spec.name], ...),
             shape=(
                 list[size],
                 Field(description=_shape(spec), min_length=least, max_length=most, json_schema_extra=_sizes(spec)),
             ),
-            datatype=_one_of(spec.datatype.name, *spec.datatype.accepts),
-            data=(Annotated[list[Any], WithJsonSchema(_data(spec))], ...),
+            datatype=(one_of(spec.datatype.name, *spec.datatype.accepts), ...),
+            data=(typed(tensor_data(spec)), ...),
         )
 
+    def _answer(self, outputs: Iterable[TensorSpec]) -> type[BaseModel]:
+        """Returns the type of an answer of V2, whose outputs have one type. Best classes of any output are BYTES."""
+        known = list(outputs)
+        kinds = dict.fromkeys([*(each.datatype.name for each in known), BYTES.name])
+        members = {
+            "name": one_of(*(each.name for each in known)),
+            "shape": typed(other("Shape")),
+            "datatype": one_of(*kinds),
+            "parameters": typed(other("Parameters")),
+            "data": typed(RESULTS),
+        }
+        output: Any = record(f"{self.name}_Output", members, ("parameters", "data"))
+        whole = {
+            "model_name": Literal[self._spec.name],
+            "model_version": str,
+            "id": str,
+            "parameters": typed(other("Parameters")),
+            "outputs": list[output],
+        }
+        return record(f"{self.name}_InferResponse", whole, ("id", "parameters"))
 
-def _one_of(*names: str) -> Any:
-    """Returns a member that has to be one of the names; any text if there are none."""
-    return (Literal[names] if names else str, ...)
 
-
-def _sizes(spec: TensorSpec) -> dict[str, Any]:
+def _sizes(spec: TensorSpec) -> Schema:
     """Returns the rule that binds the fixed sizes of a shape."""
     fixed = [{} if each < 0 else {"const": each} for each in spec.shape or ()]
-    return {"if": {}, "then": {"prefixItems": fixed}} if any(fixed) else {}
-
-
-def _data(spec: TensorSpec) -> dict[str, Any]:
-    """Returns the schema of an input's elements: flat, or nested as its shape is, with its fixed sizes."""
-    if not spec.shape or max(spec.shape) < 0 or math.prod(map(abs, spec.shape)) > examples.MOST_ELEMENTS:
-        return {DATA: True}
-    nested: dict[str, Any] = LEAF
-    for size in reversed(spec.shape):
-        nested = {"type": "array", "items": nested} | ({} if size < 0 else {"minItems": size, "maxItems": size})
-    flat: dict[str, Any] = {"type": "array", "items": LEAF}
-    if min(spec.shape) >= 0:
-        count = math.prod(spec.shape)
-        flat |= {"minItems": count, "maxItems": count}
-    forms = [flat, nested] if len(spec.shape) > 1 else [nested]
-    return {"type": "array", "items": {}, "description": NESTED, "if": {}, "then": {"anyOf": forms}}
+    return rule({"prefixItems": fixed}) if any(fixed) else {}
 
 
 def _shape(spec: TensorSpec) -> str:
     return "of any shape" if spec.shape is None else shape(spec.shape)
-
-
-def _schemas(typed: Iterable[_Typed]) -> dict[str, Any]:
-    """Returns the types as components of the description."""
-    wanted: Any = [(each.request, "validation") for each in typed]
-    _, made = models_json_schema(wanted, ref_template=COMPONENT + "{model}")
-    found: dict[str, Any] = made["$defs"]
-    for schema in found.values():
-        for name, member in schema.get("properties", {}).items():
-            if DATA in member:
-                schema["properties"][name] = {"$ref": COMPONENT + "TensorData"}
-    return found

@@ -4,14 +4,16 @@ Only the model's own description is read. Where it does not say enough (no input
 is shown.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from core.dtype import BF16
 from core.operations import ModelSpec
-from core.tensor import TensorSpec
+from core.signature import DEFAULT, Binding
+from core.tensor import TensorSpec, is_column
 
 MOST_ELEMENTS: Final = 4096
 """Elements of an example. A larger input, an image say, has none: it would be longer than the page."""
@@ -32,11 +34,44 @@ def v2(spec: ModelSpec) -> dict[str, Any] | None:
 
 def v1(spec: ModelSpec) -> dict[str, Any] | None:
     """Returns the body of a V1 predict request, in columns; None where `v2` has none."""
+    return v1_forms(spec).get("columns")
+
+
+def v1_forms(spec: ModelSpec) -> dict[str, dict[str, Any]]:
+    """Returns the bodies of V1 predict requests by their form: "rows", if the inputs have any, and "columns".
+
+    Inputs have the aliases of the default signature.
+    """
     found = v2(spec)
-    if found is None:
-        return None
-    columns = {each["name"]: nested(each["data"], each["shape"]) for each in found["inputs"]}
-    return {"inputs": columns if len(columns) != 1 else next(iter(columns.values()))}
+    signature = spec.signatures.get(DEFAULT)
+    if found is None or (spec.signatures and signature is None):
+        return {}
+    tensors = {each["name"]: each for each in found["inputs"]}
+    bound: Mapping[str, Binding] = {} if signature is None else signature.inputs or {}
+    named = {alias: _values(each, tensors[each.spec.name]) for alias, each in bound.items() if each.spec.name in tensors}
+    columns = named or {name: nested(each["data"], each["shape"]) for name, each in tensors.items()}
+    forms = {"columns": {"inputs": columns if len(columns) != 1 else next(iter(columns.values()))}}
+    counts = {len(value) if isinstance(value, list) else 0 for value in columns.values()}
+    if len(counts) != 1 or counts == {0}:
+        return forms
+    split = {alias: _rows(value, bound.get(alias)) for alias, value in columns.items()}
+    rows = [dict(zip(split, row, strict=True)) for row in zip(*split.values(), strict=True)]
+    return {"rows": {"instances": rows if len(split) != 1 else next(iter(split.values()))}, **forms}
+
+
+def _values(binding: Binding, tensor: Mapping[str, Any]) -> Any:
+    """Returns an input's values, nested. An encoded input has a text for each list of bytes."""
+    if not binding.encoded:
+        return nested(tensor["data"], tensor["shape"])
+    *shape, length = tensor["shape"]
+    return nested([WORD * length] * math.prod(shape), shape)
+
+
+def _rows(column: list[Any], binding: Binding | None) -> list[Any]:
+    """Returns the values of each row; those of a table's column are scalars."""
+    if binding is None or binding.encoded or not is_column(binding.spec.shape):
+        return column
+    return np.array(column, object).reshape(-1).tolist()
 
 
 def nested(flat: list[Any], shape: list[int]) -> Any:

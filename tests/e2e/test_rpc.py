@@ -8,6 +8,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -134,6 +135,35 @@ def test_connect_node_sends_a_key_or_a_token(clients: Path, gated: tuple[str, Is
         else:
             assert (told["live"], told["unknown_model"]) == (True, refusal)
             assert all(NO_CREDENTIAL in told[name] for name in ("raw", "typed", "compressed", "got", "predict"))
+
+
+@pytest.fixture(scope="session")
+def program(clients: Path) -> str:
+    """Generate the code that docs/protocols/connect.md imports, and return the page's program."""
+    plugin = {"local": str(clients / "node_modules" / ".bin" / "protoc-gen-es"), "out": str(clients / "gen")}
+    buf = clients / "node_modules" / ".bin" / "buf"
+    run(buf, "generate", ROOT / "proto", "--template", json.dumps({"version": "v2", "plugins": [plugin]}))
+    return script("protocols/connect.md")
+
+
+def script(page: str) -> str:
+    """Return the JavaScript of a page, which names this file."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    return text.partition("<!-- tested by tests/e2e/test_rpc.py -->\n```js\n")[2].partition("```")[0]
+
+
+def test_the_page_of_connect_calls_a_model(clients: Path, program: str, uvicorn: str) -> None:
+    """Its program runs with generated code, at another address."""
+    (clients / "page.js").write_text(re.sub("https://[^\"]*", uvicorn, program), "utf-8")
+    assert "64" in run("node", clients / "page.js")
+
+
+def test_the_page_of_security_sends_a_key(clients: Path, program: str, gated: tuple[str, Issuer]) -> None:
+    """Its line lists the models to a client with a key."""
+    client = re.sub("https://[^\"]*", gated[0], program.partition("const answer")[0])
+    (clients / "key.js").write_text(f"{client}{script('security.md')}console.log(answer.models[0].name)", "utf-8")
+    told = run("node", clients / "key.js", env={**os.environ, "KEY": KEYS["infer,read"]})
+    assert told.strip() == "flowers"
 
 
 def curl(clients: Path, protocol: str, url: str, data: Any) -> subprocess.CompletedProcess[str]:

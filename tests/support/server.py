@@ -87,14 +87,15 @@ def running(
     log: Path,
     settings: Mapping[str, str],
     more: Callable[..., Mapping[str, str]] = nothing,
+    folder: Path = ROOT,
 ) -> Iterator[tuple[subprocess.Popen[bytes], Sequence[int]]]:
-    """Runs Python with the arguments for so many ports, and yields when it answers on all of them.
+    """Runs Python in the folder with the arguments for so many ports, and yields when it answers on all of them.
 
     `more`: further variables for the ports, under their whole names.
     """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("DRAGOMAN_", "AWS_", "S3_"))}
     environment = inherited | {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    process, ports = _started(arguments, count, log, environment | {"PYTHONFAULTHANDLER": "1"}, more)
+    process, ports = _started(arguments, count, log, environment | {"PYTHONFAULTHANDLER": "1"}, more, folder)
     _RUNNING[process] = log
     try:
         yield process, ports
@@ -126,13 +127,14 @@ def _started(
     log: Path,
     environment: Mapping[str, str],
     more: Callable[..., Mapping[str, str]],
+    folder: Path,
 ) -> tuple[subprocess.Popen[bytes], Sequence[int]]:
     for _ in range(ATTEMPTS):
         ports = free_ports(count)
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, *arguments(*ports)],
-                cwd=ROOT,
+                cwd=folder,
                 env={**environment, **more(*ports)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

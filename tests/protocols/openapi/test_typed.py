@@ -42,13 +42,16 @@ def _models() -> Iterator[None]:
     repository.cleanup()
 
 
+@pytest.mark.parametrize("path", ["/v2/models/{}/infer", "/v1/models/{}:predict"])
 @pytest.mark.parametrize("mode", list(GenerationMode))
 @pytest.mark.parametrize("model", MODELS)
 @given(data=st.data())
 @settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_every_answer_of_a_model_is_as_described(model: str, mode: GenerationMode, data: st.DataObject) -> None:
+def test_every_answer_of_a_model_is_as_described(
+    model: str, mode: GenerationMode, path: str, data: st.DataObject
+) -> None:
     """Wrong names, datatypes, ranks and sizes are refused; whatever else comes, the answer has its described form."""
-    operation = api[f"/v2/models/{model}/infer"]["POST"]
+    operation = api[path.format(model)]["POST"]
     data.draw(operation.as_strategy(generation_mode=mode)).call_and_validate()
 
 
