@@ -3,16 +3,20 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 from onnx import helper
 
+from tests.support.ports import free_port
 from tests.support.walks import ROOT, near, walk
 from tests.support.zoo.models import graph
 
-IRIS = ("iris", "1")
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 TRITON = {
     "iris": "max_batch_size: 0",
     "species": 'input { name: "label" data_type: TYPE_INT64 dims: [ -1 ] }',
@@ -96,13 +100,16 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "README.md": own_model,
     "docs/canaries.md": canary,
     "docs/doctor.md": faulty,
+    "docs/init.md": nothing,
     "docs/initialisation.md": samples,
     "docs/models.md": own_and_triton,
     "docs/operations.md": samples,
+    "docs/platforms.md": samples,
     "docs/protocols/grps.md": nothing,
     "docs/python-models.md": nothing,
     "docs/security.md": nothing,
     "docs/signing.md": two,
+    "docs/workers.md": samples,
 }
 
 
@@ -111,6 +118,26 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     """Its files are written, its commands run in their order, and print what stands there."""
     PREPARED[page](tmp_path)
     assert walk(page, "tests/test_walks.py", tmp_path)
+
+
+def test_the_page_of_stores_does_what_it_says(tmp_path: Path) -> None:
+    """A folder with an index is served by a web server."""
+    for name in ("half_plus_three", "iris", "strings"):
+        shutil.copytree(ROOT / "models" / name, tmp_path / "models" / name)
+    files = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", free_port()), files) as server:
+        Thread(target=server.serve_forever).start()
+        given = {"https://www.example.com": f"http://localhost:{server.server_port}"}
+        try:
+            assert walk("docs/stores.md", "tests/test_walks.py", tmp_path, given)
+        finally:
+            server.shutdown()
+
+
+def test_every_page_is_walked() -> None:
+    """A mark without its walk would promise too much."""
+    marked = {str(path.relative_to(ROOT)) for path in PAGES if "tests/test_walks.py" in path.read_text("utf-8")}
+    assert marked == {*PREPARED, "docs/stores.md"}
 
 
 @pytest.mark.parametrize("found", ['{"a":[0.9]}', '{"b":[1.0]}', '{"a":[1.0,2.0]}', "a"])

@@ -28,6 +28,8 @@ NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 SIZE: Final = re.compile("# +[kM]?B")
 ASSIGNED: Final = re.compile(r"[A-Z_0-9]+=")
 URL: Final = "http://127.0.0.1:8080"
+LOCAL: Final = re.compile(r"http://127\.0\.0\.1:\d+")
+PATH: Final = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 FUNCTION: Final = f'dragoman() {{ {shlex.quote(sys.executable)} -m dragoman "$@"; }}\n'
 NEAR: Final = 0.05
 SECONDS: Final = 300
@@ -40,7 +42,7 @@ class Walk:
         self.folder = folder
         self.given = given
         self._stack = stack
-        self._variables = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": ""}
+        self._variables = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "", "PATH": PATH}
         self._base = URL
 
     def run(self, command: str, shown: str) -> None:
@@ -55,17 +57,19 @@ class Walk:
         elif words[first] == "uvicorn" or words[first : first + 2] == ["dragoman", "serve"]:
             self._serve(words[first:], set_up, shown)
         else:
-            printed = self.printed("bash", "-c", FUNCTION + command.replace(URL, self._base))
-            (near if words[first] == "curl" else alike)(self.back(printed), shown)
+            done = self.done("bash", "-c", FUNCTION + LOCAL.sub(self._base, command))
+            shows_progress = shown.startswith(done.stderr[:10]) and not shown.startswith(done.stdout[:10])
+            printed = self.back((done.stderr if shows_progress else "") + done.stdout)
+            (near if words[first] == "curl" else alike)(printed, shown)
 
-    def printed(self, *command: str) -> str:
-        """Returns what a program prints. It may find faults, and end with 1."""
+    def done(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program to its end. It may find faults, and end with 1."""
         done = subprocess.run(
             command, cwd=self.folder, env=os.environ | self._variables, capture_output=True, text=True, check=False,
             timeout=SECONDS,
         )  # fmt: skip
         assert done.returncode in {0, 1}, done.stderr[-4000:]
-        return done.stdout
+        return done
 
     def back(self, printed: str) -> str:
         """Returns a text with the page's names."""
@@ -110,7 +114,7 @@ def walk(
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(content, "utf-8")
             elif kind == "python":
-                shell.printed(sys.executable, "-c", content)
+                assert shell.done(sys.executable, "-c", content).returncode == 0
             for command, shown in COMMAND.findall(content) if kind == "console" else ():
                 for text, happens in (before or {}).items():
                     if command.startswith(text):
