@@ -51,15 +51,17 @@ def one_of(*names: str) -> Any:
 
 
 def record(name: str, members: Mapping[str, Any], optional: Iterable[str] = (), **more: Any) -> type[BaseModel]:
-    """Returns the type of an object. `members`: types by name. `optional`: those that may be absent. `more`: its schema.
+    """Returns the type of an object. `members`: types by name. `optional`: which can be absent. `more`: its schema.
 
-    A member's name may be any text, and Python's names may not: pydantic keeps `model_...`, and `x:0` is no identifier.
+    Members have any names, also those that Python and pydantic do not permit: `x:0`, `model_name`.
     """
     absent = set(optional)
     fields: Any = {
         f"member_{index}": (
             type_,
-            Field(default_factory=dict, alias=alias, title=alias) if alias in absent else Field(alias=alias, title=alias),
+            Field(default_factory=dict, alias=alias, title=alias)
+            if alias in absent
+            else Field(alias=alias, title=alias),
         )
         for index, (alias, type_) in enumerate(members.items())
     }
@@ -96,6 +98,12 @@ def element(datatype: DataType) -> Schema:
         return {"type": "number"}
     limits = np.iinfo(datatype.numpy.str)
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
+
+
+def written(datatype: DataType) -> Schema:
+    """Returns the schema of one element of an answer under /v1. NaN and infinities may be null, or no JSON at all."""
+    found = element(datatype)
+    return {"type": ["number", "null"]} if found.get("type") == "number" else found
 
 
 def schemas(types: Iterable[type[BaseModel]]) -> Schema:

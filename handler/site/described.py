@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field, RootModel, create_model
@@ -130,9 +130,7 @@ class _Typed:
             # It has a name of its own: generators would call that of each model "InputsInner".
             named: Any = RootModel[Annotated[either, Field(discriminator="name")]]
             either = create_model(f"{self.name}_AnyInput", __base__=named)
-        wanted: Any = create_model(
-            f"{self.name}_RequestedOutput", name=(one_of(*(each.name for each in outputs)), ...)
-        )
+        wanted: Any = create_model(f"{self.name}_RequestedOutput", name=(one_of(*(each.name for each in outputs)), ...))
         return create_model(
             f"{self.name}_InferRequest",
             id=(str | None, Field(None, description="comes back in the answer")),
@@ -146,7 +144,7 @@ class _Typed:
         size = Annotated[int, Field(ge=0, le=MAX_DIMENSION)]
         return create_model(
             f"{self.name}_Input{index or ''}",
-            name=(Literal[spec.name], ...),
+            name=(one_of(spec.name), ...),
             shape=(
                 list[size],
                 Field(description=_shape(spec), min_length=least, max_length=most, json_schema_extra=_sizes(spec)),
@@ -168,7 +166,7 @@ class _Typed:
         }
         output: Any = record(f"{self.name}_Output", members, ("parameters", "data"))
         whole = {
-            "model_name": Literal[self._spec.name],
+            "model_name": one_of(self._spec.name),
             "model_version": str,
             "id": str,
             "parameters": typed(other("Parameters")),

@@ -48,7 +48,9 @@ def v1_forms(spec: ModelSpec) -> dict[str, dict[str, Any]]:
         return {}
     tensors = {each["name"]: each for each in found["inputs"]}
     bound: Mapping[str, Binding] = {} if signature is None else signature.inputs or {}
-    named = {alias: _values(each, tensors[each.spec.name]) for alias, each in bound.items() if each.spec.name in tensors}
+    named = {
+        alias: _values(each, tensors[each.spec.name]) for alias, each in bound.items() if each.spec.name in tensors
+    }
     columns = named or {name: nested(each["data"], each["shape"]) for name, each in tensors.items()}
     forms = {"columns": {"inputs": columns if len(columns) != 1 else next(iter(columns.values()))}}
     counts = {len(value) if isinstance(value, list) else 0 for value in columns.values()}

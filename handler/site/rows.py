@@ -1,4 +1,4 @@
-"""The types of one model's requests and answers under /v1: rows and columns, by the aliases of its default signature."""
+"""The types of one model's requests and answers under /v1: rows and columns, named as in its default signature."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,12 @@ from core.dtype import BYTES, DataType
 from core.operations import ModelSpec
 from core.signature import DEFAULT, Binding
 from core.tensor import is_column
-from handler.site.components import Schema, any_of, element, nested, other, record, rule, typed
+from handler.site.components import Schema, any_of, element, nested, other, record, rule, typed, written
 from handler.site.examples import MOST_ELEMENTS
 
 NAMED: Final = "absent or empty: serving_default, whose types these are"
 EITHER: Final = rule({"oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}]})
+COLUMNS: Final = rule({"required": ["inputs"], "not": {"required": ["instances"]}})
 ANY: Final = other("V1Value")
 
 Bindings = Mapping[str, Binding]
@@ -43,9 +44,11 @@ def request(spec: ModelSpec, name: str) -> Types:
         "instances": typed(rows),
         "inputs": typed(whole),
     }
+    rule_of_forms = EITHER
     if any(each.spec.shape == () for each in inputs.values()):
         del members["instances"]  # a scalar has no rows
-    return [record(f"{name}_PredictRequest", members, members, **EITHER), row, columns]
+        rule_of_forms = COLUMNS
+    return [record(f"{name}_PredictRequest", members, members, **rule_of_forms), row, columns]
 
 
 def answer(spec: ModelSpec, name: str, *, explained: Schema | None = None) -> Types:
@@ -100,7 +103,7 @@ def _values(binding: Binding) -> tuple[DataType, Sequence[int] | None]:
     if binding.encoded:
         datatype, shape = BYTES, None if shape is None else shape[:-1]
     if shape is not None and math.prod(map(abs, shape)) > MOST_ELEMENTS:
-        shape = [-1] * len(shape)
+        return datatype, [-1] * len(shape)
     return datatype, shape
 
 
@@ -133,8 +136,8 @@ def _result(binding: Binding, axis: int) -> Schema:
     if shape is None or len(shape) < axis:
         return _any("a value, however nested")
     if binding.encoded:
-        return nested(element(BYTES), [-1] * len(shape[axis:-1]))
-    return nested(element(binding.spec.datatype), [-1] * len(shape[axis:]))
+        return nested(written(BYTES), [-1] * len(shape[axis:-1]))
+    return nested(written(binding.spec.datatype), [-1] * len(shape[axis:]))
 
 
 def _any(about: str) -> Schema:

@@ -154,13 +154,13 @@ def script(page: str) -> str:
 
 def test_the_page_of_connect_calls_a_model(clients: Path, program: str, uvicorn: str) -> None:
     """Its program runs with generated code, at another address."""
-    (clients / "page.js").write_text(re.sub("https://[^\"]*", uvicorn, program), "utf-8")
+    (clients / "page.js").write_text(re.sub('https://[^"]*', uvicorn, program), "utf-8")
     assert "64" in run("node", clients / "page.js")
 
 
 def test_the_page_of_security_sends_a_key(clients: Path, program: str, gated: tuple[str, Issuer]) -> None:
     """Its line lists the models to a client with a key."""
-    client = re.sub("https://[^\"]*", gated[0], program.partition("const answer")[0])
+    client = re.sub('https://[^"]*', gated[0], program.partition("const answer")[0])
     (clients / "key.js").write_text(f"{client}{script('security.md')}console.log(answer.models[0].name)", "utf-8")
     told = run("node", clients / "key.js", env={**os.environ, "KEY": KEYS["infer,read"]})
     assert told.strip() == "flowers"

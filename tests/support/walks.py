@@ -42,7 +42,12 @@ class Walk:
         self.folder = folder
         self.given = given
         self._stack = stack
-        self._variables = {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "", "PATH": PATH}
+        self._variables = {
+            "PYTHONPATH": str(ROOT),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PATH": PATH,
+        }
         self._base = URL
 
     def run(self, command: str, shown: str) -> None:

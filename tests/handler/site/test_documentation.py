@@ -8,6 +8,7 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import jsonschema_rs
 import pytest
 
 from core.dialects import DIALECTS
@@ -175,8 +176,15 @@ def test_models_in_memory_have_typed_operations(app: App) -> None:
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids))
     for path, operation in typed.items():
-        body = json.dumps(operation["requestBody"]["content"]["application/json"]["example"]).encode()
-        assert ask(app, path, "POST", body).status == 200, (path, body)
+        media = operation["requestBody"]["content"]["application/json"]
+        assert media["examples"].keys() == ({"tensors"} if path.startswith("/v2") else {"rows", "columns"})
+        for body in (example["value"] for example in media["examples"].values()):
+            answer = ask(app, path, "POST", json.dumps(body).encode())
+            assert answer.status == 200, (path, body)
+            described = operation["responses"]["200"]["content"]["application/json"]["schema"]
+            for schema, value in ((media["schema"], body), (described, answer.value)):
+                assert schema["$ref"].partition("schemas/")[2].startswith(operation["tags"][0].removeprefix("model "))
+                jsonschema_rs.validate({**schema, "components": document["components"]}, value)
 
 
 def test_models_are_described_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

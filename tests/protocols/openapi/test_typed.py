@@ -22,15 +22,24 @@ SAMPLES = ("flowers", "half_plus_three", "iris", "numbers", "passengers", "speci
 MADE = {"matrix": ("FP64", [2, 3]), "flags": ("BOOL", [None, 2]), "scalar": ("INT8", []), "three": ("FP16", [3])}
 """Models of the tests' own: names with datatypes and shapes, of which most sizes are fixed."""
 MODELS = (*SAMPLES, *MADE)
+SIGNATURES = {
+    "named": {"inputs": {"a b": "INPUT0"}, "outputs": {"c_bytes": "OUTPUT0"}},
+    "coded": {"inputs": {"file": {"tensor": "INPUT0", "encoding": "bytes"}}, "outputs": {"y": "OUTPUT0"}},
+    "usual": {"inputs": {"x": {"tensor": "INPUT0", "default": [7]}}, "outputs": {"y": "OUTPUT0"}},
+}
+"""Models whose clients under /v1 know other names, texts in the place of bytes, or a default."""
+SIGNED = {"named": ("BYTES", [None, 1]), "coded": ("UINT8", [None, 3]), "usual": ("INT16", [None])}
 repository = tempfile.TemporaryDirectory(prefix="dragoman-typed-")
 root = Path(repository.name)
 for name in SAMPLES:
     (root / name).symlink_to(ROOT / "models" / name)
-for name, of in MADE.items():
+for name, of in (MADE | SIGNED).items():
     (root / name / "1").mkdir(parents=True)
     (root / name / "1" / "model.onnx").write_bytes(identity(*of).SerializeToString())
-app = serving(root)
-for name in MODELS:  # only models in memory have typed operations
+for name, signature in SIGNATURES.items():
+    (root / name / "model-settings.json").write_text(json.dumps({"signatures": {"serving_default": signature}}))
+app = serving(root, NON_FINITE="null")  # -Infinity, as TF Serving writes it, is not JSON: no validator reads it
+for name in (*MODELS, *SIGNED):  # only models in memory have typed operations
     ask(app, f"/v2/models/{name}", method="GET").raise_for_status()
 api = schemathesis.openapi.from_asgi("/openapi.json", app, config=SchemathesisConfig.from_dict(CONFIG))
 
@@ -74,3 +83,38 @@ def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], g
     wrong = [{"data": data} for data in bad] + [{"shape": [*shape[:-1], 7], "data": good[0]}] * bool(shape)
     for change in wrong:
         assert not valid({"inputs": [tensor | change]}), change
+
+
+@pytest.mark.parametrize(("model", "good", "bad"), [
+    ("iris", [{"instances": [[1, 2, 3, 4]]}, {"instances": [{"x": [1, 2, 3, 4]}]}, {"inputs": [{"x": [1, 2, 3, 4]}]},
+              {"inputs": {"x": [[1, 2, 3, 4]]}}, {"signature_name": "", "inputs": [[1, 2, 3, 4]]}],
+     [{"instances": [[1, 2, 3]]}, {"instances": [{"y": [1, 2, 3, 4]}]}, {"instances": [[1, 2, 3, "4"]]}, {},
+      {"instances": [[1, 2, 3, 4]], "inputs": [[1, 2, 3, 4]]}, {"signature_name": "x", "inputs": [[1, 2, 3, 4]]}]),
+    ("passengers", [{"instances": [{"age": 1, "fare": [2], "sex": "f", "port": {"b64": "Qw=="}}]},
+                    {"inputs": {"age": [1], "fare": [[2]], "sex": ["f"], "port": [["C"]]}}],
+     [{"instances": [{"age": 1, "fare": 2, "sex": "f"}]}, {"instances": [[1, 2, "f", "C"]]},
+      {"instances": [{"age": [1, 2], "fare": 2, "sex": "f", "port": "C"}]}]),
+    ("named", [{"instances": ["x"]}, {"instances": [["x"]]}, {"inputs": {"a b": [["x"]]}}],
+     [{"inputs": {"INPUT0": [["x"]]}}]),
+    ("coded", [{"instances": ["abc"]}, {"inputs": {"file": [{"b64": "YWJj"}]}}], [{"instances": [[1, 2, 3]]}]),
+    ("usual", [{"instances": [1]}, {"instances": [{"x": 32767}]}, {"inputs": {}}],
+     [{"instances": [32768]}, {"instances": [1.5]}, {"instances": ["1"]}]),
+    ("scalar", [{"inputs": 1}, {"inputs": {"INPUT0": 1}}], [{"instances": [1]}, {"inputs": [1]}]),
+])  # fmt: skip
+def test_rows_and_columns_are_described_as_they_are_taken(model: str, good: list[Any], bad: list[Any]) -> None:
+    """A request under /v1 fits the model's type if, and only if, the model answers it."""
+    document = json.loads(ask(app, "/openapi.json", method="GET").content)
+    operation = document["paths"][f"/v1/models/{model}:predict"]["post"]
+    media = operation["requestBody"]["content"]["application/json"]
+    answers = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    request, response = (
+        jsonschema_rs.validator_for({**schema, "components": document["components"]})
+        for schema in (media["schema"], answers)
+    )
+    for body in (*good, *(example["value"] for example in media["examples"].values())):
+        answer = ask(app, f"/v1/models/{model}:predict", body)
+        assert (request.is_valid(body), answer.status_code) == (True, 200), (body, answer.text)
+        response.validate(answer.json())
+    for body in bad:
+        answer = ask(app, f"/v1/models/{model}:predict", body)
+        assert (request.is_valid(body), answer.status_code) == (False, 400), (body, answer.text)

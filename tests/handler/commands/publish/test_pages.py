@@ -35,5 +35,7 @@ def test_the_page_of_publishing_does_what_it_says(filled: Bucket, tmp_path: Path
 def test_the_page_of_s3_does_what_it_says(filled: Bucket, tmp_path: Path) -> None:
     """The variables of the page are set, and the models of the bucket are served."""
     given = {NAMED: filled.uri, "http://127.0.0.1:9000": filled.variables["AWS_ENDPOINT_URL_S3"]}
-    given |= {f"{name}=...": f"{name}={filled.variables[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    given |= {
+        f"{name}=...": f"{name}={filled.variables[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    }
     assert walk("docs/s3.md", BY, tmp_path, given) == 6
