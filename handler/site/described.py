@@ -103,7 +103,7 @@ class _Typed:
     def _operation(
         self, base: Mapping[str, Any], verb: str, schema: str, answer: str, bodies: Mapping[str, Any]
     ) -> dict[str, Any]:
-        shown = {"examples": {name: {"summary": name, "value": body} for name, body in bodies.items()}}
+        shown = {"examples": {name: {"summary": name.capitalize(), "value": body} for name, body in bodies.items()}}
         answers = dict(base["responses"])
         kinds = {
             kind: {key: value for key, value in content.items() if key not in ("example", "examples")}

@@ -59,8 +59,8 @@ def _actions(view: ModelView) -> str:
 def _about(view: ModelView) -> str:
     if view.loaded is None:
         return "No version is in memory. The first request loads it; looking at this page does not."
-    platform = f" by {escape(view.platform)}" if view.platform else ""
-    return f"In memory{platform}; the signature is that of version {escape(view.loaded)}."
+    platform = f" ({escape(view.platform)})" if view.platform else ""
+    return f"In memory{platform}. Form and signature are those of version {escape(view.loaded)}."
 
 
 def _version(view: VersionView) -> str:
@@ -131,16 +131,17 @@ def _signature(view: ModelView) -> str:
 def _tensors(title: str, tensors: Sequence[TensorView] | None) -> str:
     if tensors is None:
         return f'<h3>{title}</h3><p class="soft">The model does not describe them.</p>'
+    columns = ("Name", "Datatype", "Shape", *(("Labels",) if any(each.labels for each in tensors) else ()))
     rows = (
         (
             each.name + (" (optional)" if each.optional else ""),
             each.datatype,
             "any" if each.shape is None else shape(each.shape),
             ", ".join(each.labels),
-        )
+        )[: len(columns)]
         for each in tensors
     )
-    return f"<h3>{title}</h3>" + _table(title, ("Name", "Datatype", "Shape", "Labels"), rows)
+    return f"<h3>{title}</h3>" + _table(title, columns, rows)
 
 
 def shape(sizes: Sequence[int]) -> str:

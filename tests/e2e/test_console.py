@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.tools import HOME, environment, require, run
 from tests.support.openapi import ROOT
 from tests.support.server import HOST, UVICORN, Server, running, serve
+from tests.support.zoo.models import identity
 
 HERE = Path(__file__).with_name("browser")
 KEY = "dgm_console"
@@ -39,6 +40,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param != "pictures":
         (models / "broken" / "1").mkdir(parents=True)
         (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
+    if request.param == "files":
+        (models / "pictures" / "1").mkdir(parents=True)
+        (models / "pictures" / "1" / "model.onnx").write_bytes(identity("FP32", [None, 3, 2, 2]).SerializeToString())
     with ExitStack() as stack:
         if request.param == "staged":
             arguments = ["-m", "uvicorn", "tests.e2e.browser.staged:app", "--host", HOST, *UVICORN, "--port"]

@@ -32,13 +32,16 @@ function bar(name, value, part, kind = "") {
   return el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "meter" }, fill), el("td", { class: "number" }, short(value)));
 }
 
+// Returns the bars of several rows, side by side where there is room.
+const sideBySide = (tables) => el("div", { class: "rows" }, tables);
+
 function scores(output, labels) {
-  return rowsOf(output).slice(0, MOST_ROWS).map((row, index) => {
+  return sideBySide(rowsOf(output).slice(0, MOST_ROWS).map((row, index) => {
     const most = Math.max(1, ...row);
     const ranked = row.map((value, place) => [labels[place] ?? `class ${place}`, value]).sort((a, b) => b[1] - a[1]).slice(0, MOST_BARS);
     return el("table", { class: "bars" }, el("caption", {}, `Row ${index + 1}: ${ranked[0][0]}`),
       el("tbody", {}, ranked.map(([name, value]) => bar(name, value, value / most))));
-  });
+  }));
 }
 
 function grid(output, labels) {
@@ -73,7 +76,7 @@ function contributions(explanation) {
 
 export function explanations(found, model) {
   const labels = model.outputs?.find((each) => each.labels.length)?.labels ?? [];
-  return found.slice(0, MOST_ROWS).map((explanation, index) => {
+  return sideBySide(found.slice(0, MOST_ROWS).map((explanation, index) => {
     if (!explanation.importance_scores) return el("pre", { tabindex: "0" }, JSON.stringify(explanation, null, 2));
     const ranked = contributions(explanation);
     const most = Math.max(...ranked.map(([, value]) => Math.abs(value)), 1e-300);
@@ -81,5 +84,5 @@ export function explanations(found, model) {
     const sum = explanation.base_value === undefined ? "" : ` (from ${short(explanation.base_value)} to ${short(explanation.prediction)})`;
     return el("table", { class: "bars" }, el("caption", {}, `Row ${index + 1}${target}${sum}`),
       el("tbody", {}, ranked.slice(0, MOST_BARS).map(([name, value]) => bar(name, value, Math.abs(value) / most, value < 0 ? "less" : ""))));
-  });
+  }));
 }

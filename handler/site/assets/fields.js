@@ -69,7 +69,8 @@ export class Field {
     const names = rows[0].map((_, index) => input.labels[index] ?? (rows[0].length > 1 ? `${index}` : ""));
     const head = names.some(Boolean) ? el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col" }, name)))) : null;
     const body = rows.map((row, index) => el("tr", {}, row.map((value, place) => el("td", {}, this.cell(value, index, names[place])))));
-    this.body.replaceChildren(el("table", { class: "grid" }, head, el("tbody", {}, body)));
+    const long = isText(input.datatype) && rows[0].length === 1;
+    this.body.replaceChildren(el("table", { class: long ? "grid long" : "grid" }, head, el("tbody", {}, body)));
     this.read = () => {
       const read = [...this.body.querySelectorAll("tbody tr")].map((row) => [...row.querySelectorAll("input")].map((cell) => cell.value));
       return input.shape.length === 1 ? read.map(([each]) => each) : read;
@@ -123,7 +124,7 @@ export class Field {
   async take([file]) {
     if (!file) return;
     try {
-      const { shape, data } = await fromFile(file, this.input);
+      const { shape, data, picture } = await fromFile(file, this.input);
       const fit = fitted(data, shape, this.input.shape);
       const elements = data.map((each) => element(each, this.input.datatype));
       const large = data.length > SHOWN || data.some((each) => each instanceof Uint8Array);
@@ -133,6 +134,11 @@ export class Field {
       this.draw();
       if (large) this.body.replaceChildren(el("p", {}, `${file.name}: ${data.length.toLocaleString("en")} element${data.length > 1 ? "s" : ""}`));
       this.tell(`${file.name} has the shape ${shapeText(fit)}.`, false);
+      if (picture) {
+        picture.setAttribute("role", "img");
+        picture.setAttribute("aria-label", `${file.name} as the model gets it`);
+        this.told.append(picture);
+      }
     } catch (error) {
       this.tell(error.message);
     }

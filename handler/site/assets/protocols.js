@@ -92,13 +92,15 @@ function columns(model, tensors) {
   return tensors.map((tensor) => [aliases[tensor.name] ?? tensor.name, nested(tensor.data.map(jsonElement), tensor.shape), tensor.shape]);
 }
 
-// Rows where every input has the same number of them, else columns.
+// Rows where every input has the same number of them, else columns. A table's column, [any, 1], has plain values.
 function v1Body(model, tensors) {
   const found = columns(model, tensors);
   const rows = new Set(found.map(([, , shape]) => shape[0]));
   if (rows.size === 1 && [...rows][0]) {
     const [count] = rows;
-    const row = (index) => (found.length === 1 ? found[0][1][index] : Object.fromEntries(found.map(([name, value]) => [name, value[index]])));
+    const isColumn = ({ shape, name }) => shape.length === 2 && shape[1] === 1 && model.inputs?.find((each) => each.name === name)?.shape?.[1] === 1;
+    const values = found.map(([name, value], index) => [name, isColumn(tensors[index]) ? value.flat() : value]);
+    const row = (index) => (values.length === 1 ? values[0][1][index] : Object.fromEntries(values.map(([name, value]) => [name, value[index]])));
     return { instances: Array.from({ length: count }, (_, index) => row(index)) };
   }
   return { inputs: found.length === 1 ? found[0][1] : Object.fromEntries(found.map(([name, value]) => [name, value])) };
@@ -226,7 +228,7 @@ const connect = {
 const grpc = {
   id: "grpc",
   label: "gRPC",
-  about: "Browsers do not speak gRPC: this is the message, and the snippet sends it to the port of --grpc-port.",
+  about: "Browsers do not speak gRPC. The snippet sends this message to the server's other port, that of --grpc-port.",
   bars: noHalves,
   offline: true,
   request: (model, tensors) => ({ path: "inference.GRPCInferenceService/ModelInfer", headers: { "content-type": "application/grpc" }, body: pretty(call(model, tensors)) }),

@@ -104,7 +104,8 @@ export function csv(text, datatype) {
   return { shape: found.shape, data: found.data.map((cell) => element(cell, datatype)) };
 }
 
-// Returns an image's pixels in the input's shape: [.., height, width, 3 or 1], or with the channels first.
+// Returns an image's pixels in the input's shape, [.., height, width, 3 or 1] or with the channels first, and the `picture`
+// as the model gets it.
 export async function image(file, input) {
   const shape = input.shape ?? [-1, -1, -1, 3];
   const sizes = shape.length === 4 ? shape.slice(1) : shape;
@@ -126,7 +127,7 @@ export async function image(file, input) {
   const data = [];
   const axes = first ? [depth, height, width] : [height, width, depth];
   for (let a = 0; a < axes[0]; a += 1) for (let b = 0; b < axes[1]; b += 1) for (let c = 0; c < axes[2]; c += 1) data.push(first ? value(b, c, a) : value(a, b, c));
-  return { shape: shape.length === 4 ? [1, ...axes] : axes, data };
+  return { shape: shape.length === 4 ? [1, ...axes] : axes, data, picture: canvas };
 }
 
 // Returns the tensor in a dropped file, by what kind of file it is.

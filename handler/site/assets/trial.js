@@ -154,7 +154,7 @@ export class Trial {
     const timing = answer.headers.get("server-timing") ?? "";
     const [, infer] = /infer;dur=([\d.]+)/.exec(timing) ?? [];
     const size = `${bytes.length.toLocaleString("en")} bytes`;
-    const inside = infer === undefined ? "" : `, ${milliseconds(Number(infer))} of them in the model`;
+    const inside = infer === undefined ? "" : `, ${milliseconds(Number(infer))} ms of it in the model`;
     const line = el("p", { class: answer.ok ? "status good" : "status bad" }, el("strong", {}, `${answer.status}`), ` in ${milliseconds(took)} ms${inside}; ${size}`);
     const raw = el("details", {}, el("summary", {}, "The answer as it came"), el("pre", { tabindex: "0" }, bounded(text)));
     if (!answer.ok) {

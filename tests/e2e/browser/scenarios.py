@@ -6,6 +6,7 @@ It runs in an environment of its own, with playwright. A scenario fails by an as
 import re
 import struct
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,24 @@ def files(url: str, axe: Path, _: str) -> None:
         expect(page.locator(".field .told")).to_contain_text("not an .npy file")
         page.get_by_role("button", name="Add a row").click()
         assert "Row 3: " in send(page)
+        form(page, url, "pictures")
+        page.set_input_files("input[type=file]", [{"name": "red.png", "mimeType": "image/png", "buffer": red(6, 4)}])
+        expect(page.locator(".field .told")).to_contain_text("red.png has the shape [1, 3, 2, 2]")
+        expect(page.get_by_role("img", name="red.png as the model gets it")).to_be_visible()
+        assert send(page).startswith("200 in ")
+        assert '"data": [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]' in page.inner_text(".wire")
+        checked(page)
+
+
+def red(width: int, height: int) -> bytes:
+    """Returns a PNG file of red pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\xff\0\0" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def live(url: str, axe: Path, _: str) -> None:
