@@ -88,3 +88,7 @@ class _Version(argparse.Action):
 
         print(f"dragoman {version('dragoman')}")  # noqa: T201 - the result
         parser.exit()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

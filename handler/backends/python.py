@@ -30,7 +30,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import isgeneratorfunction, unwrap
+from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
 LONGEST_KIND: Final = 64
+OWN: Final = tuple(f"{name}{kind}" for name in ("core", "dragoman", "handler") for kind in (".py", "/__init__.py"))
+"""Modules beside model.py that it cannot import: this process has others of these names."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -65,11 +67,22 @@ def load(source: Source, settings: Settings) -> "PythonModel":
     predict = getattr(module, "predict", None)
     if not callable(predict):
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
+    _check_arguments(source.name, predict)
     inputs, outputs = model_settings.described(source.name, getattr(module, "metadata", None) or {})
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
     spec = model_spec(source, "python", said.inputs or inputs, outputs)
     return PythonModel(spec, module)
+
+
+def _check_arguments(name: str, predict: Callable[..., Any]) -> None:
+    """Raises ModelNotLoadable for a predict that cannot be called with inputs and parameters."""
+    try:
+        signature(predict).bind({}, {})
+    except TypeError as error:
+        raise ModelNotLoadable(f"model {name!r}: predict has to take inputs and parameters: {error}") from None
+    except ValueError:  # it is not written in Python, and does not describe itself
+        return
 
 
 def _labelled(
@@ -87,6 +100,9 @@ def _import(source: Source) -> ModuleType:
     found = spec_from_file_location(name, source.folder / "model.py")
     if found is None or found.loader is None:
         raise ModelNotLoadable(f"model {source.name!r}: model.py cannot be imported")
+    for own in OWN:
+        if (source.folder / own).exists():
+            raise ModelNotLoadable(f"model {source.name!r}: {own} has the name of a package of Dragoman: rename it")
     module = module_from_spec(found)
     sys.path.insert(0, str(source.folder))
     try:
@@ -206,7 +222,13 @@ class PythonModel:
             name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
             for name, tensor in inputs.items()
         }
-        return self._guarded(lambda: function(arrays, dict(parameters)))
+        try:
+            return self._guarded(lambda: function(arrays, dict(parameters)))
+        except ModelFailed as failed:
+            if self.spec.inputs is not None or not isinstance(failed.__cause__, KeyError):
+                raise
+            names = f"without `metadata` its inputs have the names in the request: {shown(list(inputs))}"
+            raise ModelFailed(f"{failed.message}; {names}") from failed.__cause__
 
     def _guarded(self, work: Callable[[], Any]) -> Any:
         check()

@@ -287,9 +287,9 @@ def _versions(folders: Iterable[Version]) -> dict[int, Version]:
 
 def _no_version(name: str, folders: Sequence[Version]) -> str:
     if not folders:
-        return f"model {name!r} has no version: expected a folder such as {name}/1 with model.onnx"
+        return f"model {name!r} has no version: expected a folder such as {name}/1, a plain number, with model.onnx"
     last = max(folders)
-    files = ", ".join(sorted(last.paths))[:256]
+    files = f"{', '.join(sorted(last.paths))[:256]}; `dragoman doctor` names the cure"
     return f"model {name!r} has no version: {name}/{last.folder} has no {EXPECTED}; its files: {files}"
 
 

@@ -266,12 +266,27 @@ def test_code_is_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
         ("raise SystemExit(3)", "raised SystemExit$"),
         ("predict = 1", "has no function predict"),
         ("def predict(i, p): ...\nmetadata = {'inputs': 1}", "metadata of model 'm': inputs is 1"),
+        ("def predict(x): ...", "predict has to take inputs and parameters: too many positional arguments"),
+        ("import core.own\ndef predict(i, p): ...", "core.py has the name of a package of Dragoman: rename it"),
     ],
 )
 def test_a_python_file_that_is_no_model_is_refused(tmp_path: Path, text: str, message: str) -> None:
     """No mistake in it ends the server."""
+    if "core" in text:
+        (tmp_path / "core.py").write_text("")
     with pytest.raises(ModelNotLoadable, match=message):
         load_python(tmp_path, text)
+
+
+def test_a_missing_name_is_explained_by_the_names_that_are_there(tmp_path: Path) -> None:
+    """Clients that know no names, as rows under V1, get along with a model that has `metadata`."""
+    lacks = "def predict(inputs, _):\n    return {'y': inputs['X']}\n"
+    x = {"input-0": Tensor("input-0", FP32, np.zeros(1, "f4"))}
+    with pytest.raises(ModelFailed, match=r"raised KeyError; without `metadata` its inputs .*: \['input-0'\]$"):
+        load_python(tmp_path, lacks).predict(x, [], {})
+    with pytest.raises(ModelFailed, match="raised KeyError$"):
+        known = "metadata = {'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1]}]}"
+        load_python(tmp_path, lacks + known).predict(x, [], {})
 
 
 def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_path: Path) -> None:

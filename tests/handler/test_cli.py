@@ -115,10 +115,11 @@ def test_the_command_names_the_source_of_what_is_wrong(
     (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
     (["model.onnx"], "is one model: name it with --model-name, or name the folder above it"),
     (["1/model.py"], "is one model: name it with --model-name, or name the folder above it"),
+    (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it to wine/1"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     ("file", "is not a directory: name another one"),
 ])  # fmt: skip
-def test_the_command_says_why_there_is_no_model(
+def test_the_command_says_what_is_not_served(
     files: list[str] | str | None, told: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -129,12 +130,13 @@ def test_the_command_says_why_there_is_no_model(
     elif files is not None:
         root.mkdir()
         for each in files:
-            (root / each).parent.mkdir(exist_ok=True)
+            (root / each).parent.mkdir(parents=True, exist_ok=True)
             (root / each).write_text("")
     served = servers(monkeypatch)
     assert cli.main(["serve", "--port", str(free_port()), "--repository", f"file://{root}"]) == 0
     captured = capsys.readouterr()
-    if files != ["1/model.py"]:  # a model of the name 1
+    assert told in captured.err if files != ["1/model.py"] else not captured.err  # a model of the name 1
+    if files not in (["1/model.py"], ["m/1/model.onnx", "wine.onnx"]):
         assert "no model yet" in captured.out
         assert f"the repository {root} {told}" in captured.err
     app: Any = served[0].app

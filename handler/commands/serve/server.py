@@ -45,7 +45,7 @@ def serve(settings: Settings, how: Serving) -> int:
 
     app = asgi.create(settings)
     seen = welcome.look(app, settings)
-    if how.on_empty == "stop" and seen.problem:
+    if how.on_empty == "stop" and not seen.models:
         app.close()
         raise InvalidSettings(seen.problem)
     served: Any = asgi.hooked(app, with_grpc(app, how.rpc_address) if how.grpc_port else None)

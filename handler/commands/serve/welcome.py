@@ -16,7 +16,7 @@ USUAL: Final = "http://127.0.0.1:8080"
 
 
 class Glance(NamedTuple):
-    """A look at the repository. `problem`: why it has no models, "" if it has some."""
+    """A look at the repository. `problem`: why it has no models, or not all; "" if nothing is wrong."""
 
     models: Sequence[str]
     problem: str
@@ -32,7 +32,7 @@ def look(app: Any, settings: Settings) -> Glance:
     except ServingError as error:
         return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
     if names:
-        return Glance(names, "")
+        return Glance(names, _loose(local, names[0]))
     return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
 
 
@@ -53,6 +53,16 @@ def _missing(path: Path | None) -> str:
     except OSError:
         return ""
     return f"the repository {path} does not exist: make it, or {CURE}"
+
+
+def _loose(path: Path | None, model: str) -> str:
+    """Returns what lies beside the models' folders, where it is not served, "" if nothing does. `model`: one of them."""
+    if path is None or not (path / model).is_dir():  # the repository is elsewhere, or itself a model
+        return ""
+    file = next(path.glob("*.onnx"), None)
+    if file is None:
+        return ""
+    return f"{file.name} lies beside the models' folders, and is not served: move it to {file.stem}/1/model.onnx"
 
 
 def _empty(path: Path) -> str:

@@ -61,7 +61,7 @@ def serve(role: dict[str, Any], supervisor: socket.socket) -> int:
     say: Callable[[], None] = _nothing
     if role["announces"]:
         seen = welcome.look(app, settings)
-        if how.on_empty == "stop" and seen.problem:
+        if how.on_empty == "stop" and not seen.models:
             app.close()
             raise InvalidSettings(seen.problem)
         say = server.welcomed(seen, settings, how)
