@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -169,6 +170,14 @@ def test_the_errors_of_the_troubleshooting_page_are_the_codes() -> None:
     sources = [path.read_text(encoding="utf-8") for top in ("core", "handler") for path in (ROOT / top).rglob("*.py")]
     assert parts
     assert [part for part in parts if not any(part in text for text in sources)] == []
+
+
+def test_every_extra_stands_in_the_table_and_no_other() -> None:
+    """pyproject.toml has them."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    cells = re.findall(r"^\| (`.*?) \|", PAGES["docs/install.md"], re.MULTILINE)
+    assert {extra for cell in cells for extra in re.findall(r"`(.*?)`", cell)} == extras.keys()
 
 
 def test_every_key_of_model_settings_stands_in_the_table_and_no_other() -> None:

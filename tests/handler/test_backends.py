@@ -284,8 +284,8 @@ def test_a_missing_name_is_explained_by_the_names_that_are_there(tmp_path: Path)
     x = {"input-0": Tensor("input-0", FP32, np.zeros(1, "f4"))}
     with pytest.raises(ModelFailed, match=r"raised KeyError; without `metadata` its inputs .*: \['input-0'\]$"):
         load_python(tmp_path, lacks).predict(x, [], {})
+    known = "metadata = {'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1]}]}"
     with pytest.raises(ModelFailed, match="raised KeyError$"):
-        known = "metadata = {'inputs': [{'name': 'x', 'datatype': 'FP32', 'shape': [-1]}]}"
         load_python(tmp_path, lacks + known).predict(x, [], {})
 
 

@@ -115,7 +115,7 @@ def test_the_command_names_the_source_of_what_is_wrong(
     (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
     (["model.onnx"], "is one model: name it with --model-name, or name the folder above it"),
     (["1/model.py"], "is one model: name it with --model-name, or name the folder above it"),
-    (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it to wine/1"),
+    (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     ("file", "is not a directory: name another one"),
 ])  # fmt: skip

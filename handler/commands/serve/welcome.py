@@ -56,7 +56,7 @@ def _missing(path: Path | None) -> str:
 
 
 def _loose(path: Path | None, model: str) -> str:
-    """Returns what lies beside the models' folders, where it is not served, "" if nothing does. `model`: one of them."""
+    """Names a file beside the models' folders, where it is not served; "" if there is none. `model`: one of them."""
     if path is None or not (path / model).is_dir():  # the repository is elsewhere, or itself a model
         return ""
     file = next(path.glob("*.onnx"), None)
