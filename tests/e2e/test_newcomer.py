@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import debian, engine
-from tests.e2e.tools import ROOT, run
-from tests.support.ports import free_ports
+from tests.e2e.tools import HOME, ROOT, daemon, listens, run
+from tests.support.ports import free_port, free_ports
+from tests.test_documents import CONSOLE, check
 
 EXPORT = """
 from skl2onnx import to_onnx
@@ -86,3 +87,12 @@ def test_a_newcomer_gets_to_a_served_model(machine: debian.Machine, wheel: Path,
     machine.run("mkdir my-models/iris; cp wine.onnx my-models/iris/model.onnx")
     with pytest.raises(RuntimeError, match="mkdir -p iris/1 && mv iris/model.onnx iris/1/model.onnx"):
         step("doctor finds", "venv/bin/dragoman doctor my-models")
+
+
+def test_make_run_serves_the_samples(tmp_path: Path) -> None:
+    """The README's first command needs Python and make; its first answers come from the server that it starts."""
+    port = free_port()
+    command = ("make", "--directory", str(ROOT), "run", f"VENV={tmp_path / 'venv'}", f"PORT={port}")
+    with daemon(*command, ready=lambda: listens(port), log=HOME / "log" / "make-run.log"):
+        _, block = CONSOLE["README.md"][0]
+        check(block, port)
