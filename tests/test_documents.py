@@ -123,7 +123,7 @@ def test_the_python_examples_print_what_they_show(program: str, printed: str, se
 
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_are_run_or_say_why_not(name: str) -> None:
-    """Each block of commands or code has a mark: `tested`, or `not run` with the reason, and the test that comes closest."""
+    """Each block of commands or code has a mark: `tested`, or `not run` with the reason and the closest test."""
     marks = COMMANDS.findall(PAGES[name])
     assert [mark for mark in marks if not re.match("<!-- (?:tested|not run: .*tests/)", mark)] == []
     named = re.findall(r"tests/[\w/.]+\w", " ".join(marks))
