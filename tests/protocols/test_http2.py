@@ -98,7 +98,7 @@ def test_a_stream_that_is_refused_ends(remote: Remote) -> None:
 
 
 def test_a_connection_lasts(remote: Remote) -> None:
-    """hypercorn would end it after a thousand requests, in the middle of a call."""
+    """The server behind it would end it after a thousand requests, in the middle of a call."""
     assert all(remote.ask("ServerLive", oip.ServerLiveRequest()).live for _ in range(1200))
 
 
