@@ -49,7 +49,7 @@ class Documentation:
         link = f'<a class="button" href="{self._start}openapi.json">openapi.json</a>'
         groups = (self._group(tag) for tag in self._document["tags"])
         schemas = (
-            f'<details class="schema"><summary><code>{escape(name)}</code>'
+            f'<details class="schema" id="schema-{escape(name)}"><summary><code>{escape(name)}</code>'
             f"<span>{text(schema.get('description', ''))}</span></summary><div>{_json(schema)}</div></details>"
             for name, schema in self._document["components"]["schemas"].items()
         )
@@ -91,6 +91,7 @@ class Documentation:
                 f'<h3>{escape(label)}</h3><pre class="copy" tabindex="0">{escape(command)}</pre>{answer}'
                 for label, command, answer in self._commands(method, path, operation, parameters)
             ),
+            *_schemas(operation),
             "<h3>Answers</h3>",
             *(f"<p><code>{status}</code> {text(r['description'])}</p>{_example(r)}" for status, r in responses),
             "</div></details>",
@@ -157,6 +158,19 @@ class Documentation:
         for step in node.get("$ref", "#").split("/")[1:]:
             found = found[step]
         return found  # type: ignore[no-any-return] # parsed JSON
+
+
+def _schemas(operation: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a line with the types of JSON that go in and come out, where they have names."""
+    bodies = (("Request", operation.get("requestBody", {})), ("Answer", operation["responses"]["200"]))
+    named = ((way, body.get("content", {}).get(JSON, {}).get("schema", {}).get("$ref", "")) for way, body in bodies)
+    links = [(way, escape(reference.rpartition("/")[2])) for way, reference in named if reference]
+    if links:
+        yield (
+            "<p>"
+            + ", ".join(f'{way}: <a href="#schema-{name}"><code>{name}</code></a>' for way, name in links)
+            + "</p>"
+        )
 
 
 def _services() -> str:

@@ -212,3 +212,12 @@ def test_names_that_are_no_identifiers_become_some(tmp_path: Path) -> None:
         "schemas"
     ].keys()
     assert "/v2/models/my%20model/infer" in document["paths"]
+
+
+def test_an_operation_links_to_its_types(app: App) -> None:
+    """Each link leads to a schema of the page."""
+    assert ask(app, "/v2/models/iris").status == 200
+    page = ask(app, "/docs").text
+    links = set(re.findall(r'href="#(schema-[^"]*)"', page))
+    assert {"schema-iris_PredictRequest", "schema-iris_PredictResponse", "schema-InferRequest"} <= links
+    assert links <= set(re.findall(r'id="(schema-[^"]*)"', page))
