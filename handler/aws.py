@@ -21,15 +21,14 @@ from mangum import Mangum
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut, TooLarge
+from core.operations import State
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
 from handler.edge.gate.gate import INVOKED
 from handler.edge.lambda_answers import LARGEST_RESPONSE, document_size, plain, timing_of
 from handler.edge.lambda_events import (
-    GATEWAY_SECONDS,
     INIT_SECONDS,
-    STREAM_SECONDS,
     Kind,
     UnsupportedEvent,
     deadline_of,
@@ -44,7 +43,16 @@ from handler.edge.lambda_events import (
 from handler.edge.members import EventForm, form_of
 from handler.edge.observe.invocations import Invocation
 from handler.edge.protocols import INTERNAL, refuse
-from handler.edge.runtime.http_event import EVENT, STREAMED, TEXT, EventEnds, HttpEvent, KeptBalancer, KeptGateway
+from handler.edge.runtime.http_event import (
+    EVENT,
+    STREAMED,
+    TEXT,
+    EventEnds,
+    HttpEvent,
+    KeptBalancer,
+    KeptGateway,
+    gateway_seconds,
+)
 from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
@@ -157,7 +165,7 @@ class Function:
         if self.app is None:
             return EventEnds(NEVER, NEVER, NEVER)
         patience = self.app.settings.patience
-        wait = deadline_of(event, context, patience, STREAM_SECONDS if streamed else GATEWAY_SECONDS)
+        wait = deadline_of(event, context, patience, gateway_seconds(event, streamed=streamed))
         end = end_of(context)
         return EventEnds(wait, wait if patience is None else end, end)
 
@@ -172,10 +180,19 @@ class Function:
         with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
             ends = self._ends(event, context, streamed=streamed)
             http = HttpEvent(context, ends, invocation, invoked=invoked, streamed=streamed)
+            http.awaited = self._awaited
             document = self._answered(event, http)
         if streamed and document is not STREAMED and self._carrier is not None:
             return self._carrier.pass_on(document, context)
         return document
+
+    def _awaited(self, path: str) -> str:
+        """Returns how far the load is that a request for a path of V2 waits for, "" if it is not known."""
+        name = path.partition("/v2/models/")[2].partition("/")[0]
+        for version in () if self.app is None else self.app.registry.known():
+            if version.name == name and version.state is State.LOADING and version.progress is not None:
+                return version.progress.unfinished(name).message.removesuffix(": try again")
+        return ""
 
     def _answered(self, event: Any, http: HttpEvent) -> Any:
         try:
