@@ -1,6 +1,7 @@
 """Graphs with the operators of onnxruntime-extensions: a tokenizer inside a model."""
 
 import json
+import os
 import subprocess
 import sys
 from ast import literal_eval
@@ -24,6 +25,8 @@ from tests.support import texts
 from tests.support.zoo.models import graph
 
 DOMAIN = "ai.onnx.contrib"
+ROOT = Path(__file__).parents[3]
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
 def extended(node: Any, datatype: str, outputs: int = 1, domain: str = DOMAIN) -> ModelProto:
@@ -137,8 +140,8 @@ def test_an_encoder_takes_texts_with_the_librarys_own_step_in_front(tmp_path: Pa
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_the_package_itself_is_not_imported(tmp_path: Path) -> None:
-    """In a process of its own: an import would choose another protobuf for later imports."""
+def test_the_package_itself_is_not_imported_and_the_runtime_collects_nothing(tmp_path: Path) -> None:
+    """In a process of its own: an import would choose another protobuf, and ONNX Runtime would write to the home."""
     onnx.save(UPPER, tmp_path / "model.onnx")
     program = f"""
 import os, sys
@@ -152,5 +155,10 @@ print(load(Source("upper", "1", Path({str(tmp_path)!r}), ModelSettings()), setti
 print("onnxruntime_extensions" in sys.modules, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION" in os.environ)
 import core.dialects.rpcs
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    home = tmp_path / "home"
+    home.mkdir()
+    unset = {name: value for name, value in os.environ.items() if name not in (TELEMETRY, "XDG_CACHE_HOME")}
+    command, own = [sys.executable, "-c", program], unset | {"HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.split() == ["upper", "False", "False"]
+    assert not [*home.rglob("*")], "ONNX Runtime collects usage data"
