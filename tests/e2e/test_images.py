@@ -126,7 +126,12 @@ def test_sagemakers_sdk_starts_and_asks_the_image(built: Engine, tmp_path: Path)
         for file in (ROOT / "models" / "iris" / "1").iterdir():
             archive.add(file, file.name)
     words = (environment("sagemaker") / "python", ROOT / "tests/e2e/sagemaker_client.py", SERVER)
-    *_, last = run(*words, str(tmp_path / "model.tar.gz"), str(free_port()), env=built.env).splitlines()
+    try:
+        *_, last = run(*words, str(tmp_path / "model.tar.gz"), str(free_port()), env=built.env).splitlines()
+    finally:
+        run(
+            "docker", "network", "rm", "sagemaker-local", env=built.env
+        )  # the SDK leaves it, and this machine its bridge
     told = json.loads(last)
     csv = [(int(row[0]), list(map(float, row[1:]))) for row in told["found"].pop("csv")]
     others = [[(row["label"], row["probabilities"]) for row in rows] for rows in told["found"].values()]

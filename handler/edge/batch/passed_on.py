@@ -7,6 +7,7 @@ request with a context of its gateway, and its own with none: a client that post
 import asyncio
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, MutableMapping
@@ -30,6 +31,8 @@ FUNCTIONS: Final = b"x-amzn-lambda-context"
 FAILED: Final = 500
 """The status of every event that failed, so that AWS_LWA_ERROR_STATUS_CODES can name it."""
 CODES: Final = "AWS_LWA_ERROR_STATUS_CODES"
+LONGEST_MS: Final = 86_400_000.0
+"""No function runs for a day."""
 BINARY: Final = b"inference-header-content-length"
 
 
@@ -40,7 +43,7 @@ class PassedContext(NamedTuple):
 
     def get_remaining_time_in_millis(self) -> int:
         """Returns the milliseconds until then, 0 after that."""
-        return max(0, int(self.end_ms - time.time() * 1e3))
+        return max(0, int(min(self.end_ms - time.time() * 1e3, LONGEST_MS)))
 
 
 class PassedEvents:
@@ -139,7 +142,7 @@ def _event(body: bytes | memoryview) -> Any:
 def _context(headers: Mapping[bytes, bytes]) -> PassedContext | None:
     """Returns the function's context, None without a deadline."""
     try:
-        said = json.loads(headers[FUNCTIONS])
-        return PassedContext(float(said["deadline"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        end = float(json.loads(headers[FUNCTIONS])["deadline"])
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
         return None
+    return PassedContext(end) if math.isfinite(end) else None

@@ -200,6 +200,30 @@ def test_messages_that_cannot_be_run_are_sent_again(start: Start, monkeypatch: p
         local.app = app
 
 
+def test_a_request_of_v2_may_be_the_adapters_event(start: Start) -> None:
+    """Its answer is the document that the function returns, which is JSON."""
+    local = start(AWS_LAMBDA_FUNCTION_NAME="f", DRAGOMAN_REPOSITORY=str(ROOT / "models"))
+    app, local.app = local.app, hooked(local.app)
+    headers = {"x-amzn-request-context": "null", "x-amzn-lambda-context": '{"deadline": 9e15}'}
+    tensor = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    event = {"model_name": "half_plus_three", "model_version": "123", "inputs": [tensor]}
+    try:
+
+        def passed(more: Any) -> Answer:
+            return local.call("POST", "/events", json.dumps(event | more).encode(), headers)
+
+        assert passed({}).json()["outputs"][0]["data"] == [3.5]
+        assert passed({"model_version": 7}).status == 404
+        for more, told in (({"parameters": {"binary_data_output": True}}, "binary"), ({"model_name": "a/b"}, "a/b")):
+            refused = passed(more)
+            assert (refused.status, told in refused.json()["error"]) == (500, True)
+        assert local.call("POST", "/events", b'{"rawPath": "/"}', headers).status == 500
+        assert local.call("POST", "/events", b"{", headers).status == 500
+        assert local.call("POST", "/events", b"{}", headers).json()["warm"] is True
+    finally:
+        local.app = app
+
+
 def test_a_models_own_path_is_refused_in_v2s_words(start: Start, base: Path) -> None:
     """What no route has goes the way that it goes without a platform."""
     local = start(SAGEMAKER_BASE_DIR=str(base), SAGEMAKER_BIND_TO_PORT="1", DRAGOMAN_ALLOW_CODE="true")
