@@ -59,6 +59,7 @@ ANY_PYTHON = {
 JAVA = Path("/usr/share/java")
 DEBIAN = {
     "curl": "curl", "java": "default-jre-headless", "javac": "default-jdk-headless", "dockerd": "docker.io",
+    "docker-compose": "docker-compose",
     "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus", "chromium": "chromium",
     f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
     f"{JAVA}/grpc-core.jar": "libgrpc-java", f"{JAVA}/netty-codec-http2.jar": "libnetty-java",
