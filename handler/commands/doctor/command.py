@@ -41,6 +41,8 @@ BUILT: Final = Path(".aws-sam/build")
 ONNX: Final = "model.onnx"
 LOGIN: Final = re.compile(r"//[^/@]*@")
 """Credentials in a URI. They are a fault, and not for a report."""
+ANSWERED: Final = ("listing-denied", "repository-empty")
+"""Findings of a bucket that has taken the credentials."""
 CLEAR: Final = "\r\x1b[K"
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 UNLISTED: Final = "models: the repository has none to examine"
@@ -118,7 +120,7 @@ class Examination:
         if scheme == "s3" and separator:
             found, files = bucket.examine(settings)
             self._visit.add(found)
-            if files is not None:
+            if files is not None or any(each.code in ANSWERED for each in found):
                 permissions.examine(settings, locate(settings.repository, os.environ), self._visit)
             return files
         if separator and scheme in STORES and scheme != "file":

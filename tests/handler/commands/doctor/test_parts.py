@@ -132,9 +132,12 @@ def test_a_bucket_of_another_region_costs_a_request(
     assert found.code == 0
 
 
+ROLE = "arn:aws:iam::123456789012:role/team/server"
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str]]:
-    """A stand-in for STS and IAM: `decisions` by action; no real server here has the simulation."""
+    """A stand-in for STS and IAM, for what tests/e2e/test_permissions.py's server does not do: paths, and refusals."""
     told = {"arn": "arn:aws:sts::123456789012:assumed-role/server/session", "error": ""}
 
     class Query(BaseHTTPRequestHandler):
@@ -143,11 +146,12 @@ def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str
             action = form["Action"][0]
             if told["error"] and action != "GetCallerIdentity":
                 self.tell(403, f"<ErrorResponse><Error><Code>{told['error']}</Code></Error></ErrorResponse>")
-            elif action == "GetCallerIdentity":
-                inner = f"<GetCallerIdentityResult><Arn>{told['arn']}</Arn></GetCallerIdentityResult>"
-                self.tell(200, f"<GetCallerIdentityResponse>{inner}</GetCallerIdentityResponse>")
+            elif action in ("GetCallerIdentity", "GetRole"):
+                arn = told["arn"] if action == "GetCallerIdentity" else ROLE
+                inner = f"<Arn>{arn}</Arn>" if action == "GetCallerIdentity" else f"<Role><Arn>{arn}</Arn></Role>"
+                self.tell(200, f"<{action}Response><{action}Result>{inner}</{action}Result></{action}Response>")
             else:
-                assert form["PolicySourceArn"] == ["arn:aws:iam::123456789012:role/server"]
+                assert form["PolicySourceArn"] == [ROLE]
                 asked = form["ActionNames.member.1"][0]
                 told[asked] = form["ResourceArns.member.1"][0]
                 decision = told.get(f"{asked} is", "allowed")
@@ -196,14 +200,23 @@ def test_iam_is_asked_for_the_two_permissions(aws: dict[str, str]) -> None:
     [
         ({"DRAGOMAN_S3_ANONYMOUS": "true"}, PLACE, "", "not signed"),
         ({}, PLACE._replace(endpoint="http://127.0.0.1:9000"), "", "the store is not Amazon's"),
-        ({}, PLACE, "AccessDenied", "it needs sts:GetCallerIdentity and iam:SimulatePrincipalPolicy"),
+        ({}, PLACE, "AccessDenied", "it needs iam:SimulatePrincipalPolicy"),
+        ({}, PLACE, "NoSuchEntity", "it needs iam:GetRole"),
+        ({}, PLACE, "InvalidInput", "it needs an IAM user or role"),
     ],
 )
 def test_where_iam_cannot_simulate_a_word_says_why(
-    variables: dict[str, str], place: Location, error: str, why: str, aws: dict[str, str]
+    variables: dict[str, str],
+    place: Location,
+    error: str,
+    why: str,
+    aws: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is not a finding: the permissions can exist."""
     aws["error"] = error
+    if not error:
+        monkeypatch.delenv("AWS_ENDPOINT_URL_IAM")
     visit = Visit()
     permissions.examine(Settings.from_env(variables), place, visit)
     assert visit.findings == []
