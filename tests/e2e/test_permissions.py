@@ -87,8 +87,7 @@ def denied(url: str, caller: dict[str, str]) -> set[str]:
         try:
             ask()
         except ClientError as refusal:
-            assert refusal.response["Error"]["Code"] == "AccessDenied"
-            found.add(action)
+            found.add(action if refusal.response["Error"]["Code"] == "AccessDenied" else str(refusal))
     return found
 
 

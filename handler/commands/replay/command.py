@@ -43,9 +43,17 @@ def run(options: Namespace) -> None:
     _tell(options, counts, rows, times)
     if not counts:
         raise Refused("these files have no request with its answer")
-    bad = counts[DIFFERENT] + counts[UNREACHED]
+    _judge(counts, options.url)
+
+
+def _judge(counts: Counter[str], url: str) -> None:
+    """Raises Refused, unless an answer was the same and none was different or missing."""
+    all_of = f"of {counts.total()}"
+    bad = [f"{counts[DIFFERENT]} {all_of} answers differ"] if counts[DIFFERENT] else []
+    if counts[UNREACHED]:
+        bad.append(f"{counts[UNREACHED]} {all_of} requests got no answer from {url}; name the server with --url")
     if bad or not counts[SAME]:
-        raise Refused(f"{bad} of {counts.total()} answers differ" if bad else "no request was sent")
+        raise Refused("; ".join(bad) or "no request was sent")
 
 
 def _headers(texts: list[str]) -> dict[str, str]:

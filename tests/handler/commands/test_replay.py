@@ -172,9 +172,11 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     protocol: str, server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = "http://127.0.0.1:1"
-    code, found, _ = replayed(capsys, server[1], "--url", url, "--protocol", protocol)
+    code, found, err = replayed(capsys, server[1], "--url", url, "--protocol", protocol)
     assert (code, found["same"], found["different"]) == (1, 0, 0)
     assert found["unreached"] > 0
+    assert f"requests got no answer from {url}; name the server with --url" in err
+    assert "differ" not in err
 
 
 def reached(kind: str, content: Any) -> Payload:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -62,6 +63,16 @@ def test_a_sound_set_up_says_so(
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "nothing is wrong"
     assert "skipped: loads, memory and cold start: --no-load" in out
+
+
+def test_the_folder_of_a_function_needs_no_models(setup: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dragoman init --aws` makes one; a repository that is named has to exist."""
+    setup.template()
+    shutil.rmtree(setup.models)
+    assert main(["doctor"]) == 0
+    assert "skipped: repository: a function's folder needs no models" in capsys.readouterr().out
+    assert main(["doctor", "models"]) == 1
+    assert "there is no such folder" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
