@@ -85,6 +85,7 @@ class Function:
         """
         keep_large_blocks()
         log_lines.guard()
+        logging.getLogger("mangum.http").setLevel(logging.WARNING)  # below, it repeats the access log
         self.app: App | None = None
         self._records: Any = None  # what answers events of records, once there was one
         self._carrier = carrier
