@@ -72,7 +72,7 @@ def role(url: str, name: str, policy: str) -> dict[str, str]:
     trusting = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trusting)["Role"]["Arn"]
     iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=policy)
-    key = client(url, "sts", {}).assume_role(RoleArn=arn, RoleSessionName="x")["Credentials"]
+    key = client(url, "sts", {}).assume_role(RoleArn=arn, RoleSessionName="session")["Credentials"]
     found = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
     return {**found, "AWS_SESSION_TOKEN": key["SessionToken"]}
 

@@ -27,6 +27,7 @@ from handler.commands.doctor import (
 )
 from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
+from handler.commands.models import reported
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
@@ -57,9 +58,10 @@ def run(options: Namespace) -> int:
         print(f"dragoman: {wrong}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 2
     visit = Visit()
-    examination = Examination(options, limits, visit)
-    examination.settings_and_repository()
-    examination.template_and_artifact()
+    with reported():  # what the stores log is among the findings
+        examination = Examination(options, limits, visit)
+        examination.settings_and_repository()
+        examination.template_and_artifact()
     print(report.as_json(visit) if options.json else report.as_text(visit))  # noqa: T201 - the result
     return 1 if visit.failed else 0
 
