@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import debian, sam
+from tests.e2e.expected import ANSWERS, gist
 from tests.e2e.tools import ARCHITECTURE, ROOT, run
 from tests.support.ports import free_ports
 
@@ -25,6 +26,8 @@ print(*model.predict(data[:2]))
 """
 ROW = "14.23,1.71,2.43,15.6,127.0,2.8,3.06,0.28,2.29,5.64,1.04,3.92,1065.0"
 """The first wine of the data set, of class 0."""
+IRIS = "rest-v1-classify-tfs"
+"""An event of the folder, whose model is among the store's."""
 Step = Callable[[str, str], str]
 READY = """
 import sys, time, urllib.request
@@ -125,3 +128,5 @@ def test_a_newcomer_runs_the_function(machine: debian.Machine, local: sam.Local,
     step("sam local start-api", f"python3 ready.py {url}/v2/health/live")
     infer = f"{shell}; dragoman infer wine --input X=[[{ROW}]] --url {url} --json"
     assert label(step("infer from sam local", infer)) == [0]
+    invoke = f"sam local invoke --skip-pull-image --event events/{IRIS}.json --parameter-overrides {parameters}"
+    assert gist(json.loads(step("sam local invoke", f"{shell}; cd function; {invoke}"))) == ANSWERS[IRIS]
