@@ -105,7 +105,7 @@ def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
         default = int(name) if VERSION.fullmatch(name) else 1
         return [ConvertJob(folder, default if version is None else version)]
     if not folder.is_dir():
-        raise Refused(f"there is no folder {folder}")
+        raise Refused(f"there is no file or folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
     if not found:
         raise Refused(f"{folder} is not a SavedModel: it has neither {MARKERS[0]} nor numbered versions with one")
