@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from handler.commands import results
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME, VERSION
 from handler.settings import Settings
@@ -29,7 +30,8 @@ def run(options: Namespace, settings: Settings) -> None:
     except OSError as error:
         raise Refused(f"{root} cannot be written: {error.strerror}") from None
     models = len({each.path.partition("/")[0] for each in files})
-    print(f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} files")  # noqa: T201 - the result
+    line = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} files"
+    results.tell(options, line, place=str(root / index.FILE), models=models, files=len(files))
 
 
 def _files(root: Path, store: DirectoryStore) -> Iterator[IndexedFile]:

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from core.errors import ServingError, escaped
+from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
@@ -31,6 +32,7 @@ def run(options: Namespace) -> None:
     counts: Counter[str] = Counter()
     times: list[float] = []
     rows: list[dict[str, str]] = []
+    meter = Meter(quiet=False)
     with closing(line(options.url, _headers(options.header), options.timeout)) as connection:
         sender = senders.Replayer(connection, options.protocol)
         for exchange in islice(recorded.read(options.files), options.limit):
@@ -38,8 +40,10 @@ def run(options: Namespace) -> None:
             outcome, reason = _outcome(sender, exchange, tolerance)
             times.append(time.perf_counter() - began)
             counts[outcome] += 1
+            meter.show(f"{counts.total()} requests sent, {counts.total() - counts[SAME]} not the same")
             if outcome != SAME and len(rows) < MOST_LINES:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
+    meter.end()
     _tell(options, counts, rows, times)
     if not counts:
         raise Refused("these files have no request with its answer")
