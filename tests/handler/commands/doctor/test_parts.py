@@ -275,21 +275,25 @@ def test_a_refusal_has_the_cure_of_its_text(text: str, cause: str, code: str, wh
     assert found.what.startswith(what) or what in found.what
 
 
-def test_what_cannot_be_read_is_named(setup: SetUp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_named(
+    setup: SetUp, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A file or a folder that this user may not read is an error at its own place, and hides nothing else."""
     setup.add("rest/1/model.onnx")
     scandir, access = os.scandir, os.access
 
     def guarded(path: Any) -> Any:
         if Path(path).name == "rest":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)  # the tests may run as root, who may read everything
     monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and "wine" not in str(path))
     found, files = tree.of_folder(setup.models)
     assert [(each.code, each.where) for each in found] == [("unreadable", "rest/"), ("unreadable", "wine/1/model.onnx")]
-    assert files.models.keys() == {"rest", "wine"}
+    assert files.models.keys() == {"wine"}
+    assert main(["list", "models"]) == 1
+    assert capsys.readouterr().err == f"dragoman: {setup.models / 'rest'} cannot be listed: Permission denied\n"
 
 
 # -- the function -----------------------------------------------------------------------------------------------------

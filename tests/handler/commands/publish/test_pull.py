@@ -64,9 +64,7 @@ def test_a_version_or_all_of_them_come_when_they_are_asked_for(
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "pushed" / name).read_bytes()
 
 
-def test_a_fetch_shows_how_far_it_is(
-    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetch_shows_how_far_it_is(run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that arrive move its line."""
     monkeypatch.setattr(meter.Meter, "add", lambda self, count: told.append(count))
     told: list[int] = []
