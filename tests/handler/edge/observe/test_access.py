@@ -18,8 +18,8 @@ from handler.aws import Function
 from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
+from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
-from tests.handler.edge.connect.client import call, envelope
 from tests.support.ports import free_port
 from tests.support.remote import question, raw
 

@@ -22,8 +22,8 @@ from handler.edge.observe.payloads import places
 from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
+from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.connect.client import call, envelope
 from tests.handler.edge.observe.test_access import MESSAGE, Context, event, function
 from tests.handler.edge.observe.test_metrics import of, scraped
 from tests.handler.edge.observe.test_traces import ASK
