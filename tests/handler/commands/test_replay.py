@@ -141,6 +141,9 @@ def test_kserves_own_events_are_replayed(
     file, url = write(tmp_path / "k", *found), ("--url", f"http://{server[0].netloc}")
     assert replayed(capsys, file, *url)[1]["same"] == 2
     assert replayed(capsys, file, *url, "--limit", 1)[1]["requests"] == 1
+    with pytest.raises(SystemExit, match="2"):
+        replayed(capsys, file, *url, "--limit", -1)
+    assert "argument --limit: it is '-1'; expected 1 to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [

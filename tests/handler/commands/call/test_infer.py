@@ -168,6 +168,7 @@ def test_what_is_wrong_is_one_line(
     (("--url", "http://127.0.0.1:{}"), "does not answer: Connection refused; start `dragoman serve`"),
     (("--url", "127.0.0.1:{}", "--protocol", "grpc"), "Connection refused; start `dragoman serve --grpc-port`"),
     (("--url", "ftp://h"), "--url is 'ftp://h'; expected http://HOST:PORT or https://HOST"),
+    (("--url", "http://[::1"), "--url is 'http://[::1'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://h:port"), "--url is 'http://h:port'; expected"),
     (("--url", "http://nohost.invalid"), "http://nohost.invalid does not answer: "),
 ])  # fmt: skip

@@ -386,8 +386,10 @@ def test_a_zip_and_the_files_around_a_template_are_examined(setup: SetUp, doctor
     packed.write_bytes(b"not a zip")
     (setup.folder / "samconfig.toml").write_text("[", encoding="utf-8")
     assert [each["code"] for each in doctor().all] == ["samconfig", "artifact-unreadable"]
-    (setup.folder / "template.yaml").write_text(json.dumps({"Resources": {}}), encoding="utf-8")
     (setup.folder / "samconfig.toml").unlink()
+    (setup.folder / "template.yaml").write_bytes(b"\xff\x81")
+    assert [each["code"] for each in doctor().all] == ["template-unreadable", "artifact-unreadable"]
+    (setup.folder / "template.yaml").write_text(json.dumps({"Resources": {}}), encoding="utf-8")
     assert "it has no function with the handler" in doctor().report["skipped"][1]
 
 
