@@ -17,7 +17,7 @@ import pytest
 
 from core.schema import open_inference as oip
 from tests.support.connect_client import Caller
-from tests.support.raw import talk
+from tests.support.raw import opened, talk
 from tests.support.remote import Remote, question, raw, tensors
 from tests.support.server import ROOT, Server, serve_http2
 
@@ -123,7 +123,8 @@ def test_bytes_that_are_no_http2_end_their_connection_alone(server: Server, remo
         b"\x00" * 100,
         b"GET / HTTP/9.9\r\n\r\n",
     ):
-        talk(server.port, noise)
+        with opened(server.port) as connection:
+            connection.sendall(noise)
     assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
 
 

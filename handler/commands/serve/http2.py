@@ -63,6 +63,8 @@ def run(served: Any, settings: Settings, how: Serving, say: Callable[[], None]) 
 def _tell(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Logs what ended a connection in a line: clients can cause it, by leaving or by sending what is not HTTP/2."""
     error = context.get("exception")
+    if isinstance(error, asyncio.CancelledError):
+        return  # the client has left
     log.warning("a connection ended: %s", escaped(repr(error) if error else context["message"]))
     log.debug("its error", exc_info=error)
 

@@ -75,6 +75,22 @@ def test_the_end_of_an_answer_waits_for_that_of_the_request(headers: Any, monkey
     assert asked(answers, PART, headers=headers, seconds=30) == (ANSWER, 1)
 
 
+def test_a_client_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is one that has gone: hypercorn would wait for it without an end."""
+    monkeypatch.setattr(paced, "CALL_SECONDS", 0.01)
+
+    async def stuck(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def whole() -> Any:
+        return WHOLE
+
+    for headers in ((), GRPC):
+        scope = {"type": "http", "headers": list(headers)}
+        asyncio.run(asyncio.wait_for(paced.Paced(answers, 0.01)(scope, whole, stuck), 30))
+    assert asked(answers, PART, {"type": "http.disconnect"}, seconds=30)[0] == ANSWER[:2]
+
+
 def test_everything_else_passes() -> None:
     """Lifespan messages, for example."""
     seen = []
