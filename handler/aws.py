@@ -89,6 +89,7 @@ class Function:
         """
         keep_large_blocks()
         log_lines.guard()
+        logging.getLogger("mangum.http").setLevel(logging.WARNING)  # below, it repeats the access log
         self.app: App | None = None
         self._events: Any = None  # what answers events that are not HTTP, once there was one
         self._carrier = carrier

@@ -141,7 +141,7 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
     except RecursionError:
         raise InvalidInput("the JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        comma = TRAILING_COMMA.match(text, error.pos)
+        comma = TRAILING_COMMA.match(error.doc, error.pos)
         raise NotJson(f"the body is not JSON: {error}"[:200], error.msg, comma.end() if comma else error.pos) from None
     return value
 

@@ -5,6 +5,7 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from handler.commands import results
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME, VERSION
 from handler.settings import Settings
@@ -30,8 +31,9 @@ def run(options: Namespace, settings: Settings) -> None:
     except OSError as error:
         raise Refused(f"{root} cannot be written: {error.strerror}") from None
     models = 1 if is_one else len({each.path.partition("/")[0] for each in files})
-    told = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} file{'s' * (len(files) > 1)}"
-    print(f"{told}; its servers need --model-name" if is_one else told)  # noqa: T201 - the result
+    line = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} file{'s' * (len(files) > 1)}"
+    told = f"{line}; its servers need --model-name" if is_one else line
+    results.tell(options, told, place=str(root / index.FILE), models=models, files=len(files))
 
 
 def _paths(root: Path, store: DirectoryStore) -> tuple[bool, list[str]]:

@@ -25,7 +25,6 @@ from tests.support.ports import free_port
 from tests.support.remote import Remote, raw, tensors
 from tests.support.wire import Wire
 
-TRIXIE = "trixie"  # its python3 is 3.13
 PYTHON, SERVER = "dragoman-python", "dragoman-server"
 FUNCTION, STREAMING = "dragoman-function", "dragoman-streaming"
 MB = 1_000_000
@@ -39,7 +38,7 @@ def containers(artifact: Path) -> Iterator[Engine]:
         made.load_runtime(artifact)
         variables = {name: os.environ[name] for name in debian.PASSED_ON if name in os.environ}
         changes = [f"--change=ENV {name}={value}" for name, value in variables.items()]
-        run("docker", "import", *changes, debian.base(TRIXIE), f"{PYTHON}:bare", env=made.env)
+        run("docker", "import", *changes, debian.base(), f"{PYTHON}:bare", env=made.env)
         yield made
 
 
