@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes, which would each compile the packages that they import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-convert test-convert-torch check e2e fmt proto clean
+.PHONY: help setup run test test-http2 test-convert test-convert-torch check e2e fmt proto clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ $(TORCH_VENV)/.setup: pyproject.toml $(VENV)/.setup
 
 test-convert-torch: $(TORCH_VENV)/.setup ## Run the tests of `dragoman convert` that need PyTorch (5.5 GB)
 	$(TORCH_VENV)/bin/python -m pytest tests/convert/torch
+
+test-http2: setup ## Run the tests of gRPC over the port of HTTP
+	TEST_HTTP2=1 $(BIN)/python -m pytest tests/protocols/grpc tests/protocols/test_clients.py -n 2 --dist loadfile
 
 # The tests on real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. The container engine needs root.
 e2e: setup ## Run the tests on Lambda's runtime, sam local and real S3 servers

@@ -144,6 +144,19 @@ def against_orjson(case: Case, ours: int, bare: int, rounds: int) -> tuple[Row, 
     )
 
 
+def against_model(case: Case, ours: int, bare: int, rounds: int) -> Row:
+    """Compares ours with the shortest code around the same model, behind HTTP: what the model and its runtime cost."""
+    other = client.request(f"/model/{case.model}/0", case.body)
+    taken = interleaved(
+        {
+            "ours": lambda: client.latency(ours, case.wire, case.times),
+            "control": lambda: client.latency(bare, other, case.times),
+        },
+        rounds,
+    )
+    return row(f"{case.name} / orjson, the model, orjson on uvicorn", taken["ours"], taken["control"], "ms")
+
+
 def at_eight(case: Case, ours: int, bare: int, rounds: int, duration: float) -> Row:
     """Compares the milliseconds of wall time per answer with eight connections, so its ratio reads like the others."""
     other = echo(case, ours)
@@ -161,7 +174,8 @@ def servers() -> Iterator[tuple[int, int]]:
     with tempfile.TemporaryDirectory() as folder:
         repository.make(Path(folder))
         environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
-        with uvicorn("handler.asgi:app", environ) as ours, uvicorn("benchmarks.control:app", STEADY) as bare:
+        controls = {**STEADY, "CONTROL_REPOSITORY": folder}
+        with uvicorn("handler.asgi:app", environ) as ours, uvicorn("benchmarks.control:app", controls) as bare:
             yield ours, bare
 
 
@@ -170,6 +184,7 @@ def main(*, quick: bool = False) -> list[Row]:
     rows: list[Row] = []
     with servers() as (ours, bare):
         rows += [against_echo(case, ours, bare, rounds) for case in (TINY, IMAGE_BINARY, *STRINGS)]
+        rows += [against_model(case, ours, bare, rounds) for case in (TINY, STRINGS[0])]
         for case in JSON_CASES:
             rows += against_orjson(case, ours, bare, rounds)
         rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]

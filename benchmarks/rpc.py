@@ -70,6 +70,8 @@ CASES = (
     Case("large", (1, 16), 200),
 )
 
+ONE_PORT = (CASES[0], CASES[4])
+
 
 @contextmanager
 def process(port: int, *command: str, **environ: str) -> Iterator[None]:
@@ -83,19 +85,20 @@ def process(port: int, *command: str, **environ: str) -> Iterator[None]:
 
 
 @contextmanager
-def servers() -> Iterator[tuple[int, int]]:
-    """Yields the gRPC ports of ours, with the models of `repository` loaded, and of the control."""
+def servers() -> Iterator[tuple[int, int, int]]:
+    """Yields the gRPC ports of ours, with the models of `repository`, of ours with --http2, and of the control."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         repository.make(Path(folder))
-        http, ours, bare = free_port(), free_port(), free_port()
+        http, ours, http2, bare = free_port(), free_port(), free_port(), free_port()
         settings = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
-        serve = ("-c", "from handler.cli import main; main()", "serve", "--port", str(http), "--grpc-port", str(ours))
-        stack.enter_context(process(ours, *serve, **settings))
+        serve = ("-m", "dragoman", "serve", "--port")
+        stack.enter_context(process(ours, *serve, str(http), "--grpc-port", str(ours), **settings))
+        stack.enter_context(process(http2, *serve, str(http2), "--http2", **settings))
         stack.enter_context(
             process(bare, "-m", "benchmarks.control_rpc", str(bare), f"{folder}/echo/1/model.onnx", **STEADY)
         )
-        yield ours, bare
+        yield ours, http2, bare
 
 
 def opened(port: int) -> grpc.Channel:
@@ -127,6 +130,23 @@ def latency(case: Case, ours: int, bare: int, rounds: int) -> Row:
     return row(f"{case.name}, p50", taken["ours"], taken["control"], "ms", case.bar)
 
 
+def one_port(case: Case, http2: int, ours: int, rounds: int) -> Row:
+    """Compares the same message over `--http2` with the same server's grpc.aio."""
+    with opened(http2) as one, opened(ours) as other:
+        message, (asked, known) = case.message, (each.unary_unary(METHOD) for each in (one, other))
+        for _ in range(WARM):
+            asked(message)
+            known(message)
+        taken = interleaved(
+            {
+                "ours": lambda: seconds(lambda: asked(message), case.times) * 1e3,
+                "control": lambda: seconds(lambda: known(message), case.times) * 1e3,
+            },
+            rounds,
+        )
+    return row(f"{case.name}, --http2 against --grpc-port", taken["ours"], taken["control"], "ms")
+
+
 def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
     """Compares the wall time per answer with eight connections at once."""
     with ExitStack() as stack:
@@ -152,8 +172,9 @@ def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:
 
 def main(*, quick: bool = False) -> list[Row]:
     rounds = 5 if quick else 15
-    with servers() as (ours, bare):
+    with servers() as (ours, http2, bare):
         rows = [latency(case, ours, bare, rounds) for case in CASES]
+        rows += [one_port(case, http2, ours, rounds) for case in ONE_PORT]
         rows += [at_eight(case, ours, bare, 3 if quick else 7) for case in CASES]
     print(table("ModelInfer over gRPC: ours against a bare grpc.aio echo of the same bytes", rows))
     return rows

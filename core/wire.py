@@ -126,11 +126,12 @@ class HttpRequest(NamedTuple):
 
 
 class HttpResponse(NamedTuple):
-    """An answer. `parts`: the body in pieces that are not joined yet."""
+    """An answer. `parts`: the body in pieces that are not joined yet. `trailers`: headers behind it, over HTTP/2."""
 
     status: int
     headers: tuple[Header, ...]
     parts: tuple[Part, ...] = ()
+    trailers: tuple[Header, ...] = ()
 
     @property
     def length(self) -> int:

@@ -28,15 +28,20 @@ def create(settings: Settings | None = None, shared: Callable[[Registry], Served
 
 
 def hooked(app: App, served: Any = None) -> Any:
-    """Returns the application as its platform calls it: with hooks around a snapshot, if it has any.
+    """Returns the application as its platform calls it: behind Lambda Web Adapter with events, and hooks if it has any.
 
     `served`: what answers all else, such as the application beside a gRPC server; default: the application.
     """
-    if not any(app.settings.contract.hooks):
-        return served or app
-    from handler.edge.snapshots import HookedApp  # noqa: PLC0415 - behind Lambda Web Adapter only
+    contract, served = app.settings.contract, served or app
+    if contract.events:
+        from handler.edge.batch.passed_on import PassedEvents  # noqa: PLC0415 - behind Lambda Web Adapter only
 
-    return HookedApp(app, served or app)
+        served = PassedEvents(app, served)
+    if any(contract.hooks):
+        from handler.edge.snapshots import HookedApp  # noqa: PLC0415 - the same
+
+        served = HookedApp(app, served)
+    return served
 
 
 def __getattr__(name: str) -> Any:

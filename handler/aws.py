@@ -14,23 +14,21 @@ BEGAN = time.monotonic()  # the init phase's seconds count from here
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from mangum import Mangum
 
 from core.deadline import NEVER, SCOPE_KEY, Deadline
-from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut, TooLarge, escaped
+from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, TimedOut, TooLarge
+from core.operations import State
 from handler.edge import log_lines
 from handler.edge.app import COMPRESS_FROM, COMPRESS_FROM_INLINE, App
 from handler.edge.exchange import COMPRESS_KEY, Receive, Scope, Send
 from handler.edge.gate.gate import INVOKED
 from handler.edge.lambda_answers import LARGEST_RESPONSE, document_size, plain, timing_of
 from handler.edge.lambda_events import (
-    GATEWAY_SECONDS,
     INIT_SECONDS,
-    STREAM_SECONDS,
     Kind,
     UnsupportedEvent,
     deadline_of,
@@ -38,19 +36,25 @@ from handler.edge.lambda_events import (
     end_of,
     is_streamed,
     kind_of,
-    models_of,
     normalised,
     raw_path,
-    s3_objects,
     scope_of,
 )
 from handler.edge.members import EventForm, form_of
 from handler.edge.observe.invocations import Invocation
 from handler.edge.protocols import INTERNAL, refuse
-from handler.edge.runtime.http_event import EVENT, STREAMED, TEXT, EventEnds, HttpEvent, KeptBalancer, KeptGateway
+from handler.edge.runtime.http_event import (
+    EVENT,
+    STREAMED,
+    TEXT,
+    EventEnds,
+    HttpEvent,
+    KeptBalancer,
+    KeptGateway,
+    gateway_seconds,
+)
 from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
-from handler.lifecycle.single_flight import Background, settled
 from handler.settings import InvalidSettings, Settings, ignored
 
 if TYPE_CHECKING:
@@ -85,8 +89,9 @@ class Function:
         """
         keep_large_blocks()
         log_lines.guard()
+        logging.getLogger("mangum.http").setLevel(logging.WARNING)  # below, it repeats the access log
         self.app: App | None = None
-        self._records: Any = None  # what answers events of records, once there was one
+        self._events: Any = None  # what answers events that are not HTTP, once there was one
         self._carrier = carrier
         self._streams = False
         self._loop = None if carrier is not None else asyncio.new_event_loop()
@@ -149,20 +154,19 @@ class Function:
             return self._direct(event, context)
         if self.app is None:
             raise UnsupportedEvent("this server is not configured: see the log of its start")
-        waiting = Background(self._ends(event, context, streamed=False).wait)
-        if kind in (Kind.QUEUE, Kind.BATCH):
-            records = self._records_of(self.app)
-            waiting = Background(end_of(context))
-            answer: dict[str, Any] = (records.messages if kind is Kind.QUEUE else records.invocation)(event, waiting)
-            return answer
-        return self._created(self.app, event, context, waiting) if kind is Kind.S3 else self._warm(self.app, waiting)
+        if self._events is None:
+            from handler.edge.batch.function_events import FunctionEvents  # noqa: PLC0415 - most functions get HTTP alone
+
+            self._events = FunctionEvents(self.app, apart=self._carrier is not None)
+        answer: dict[str, Any] = self._events.answer(kind, event, context)
+        return answer
 
     def _ends(self, event: Any, context: Any, *, streamed: bool) -> EventEnds:
         """Returns when an event's waits end, its answer has to begin, and the function's own time ends."""
         if self.app is None:
             return EventEnds(NEVER, NEVER, NEVER)
         patience = self.app.settings.patience
-        wait = deadline_of(event, context, patience, STREAM_SECONDS if streamed else GATEWAY_SECONDS)
+        wait = deadline_of(event, context, patience, gateway_seconds(event, streamed=streamed))
         end = end_of(context)
         return EventEnds(wait, wait if patience is None else end, end)
 
@@ -177,10 +181,19 @@ class Function:
         with Invocation(observer, str(getattr(context, "aws_request_id", ""))) as invocation:
             ends = self._ends(event, context, streamed=streamed)
             http = HttpEvent(context, ends, invocation, invoked=invoked, streamed=streamed)
+            http.awaited = self._awaited
             document = self._answered(event, http)
         if streamed and document is not STREAMED and self._carrier is not None:
             return self._carrier.pass_on(document, context)
         return document
+
+    def _awaited(self, path: str) -> str:
+        """Returns how far the load is that a request for a path of V2 waits for, "" if it is not known."""
+        name = path.partition("/v2/models/")[2].partition("/")[0]
+        for version in () if self.app is None else self.app.registry.known():
+            if version.name == name and version.state is State.LOADING and version.progress is not None:
+                return version.progress.unfinished(name).message.removesuffix(": try again")
+        return ""
 
     def _answered(self, event: Any, http: HttpEvent) -> Any:
         try:
@@ -231,49 +244,6 @@ class Function:
         if response.get("isBase64Encoded"):
             return {"error": "an answer to a direct invocation is JSON: do not ask for binary outputs"}
         return orjson.loads(response["body"])
-
-    def _checked(self, app: App, event: dict[str, Any], waiting: Background) -> dict[str, Any]:
-        """Loads the models whose objects were created, as they are now, and returns the outcome of each."""
-        models = dict.fromkeys(models_of(app.settings.repository, s3_objects(event)))
-        checked = []
-        for model in models:
-            try:
-                settled(partial(app.registry.load, model, waiting), waiting.deadline)
-                checked.append({"model": model, "ready": True})
-            except ServingError as error:
-                log.warning("%s after an ObjectCreated event: %s", escaped(model), error.message)
-                checked.append({"model": model, "ready": False, "error": error.message})
-        return {"checked": checked}
-
-    def _created(self, app: App, event: dict[str, Any], context: Any, waiting: Background) -> dict[str, Any]:
-        """Runs the records of objects that were created below DRAGOMAN_BATCH_INPUT. Others may be models'."""
-        if not app.settings.batch_input:
-            return self._checked(app, event, waiting)
-        records = self._records_of(app)
-        keys = [key for bucket, key in s3_objects(event) if records.takes(bucket, key)]
-        if not keys:
-            return self._checked(app, event, waiting)
-        answer: dict[str, Any] = records.objects(keys, Background(end_of(context)))
-        return answer
-
-    def _records_of(self, app: App) -> Any:
-        """Returns what runs records. Raises UnsupportedEvent unless the settings name a place for results."""
-        if not app.settings.batch_output:
-            raise UnsupportedEvent(
-                "events with records need DRAGOMAN_BATCH_OUTPUT, the place of results: docs/batch.md"
-            )
-        from handler.edge.batch.events import RecordEvents  # noqa: PLC0415 - few functions get such events
-
-        if self._records is None:
-            self._records = RecordEvents(app.settings, app.registry)
-        return self._records
-
-    def _warm(self, app: App, waiting: Background) -> dict[str, Any]:
-        if self._carrier is not None:  # else `ready` loads them, in this thread
-            app.prepare(waiting.deadline)
-        ready = app.registry.ready(waiting)
-        states = {version.name: version.state for version in app.registry.known()}
-        return {"warm": True, "ready": ready.ready, "reason": ready.reason, "models": states}
 
 
 gc.enable()

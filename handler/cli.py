@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -38,24 +38,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     first = next((word for word in words if not word.startswith("-")), "")
     alone = first in COMMANDS and first != "completion"  # which is about all of them
-    options = parser([first] if alone else COMMANDS).parse_args(words)
+    made = parser([first] if alone else COMMANDS)
+    if not words:
+        made.print_help(sys.stderr)
+        return 2
+    options, unknown = made.parse_known_args(words)
+    if unknown:  # the command's own usage and flags help more than those of all commands
+        made.commands[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
     from handler.commands import entry  # noqa: PLC0415 - not for --help, --version and mistakes
 
     return entry.run(import_module(COMMANDS[options.command]).run, options)
 
 
-def parser(names: Iterable[str]) -> argparse.ArgumentParser:
+def parser(names: Iterable[str]) -> "_Parser":
     """Makes the parser of some commands, and of those in the same modules."""
-    made = _Parser(prog="dragoman", description="Serve models over every standard inference protocol")
+    made = _Parser(
+        prog="dragoman",
+        description="Serve models over every standard inference protocol",
+        epilog="`dragoman COMMAND --help` has the flags of a command. `dragoman init` makes an example to begin with.",
+    )
     made.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for module in dict.fromkeys(COMMANDS[name] for name in names):
         import_module(module).add(commands)
+    made.commands = commands.choices
     return made
 
 
 class _Parser(argparse.ArgumentParser):
     """Names the flag or command that was probably meant. Takes no flag in part: a new one could make it mean two."""
+
+    commands: Mapping[str, argparse.ArgumentParser]
+    """The parsers of the commands, by name; the parser of a command has none."""
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **{"allow_abbrev": False} | options)  # type: ignore[arg-type] # as argparse's own

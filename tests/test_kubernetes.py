@@ -1,7 +1,8 @@
 """The manifests of docs/kubernetes fit the API's own models, and what they start answers where they look.
 
 The models are those that the kubernetes and kserve packages generate from the definitions of each kind: a field that no
-model has, or a required one that is missing, is a mistake. PodMonitor has no package; its few fields are written here.
+model has, or a required one that is missing, is a mistake. The few fields of PodMonitor are written here. They are
+checked by its operator's schema in tests/e2e/test_kubernetes.py.
 Source of those: https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor.
 """
 

@@ -18,7 +18,7 @@ from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingErro
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
-from handler.backends.onnx_file import MalformedFile, Value, domains, signature
+from handler.backends.onnx_file import MalformedFile, Value, operators, signature
 from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
@@ -28,8 +28,10 @@ from handler.settings.providers import CPU, refusal
 log = logging.getLogger(__name__)
 PLATFORM: Final = "onnx_onnxv1"
 """The specification's name for ONNX models (section "Platforms")."""
-EXTENSIONS: Final = "ai.onnx.contrib"
-"""The domain of the operators that the package onnxruntime-extensions has."""
+EXTENSIONS: Final = frozenset(("ai.onnx.contrib", "com.microsoft.extensions"))
+"""The domains of the operators that the package onnxruntime-extensions has."""
+NAMED: Final = 3
+"""The most operators that the error about a missing package names."""
 
 
 def load(source: Source, settings: Settings) -> "OnnxModel":
@@ -47,7 +49,8 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     try:
         inputs, outputs = signature(path)
         spec = _spec(source, inputs, outputs)
-        opening = Opening(runtime, path, settings, wanted, _library(source.name) if EXTENSIONS in domains(path) else "")
+        found = operators(path, EXTENSIONS)
+        opening = Opening(runtime, path, settings, wanted, _library(source.name, found) if found else "")
         is_quick = source.settings.optimized and source.later is not None and wanted is CPU
         session = opening.quick() if is_quick else opening.usual()
     except MalformedFile as error:
@@ -99,8 +102,10 @@ def _used(source: Source, wanted: Sequence[str], session: Any) -> tuple[str, ...
     return used
 
 
-def _library(name: str) -> str:
+def _library(name: str, found: Sequence[str]) -> str:
     """Returns the library of onnxruntime-extensions: for texts, images and audio. Raises ModelNotLoadable without it.
+
+    `found`: the model's operators that need it.
 
     Only its library is used. Importing the package takes 400 ms, and sets PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, with
     which protobuf has other message classes if it is imported after that.
@@ -109,8 +114,9 @@ def _library(name: str) -> str:
     places = None if package is None else package.submodule_search_locations
     library = None if places is None else PathFinder.find_spec("_extensions_pydll", places)
     if library is None or library.origin is None:
+        named = ", ".join(each[:64] for each in found[:NAMED]) + (", ..." if len(found) > NAMED else "")
         raise ModelNotLoadable(
-            f"model {name!r} has operators of onnxruntime-extensions ({EXTENSIONS}): pip install 'dragoman[text]'"
+            f"model {name!r} has operators of onnxruntime-extensions ({named}): pip install 'dragoman[text]'"
         )
     return library.origin
 

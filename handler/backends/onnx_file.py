@@ -6,16 +6,17 @@ TypeProto). Weights are skipped, so a mapped file of any size costs a few pages.
 """
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-GRAPH, OPSET_IMPORT = 7, 8
+GRAPH, OPSET_IMPORT, FUNCTION = 7, 8, 25
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 NODE: Final = 1
-NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE = 2, 4, 5
-ATTRIBUTE_INTS, ATTRIBUTE_STRINGS = 8, 9
+NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE, NODE_DOMAIN = 2, 4, 5, 7
+ATTRIBUTE_GRAPH, ATTRIBUTE_INTS, ATTRIBUTE_STRINGS, ATTRIBUTE_GRAPHS = 6, 8, 9, 11
+FUNCTION_NODE: Final = 7
 T = TypeVar("T")
 TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
 """TypeProto's members by field number."""
@@ -46,9 +47,12 @@ def signature(path: Path) -> tuple[list[Value], list[Value]]:
     return inputs, outputs
 
 
-def domains(path: Path) -> frozenset[str]:
-    """Returns the domains of the operators that a model may use. Raises MalformedFile, OSError."""
-    return _read(path, _domains)
+def operators(path: Path, domains: Collection[str]) -> tuple[str, ...]:
+    """Returns the sorted names of the operators of some domains that a model has. Raises MalformedFile, OSError.
+
+    A model that does not import any of the domains has none of their operators, and its nodes are not read.
+    """
+    return _read(path, lambda view: _operators(view, domains))
 
 
 def _read(path: Path, read: Callable[[memoryview], T]) -> T:
@@ -63,10 +67,21 @@ def _read(path: Path, read: Callable[[memoryview], T]) -> T:
         raise MalformedFile("the file is not an ONNX model, or cut short") from error
 
 
-def _domains(view: memoryview) -> frozenset[str]:
+def _operators(view: memoryview, domains: Collection[str]) -> tuple[str, ...]:
     """The runtime refuses a node whose domain the model does not import."""
-    imports = (member for number, member in fields(view) if number == OPSET_IMPORT and isinstance(member, memoryview))
-    return frozenset(_text(each, 1) for each in imports)
+    if not any(_text(each, 1) in domains for each in _members(view, OPSET_IMPORT)):
+        return ()
+    nodes = [node for graph in _members(view, GRAPH) for node in _members(graph, NODE)]
+    nodes += [node for function in _members(view, FUNCTION) for node in _members(function, FUNCTION_NODE)]
+    found = set()
+    while nodes:
+        node = nodes.pop()
+        if _text(node, NODE_DOMAIN) in domains:
+            found.add(_text(node, NODE_OPERATOR))
+        for attribute in _members(node, NODE_ATTRIBUTE):
+            for graph in (*_members(attribute, ATTRIBUTE_GRAPH), *_members(attribute, ATTRIBUTE_GRAPHS)):
+                nodes += _members(graph, NODE)
+    return tuple(sorted(found))
 
 
 def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
@@ -143,6 +158,11 @@ def _shape(view: memoryview | None) -> tuple[int, ...] | None:
 def _text(view: memoryview, field: int) -> str:
     member = _member(view, field)
     return "" if member is None else bytes(member).decode()
+
+
+def _members(view: memoryview, field: int) -> Iterator[memoryview]:
+    """Yields the messages or strings of that number."""
+    return (member for number, member in fields(view) if number == field and isinstance(member, memoryview))
 
 
 def _member(view: memoryview, field: int) -> memoryview | None:

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from handler.commands import results
 from handler.commands.refused import Refused
 
 PREFIX = "dgm_"
@@ -21,6 +22,7 @@ def add(commands: Any) -> None:
         "--rights", default="infer", help="some of infer, read, admin, with commas between; default: infer"
     )
     new.add_argument("--models", default="*", help="patterns of models, with commas between; default: *")
+    results.add_json(new)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,5 +40,5 @@ def run(options: argparse.Namespace) -> None:
         keys.parsed(line)
     except keys.InvalidKeys as error:
         raise Refused(str(error).partition(": ")[2]) from None
-    print(f"The key, shown this once: {key}")  # noqa: T201 - the command's answer
-    print(f"The line for DRAGOMAN_KEYS_FILE: {line}")  # noqa: T201 - the same
+    shown = f"The key, shown this once: {key}\nThe line for DRAGOMAN_KEYS_FILE: {line}"
+    results.tell(options, shown, key=key, line=line)

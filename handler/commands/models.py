@@ -8,6 +8,7 @@ from typing import Any
 
 from core.errors import ServingError
 from handler.commands.refused import Refused
+from handler.commands.results import add_json
 from handler.settings import Settings
 from handler.settings.sources import Layered
 
@@ -44,8 +45,10 @@ def add(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     for each in (push, pull):
         add_quiet(each)
+        add_json(each)
     index = commands.add_parser("index", help="write index.json into a folder of models, for a web server")
     index.add_argument("folder", metavar="FOLDER", help="a repository; the index is written into it, last")
+    add_json(index)
     _add_signing(commands)
 
 
@@ -66,6 +69,7 @@ def _add_signing(commands: Any) -> None:
     verify.add_argument("--digest", action="store_true", help="compare only the files' digests")
     for each in (sign, verify):
         each.add_argument("--version", help="the only version to take; default: all")
+        add_json(each)
 
 
 def _add_key(command: Any, key: str, cert: str, what: str) -> None:

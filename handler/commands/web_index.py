@@ -2,14 +2,15 @@
 
 import hashlib
 from argparse import Namespace
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from handler.commands import results
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME, VERSION
 from handler.settings import Settings
-from handler.stores.directory import DirectoryStore
+from handler.stores.directory import DirectoryStore, settled
+from handler.stores.loose import place_of
 from handler.stores.web import index
 from handler.stores.web.index import IndexedFile
 
@@ -19,7 +20,8 @@ def run(options: Namespace, settings: Settings) -> None:
     root = Path(options.folder)
     if not root.is_dir():
         raise Refused(f"there is no folder {root}")
-    files = list(_files(root, DirectoryStore(settings._replace(repository=str(root)))))
+    is_one, paths = _paths(root, DirectoryStore(settings._replace(repository=str(root))))
+    files = [_indexed(root, path) for path in paths]
     if not files:
         raise Refused(f"{root} has no model: expected folders such as {root}/iris/1 with model.onnx")
     new = root / f".{index.FILE}.new"
@@ -28,18 +30,21 @@ def run(options: Namespace, settings: Settings) -> None:
         new.replace(root / index.FILE)
     except OSError as error:
         raise Refused(f"{root} cannot be written: {error.strerror}") from None
-    models = len({each.path.partition("/")[0] for each in files})
-    print(f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} files")  # noqa: T201 - the result
+    models = 1 if is_one else len({each.path.partition("/")[0] for each in files})
+    line = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} file{'s' * (len(files) > 1)}"
+    told = f"{line}; its servers need --model-name" if is_one else line
+    results.tell(options, told, place=str(root / index.FILE), models=models, files=len(files))
 
 
-def _files(root: Path, store: DirectoryStore) -> Iterator[IndexedFile]:
-    """Yields the files that a server of this folder would see, in the order of their paths."""
+def _paths(root: Path, store: DirectoryStore) -> tuple[bool, list[str]]:
+    """Returns whether a folder is one model's own, and the files that its servers would see, in their order."""
     names = store.models()
-    if any(VERSION.fullmatch(name) for name in names):
-        raise Refused(f"{root} is a model, with numbered versions: name the folder above it")
-    for name in names:
-        for file in store.files(name) if NAME.fullmatch(name) else ():
-            yield _indexed(root, f"{name}/{file.path}")
+    place = place_of(root)
+    is_one = place is not None and place.folder == root and (place.is_version or any(map(VERSION.fullmatch, names)))
+    if is_one:
+        return True, [file.path for file in settled(root) if file.path != index.FILE]
+    names = [name for name in names if NAME.fullmatch(name)]
+    return False, [f"{name}/{file.path}" for name in names for file in store.files(name)]
 
 
 def _indexed(root: Path, path: str) -> IndexedFile:

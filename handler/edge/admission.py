@@ -9,10 +9,9 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
-from core.dialects.grpc import reflection
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, ServingError
-from core.wire import Right, headers_of
+from core.wire import headers_of
 from handler.edge.exchange import Scope
 from handler.edge.gate.gate import AccessGate
 from handler.edge.observe.calls import CallWatch, expected
@@ -25,9 +24,7 @@ Context = aio.ServicerContext[bytes, bytes]
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 LONGEST_DETAILS: Final = 1300
 """Bytes of an error's text. Percent-encoding makes three times as many, and clients accept 8 kB of trailers at most."""
-RIGHTS: Final = {method.path: method.rpc.right for method in RPCS} | {
-    f"/{service}/{reflection.METHOD}": Right.READ for service in reflection.SERVICES
-}
+RIGHTS: Final = {method.path: method.rpc.right for method in RPCS}
 ADMITTED: "Final[ContextVar[ServedModels | None]]" = ContextVar("admitted", default=None)
 """The models for the call of the current task, once the doorkeeper has admitted it."""
 Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]

@@ -155,10 +155,12 @@ class App:
 
     def _calls(self) -> Any:
         if self._connect is None:
-            from handler.edge.connect import CallOptions, Calls  # noqa: PLC0415 - protobuf, which servers of REST alone do without
+            from handler.edge.calls.call import CallTools  # noqa: PLC0415 - protobuf, which servers of REST alone do without
+            from handler.edge.calls.codec import CallOptions  # noqa: PLC0415 - as above
+            from handler.edge.calls.connect import Calls  # noqa: PLC0415 - as above
 
             options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast)
-            self._connect = Calls(self.dispatcher, self.clock, options)
+            self._connect = Calls(CallTools(self.dispatcher, self.clock), options)
         return self._connect
 
     async def _protocol(

@@ -18,6 +18,8 @@ PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
+TRAILERS: Final = "http.response.trailers"
+"""The extension of ASGI, and the type of its message, for headers behind a body. Servers have it over HTTP/2."""
 
 
 SEPARATOR: Final = re.compile(rb"%2[fF]|%3[aA]")
@@ -155,7 +157,8 @@ async def answer(
     parts = response.parts
     size = sum(map(len, parts))
     headers = [*response.headers, (b"content-length", b"%d" % size), *more]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
+    await send(start | {"trailers": True} if response.trailers else start)
     if size > PIECE and method != "HEAD":
         with flight.holding(size):
             for part in parts:
@@ -164,6 +167,13 @@ async def answer(
     else:
         body = b"" if method == "HEAD" else parts[0] if len(parts) == 1 else b"".join(parts)
     await send({"type": "http.response.body", "body": body})
+    if response.trailers:
+        await follow(response.trailers, send)
+
+
+async def follow(trailers: tuple[Header, ...], send: Send) -> None:
+    """Sends the trailers of an answer whose start has announced them."""
+    await send({"type": TRAILERS, "headers": [*trailers]})
 
 
 async def proceed(chunk: Part, send: Send, flight: Flight) -> None:

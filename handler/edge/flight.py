@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from core.errors import ServerBusy
+from core.wire import Part
 from handler.settings import Settings
 
 SMALL: Final = 64 * 1024
@@ -57,7 +58,7 @@ class Flight:
                 retry_after=1,
             )
 
-    def fits(self, body: bytes) -> bool:
+    def fits(self, body: Part) -> bool:
         """Decides whether a message fits beside the bytes in flight."""
         return len(body) < SMALL or self.limit is None or self.held + WEIGHT * len(body) <= self.limit
 

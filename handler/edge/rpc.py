@@ -13,30 +13,26 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
-from core.bounds import check_call
 from core.deadline import NEVER, within
-from core.dialects.grpc import reflection
 from core.dialects.rpcs import ABSENT, RPCS
 from core.errors import NotSupported, ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Right
 from handler.edge.admission import ADMITTED, Context, Doorkeeper, client_of, refusal_of, refusing, scope_of
 from handler.edge.app import App
+from handler.edge.calls.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import Job, ServedModels
-from handler.edge.messages import WATCH_SECONDS, MessageCodec, Refusals, guarded
 from handler.edge.observe.calls import CallWatch, trailers
 from handler.edge.observe.kinds import calls_of
 from handler.edge.observe.record import works
 from handler.edge.reading import STREAMS, Reading, most_messages, options
 from handler.edge.timing import TIMING, Timing
 
-SERVICES: Final = (*dict.fromkeys(method.service for method in RPCS), reflection.SERVICES[0])
 SERVER_TIMING: Final = TIMING.decode()
-REFLECTION: Final = f"/{reflection.SERVICES[0]}/{reflection.METHOD}"
 Behaviour = Callable[[bytes, Context], Any]
 Many = Callable[[RpcMethod, bytes, Context], AsyncGenerator[bytes]]
 
@@ -90,9 +86,6 @@ class RpcServer:
         for path, text in ABSENT.items():
             _, service, name = path.split("/")
             services[service][name] = refusing(NotSupported(text), self._calls, path)
-        for service in reflection.SERVICES:
-            reflect = self._calls.many(REFLECTION, Right.READ, self._reflect)
-            services[service] = {reflection.METHOD: grpc.stream_stream_rpc_method_handler(reflect)}
         known = [grpc.method_handlers_generic_handler(*service) for service in services.items()]
         return (*known, _Others(self._calls))
 
@@ -206,18 +199,6 @@ class RpcServer:
         gate = self._app.gate
         scope = scope_of(context.invocation_metadata(), path, client_of(context.peer())) if gate.looks(right) else {}
         return (await gate.enter(scope)).models(right)
-
-    async def _reflect(self, bodies: AsyncIterator[bytes], context: Context) -> AsyncGenerator[bytes]:
-        async for body in bodies:
-            answer = self._reflected(body, context)
-            del body  # as above
-            yield await _or_abort(answer, context)
-
-    async def _reflected(self, body: bytes, context: Context) -> bytes:
-        """Returns the answer of server reflection. Raises InvalidInput, TooLarge, Unauthenticated, NotPermitted."""
-        await self._models(REFLECTION, Right.READ, context)
-        check_call(len(body))
-        return reflection.answer(body, SERVICES)
 
 
 async def _or_abort(work: Awaitable[Any], context: Context) -> Any:

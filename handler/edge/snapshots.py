@@ -74,7 +74,8 @@ class HookedApp:
         await send({"type": "http.response.body", "body": b""})
 
     def _is_due(self, scope: Scope) -> bool:
-        if scope["method"] != "POST" or scope["path"] != self._due[0][0]:
+        path = scope["path"] if scope["path"] == "/" else scope["path"].removesuffix("/")
+        if scope["method"] != "POST" or path != self._due[0][0]:
             return False
         return is_local(scope) and FORWARDED.isdisjoint(name for name, _ in scope["headers"])
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import stat
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -34,6 +35,10 @@ class Unquoted:
         return self._text
 
 
+KINDS: Final[Mapping[type, str]] = {list: "an array", str: "a string", bool: "a boolean"}
+"""JSON's names for the types of Python. The others are numbers."""
+
+
 def an_object(value: Any, path: str, *known: str) -> dict[str, Any]:
     """Returns the object. With `known`, an object that only this project defines: another key is a typing error.
 
@@ -59,7 +64,9 @@ def members_of(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         said = text if len(text) <= FEW else Unquoted(f"{len(text)} bytes")
         raise Wrong("the file", said, f"JSON ({str(error)[:80]})") from None
-    return an_object(Unquoted(type(value).__name__) if value and not isinstance(value, dict) else value, "the file")
+    if value and not isinstance(value, dict):
+        raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
+    return an_object(value, "the file")
 
 
 def texts(value: Any, path: str) -> tuple[str, ...]:

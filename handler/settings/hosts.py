@@ -18,6 +18,8 @@ PRELOADED: Final = {"preload": "*"}
 """A platform's own folder has one model. Its health then tells that it is loaded, and a broken one never serves."""
 SAGEMAKER_BASE: Final = "/opt/ml"
 KSERVE_MODELS: Final = "/mnt/models"
+EVENTS: Final = "/events"
+"""The path of Lambda Web Adapter's own choice for events that are not HTTP."""
 ROUTE: Final = re.compile(r"/|(?:/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+/?")
 """A path from a platform's variable. No placeholder and no empty segment can stand in it."""
 
@@ -29,7 +31,8 @@ class Contract(NamedTuple):
     calls; "" for none. `as_mlflow`: whether errors and answers have MLflow's forms. `hosted`: the folder below which it
     puts models that it asks to load; "" if it does not. `layout`: "versions" for a repository, "one" if the repository
     may be the folder of one model, "each" if each model's folder may do without versions. `hooks`: the paths that are
-    called before a snapshot of the process, and after it goes on from one.
+    called before a snapshot of the process, and after it goes on from one. `events`: the path that gets Lambda's events
+    which are not HTTP.
     """
 
     platform: str = ""
@@ -41,6 +44,7 @@ class Contract(NamedTuple):
     hosted: str = ""
     layout: str = "versions"
     hooks: tuple[str, str] = ("", "")
+    events: str = ""
 
 
 class HostPlatform(NamedTuple):
@@ -167,10 +171,11 @@ def _on_port(title: str, environ: Environ) -> Contract:
 def _web_adapter(environ: Environ) -> Contract:
     """The adapter asks the server on the loopback, where it listens by default. Raises WrongRoute."""
     sets = _of(environ, "PORT", "port") | _of(environ, "AWS_LWA_PORT", "port")
+    events = _route(environ, "AWS_LWA_PASS_THROUGH_PATH") or EVENTS
     if environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") != "snap-start":
-        return Contract(sets=sets)
+        return Contract(sets=sets, events=events)
     before = _route(environ, "AWS_LWA_SNAPSTART_BEFORE_CHECKPOINT_PATH")
-    return Contract(sets=sets, hooks=(before, _route(environ, "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH")))
+    return Contract(sets=sets, hooks=(before, _route(environ, "AWS_LWA_SNAPSTART_AFTER_RESTORE_PATH")), events=events)
 
 
 HOSTS: Final = {

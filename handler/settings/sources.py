@@ -28,6 +28,7 @@ SERVES: Final = (
     Setting("", "host", parsers.text, "127.0.0.1", "address to listen on"),
     Setting("", "port", parsers.port, "8080", "port to listen on"),
     Setting("", "grpc_port", parsers.port, "", "serve gRPC on this port, too; default: no gRPC"),
+    Setting("", "http2", parsers.flag, "false", "experimental: speak HTTP/2, too, so that gRPC is on the same port ([grpc.md](protocols/grpc.md))"),
     Setting("", "on_empty", parsers.one_of("serve", "stop"), "serve", "without a model in the repository: `serve` (models can be added later), or `stop`"),
     Setting("", "reload", parsers.flag, "false", "load models again when their files change; the repository is a folder"),
     Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind an imitation of API Gateway: a `rest` API (the default) or an `http` API"),

@@ -25,8 +25,8 @@ STORES: Final = {
 LOOSE: Final = "handler.stores.loose:LooseStore"
 """The store that takes the place of a directory's where a folder may hold a model without versions."""
 LOOSE_BUCKET: Final = "handler.stores.loose_bucket:opened"
-"""What opens the stores of buckets there."""
-BUCKETS: Final = ("s3", "gs", "az")
+"""What opens the stores of remote places there."""
+REMOTE: Final = ("s3", "gs", "az", "https", "http")
 """The schemes of stores with an attribute `remote`: their place in the remote store."""
 VERIFIED: Final = "handler.stores.signing.store:VerifiedStore"
 """The store that wraps any other one if DRAGOMAN_VERIFY is not off."""
@@ -131,7 +131,7 @@ def open_store(settings: Settings) -> Store:
         )
     if is_loose and scheme == "file":
         kind = plugins.resolve(LOOSE)
-    elif is_loose and scheme in BUCKETS:
+    elif is_loose and scheme in REMOTE:
         kind = partial(plugins.resolve(LOOSE_BUCKET), kind=kind)
     opened: Store = kind(settings)
     if settings.verify == "off":

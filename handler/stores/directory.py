@@ -14,6 +14,7 @@ from handler.stores.progress import Progress
 
 DEEPEST: Final = 16
 WALKS: Final = 4
+REPOSITORY: Final = "the repository"
 STRAY: Final = frozenset(("__pycache__", "lost+found"))
 """Folders that Python and file systems make beside models. The second one can be read by root only."""
 
@@ -38,7 +39,10 @@ class DirectoryStore:
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
-        return settled(self._root / model)
+        try:
+            return settled(self._root / model)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(error.message.replace(REPOSITORY, f"model {model!r}", 1)) from error.__cause__
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         return content(self._root / model / path, model, path)
@@ -124,7 +128,7 @@ def _file(entry: os.DirEntry[str], path: str) -> File | None:
 
 
 def _unlisted(error: OSError) -> ModelUnavailable:
-    return ModelUnavailable(f"the repository cannot be listed: {error.strerror}")
+    return ModelUnavailable(f"{REPOSITORY} cannot be listed: {error.strerror}")
 
 
 def empty() -> Folder:

@@ -1,14 +1,14 @@
-"""A place in a bucket that may be one model's folder, as handler.stores.loose has them on disks.
+"""A remote place that may be one model's folder, as handler.stores.loose has them on disks: a bucket, or a part of one.
 
-The folder above it is opened as a repository, in which the place is a model. If the place is a repository itself, its
-own store answers. Which of both it is follows from a listing, so it takes the permission to list.
+If the place is a repository, its own store answers. Which of both it is follows from a listing, so it takes the
+permission to list. A web server's listing is its index.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from core.errors import ServingError
-from handler.settings import InvalidSettings, Settings
+from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Store
 from handler.stores.loose import OF_THE_MODEL, ONLY, LooseFolder, found_in, said_name
 from handler.stores.progress import Progress
@@ -17,31 +17,32 @@ from handler.stores.transfer.fetching import Fetcher, Remote
 
 T = TypeVar("T")
 SETTINGS: Final = OF_THE_MODEL[0]
+MARK: Final = "one model"
+"""Keeps the cached files of a place's one model apart from those of a repository there."""
 
 
 class _LooseRemote:
-    """The objects of the one model, under the paths that a repository would have for them."""
+    """The objects of the one model, under the paths that a repository would have for them. `place`: None for others."""
 
-    def __init__(self, outer: Remote, folder: str) -> None:
-        self._outer = outer
-        self._folder = folder
+    def __init__(self, whole: Remote) -> None:
+        self._whole = whole
         self.place: LooseFolder | None = None
-        self.names = (*outer.names, folder)
+        self.names = (*whole.names, MARK)
 
     @property
     def bucket(self) -> ObjectReader:
-        return self._outer.bucket
+        return self._whole.bucket
 
     def key(self, _: str, path: str) -> str:
         place = self.place or LooseFolder("", is_version=False)
-        return self._outer.key(self._folder, place.path + (path.removeprefix(ONLY) if place.is_version else path))
+        return self._whole.key("", place.path + (path.removeprefix(ONLY) if place.is_version else path))
 
     def tried(self, ask: Callable[[ObjectReader], T], progress: Progress) -> T:
-        return self._outer.tried(ask, progress)
+        return self._whole.tried(ask, progress)
 
     def files(self, _: str, progress: Progress) -> Sequence[File]:
         """Lists the place, and decides anew what it is. Returns the model's files; none if it is a repository."""
-        listed = self._outer.files(self._folder, progress)
+        listed = self._whole.files("", progress)
         self.place = place = found_in([file.path for file in listed])
         if place is None:
             return ()
@@ -52,27 +53,27 @@ class _LooseRemote:
         return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
 
     def disconnect(self) -> None:
-        self._outer.disconnect()
+        self._whole.disconnect()
 
     def is_absent(self, reason: Broken | StoreRefused) -> bool:
-        return self._outer.is_absent(reason)
+        return self._whole.is_absent(reason)
 
     def failure(self, reason: Broken | StoreRefused, what: str) -> ServingError:
-        return self._outer.failure(reason, what)
+        return self._whole.failure(reason, what)
 
 
 class LooseBucket:
     """See `handler.stores.Store`. `hashes`: it compares what it fetches with the digests of the files.
 
-    `inner`: the store of the place as a repository. `outer`: that of the folder above.
+    `inner`: the store of the place as a repository.
     """
 
     hashes = True
 
-    def __init__(self, settings: Settings, inner: Any, outer: Any) -> None:
+    def __init__(self, settings: Settings, inner: Any) -> None:
         self.uri = settings.repository
-        self._inner, self._outer = inner, outer
-        self._remote = _LooseRemote(outer.remote, settings.repository.rstrip("/").rpartition("/")[2])
+        self._inner = inner
+        self._remote = _LooseRemote(inner.remote)
         self._fetcher = Fetcher(settings, self._remote)
         self._name = settings.model_name
 
@@ -120,7 +121,6 @@ class LooseBucket:
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""
         self._inner.disconnect()
-        self._outer.disconnect()
 
     def _model(self, progress: Progress | None) -> dict[str, Sequence[File]]:
         """Returns the one model with its files; nothing for a repository, and where listing is not permitted."""
@@ -139,19 +139,11 @@ class LooseBucket:
 
     @property
     def _folder(self) -> str:
+        """The name of the model's folder, bucket or host, without a port."""
         path = "" if self._remote.place is None else self._remote.place.path
-        return f"{self.uri.rstrip('/')}/{path}".rstrip("/").rpartition("/")[2]
+        return f"{self.uri.rstrip('/')}/{path}".rstrip("/").rpartition("/")[2].partition(":")[0]
 
 
-def opened(settings: Settings, kind: Callable[[Settings], Any]) -> Store:
-    """Returns the store of a place in a bucket. `kind`: makes the store of a repository. Raises InvalidSettings.
-
-    A whole bucket has no folder above it, and is always a repository.
-    """
-    inner: Store = kind(settings)
-    above = settings.repository.rstrip("/").rpartition("/")[0]
-    try:
-        outer = kind(settings._replace(repository=above))
-    except InvalidSettings:
-        return inner
-    return LooseBucket(settings, inner, outer)
+def opened(settings: Settings, kind: Callable[[Settings], Store]) -> Store:
+    """Returns the store of a remote place. `kind`: makes the store of a repository. Raises InvalidSettings."""
+    return LooseBucket(settings, kind(settings))

@@ -14,7 +14,6 @@ import pytest
 from grpc import aio
 
 from core.dialects import DIALECTS
-from core.dialects.grpc import reflection
 from core.dialects.rpcs import RPCS
 from core.rpc import Form
 from core.wire import Right
@@ -150,9 +149,7 @@ def test_every_route_states_its_right() -> None:
 
 def test_every_method_of_grpc_has_a_right_at_the_doorkeeper() -> None:
     """A method that grpc serves and the doorkeeper does not know would be open to every known caller."""
-    assert admission.RIGHTS.keys() == {m.path for m in RPCS} | {
-        f"/{s}/{reflection.METHOD}" for s in reflection.SERVICES
-    }
+    assert admission.RIGHTS.keys() == {m.path for m in RPCS}
 
 
 def test_every_route_over_http(case: tuple[str, str], apps: dict[str, App], issuer: Issuer) -> None:

@@ -238,7 +238,7 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
 
 @pytest.mark.parametrize(("arguments", "reason"), [
     (["{tmp}"], "two arguments are needed: SOURCE REPOSITORY/NAME"),
-    (["{tmp}/none", "{tmp}/m"], "there is no folder {tmp}/none"),
+    (["{tmp}/none", "{tmp}/m"], "there is no file or folder {tmp}/none"),
     (["{tmp}", "{tmp}/m"], "{tmp} is not a SavedModel: it has neither saved_model.pb nor numbered versions with one"),
     (["{tmp}", "ftp://bucket/m"], "'ftp://bucket/m' is neither a folder nor the address"),
     (["{tmp}", "s3://bucket"], "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),

@@ -1,4 +1,7 @@
-"""Asks a server with SageMaker's own SDK, as its local mode asks a container. Prints what it got as JSON."""
+"""Serves a model with SageMaker's own SDK in local mode, which starts the image, and asks it in each form.
+
+Its arguments are the image, the archive of the model, and a free port. Prints what it got as JSON, in the last line.
+"""
 
 import json
 import sys
@@ -8,21 +11,20 @@ import boto3
 import numpy as np
 from sagemaker.deserializers import CSVDeserializer, JSONDeserializer
 from sagemaker.local import LocalSession
-from sagemaker.local.entities import _wait_for_serving_container
+from sagemaker.model import Model
 from sagemaker.predictor import Predictor
 from sagemaker.serializers import CSVSerializer, JSONSerializer, NumpySerializer
 
+NAME = "local"
+ROLE = "arn:aws:iam::123456789012:role/nobody"  # local mode does not use it
 ROWS = np.array([[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]], np.float32)
 
 
-def main(port: int) -> dict[str, Any]:
+def asked(session: LocalSession) -> dict[str, Any]:
     """Returns the answers to the same rows in each form, and the text of a refusal."""
-    session = LocalSession(boto3.Session(region_name="us-east-1"))
-    session.config = {"local": {"serving_port": port}}
-    _wait_for_serving_container(port)  # what local mode does once its container has started
 
     def predictor(serializer: Any, deserializer: Any) -> Predictor:
-        return Predictor("local", sagemaker_session=session, serializer=serializer, deserializer=deserializer)
+        return Predictor(NAME, sagemaker_session=session, serializer=serializer, deserializer=deserializer)
 
     plain = predictor(JSONSerializer(), JSONDeserializer())
     found = {
@@ -34,4 +36,16 @@ def main(port: int) -> dict[str, Any]:
     return {"found": found, "refused": plain.predict({"rows": 1})}  # local mode does not read statuses
 
 
-print(json.dumps(main(int(sys.argv[1]))))  # noqa: T201 - the result
+def main(image: str, archive: str, port: int) -> dict[str, Any]:
+    """Deploys the model, asks it, and removes it."""
+    session = LocalSession(boto3.Session("nobody", "nothing", region_name="us-east-1"))
+    session.config = {"local": {"serving_port": port}}
+    model = Model(image, f"file://{archive}", ROLE, Predictor, sagemaker_session=session)
+    try:
+        model.deploy(1, "local", endpoint_name=NAME)
+        return asked(session)
+    finally:
+        session.sagemaker_client.delete_endpoint(NAME)
+
+
+print(json.dumps(main(*sys.argv[1:3], int(sys.argv[3]))))  # noqa: T201 - the result

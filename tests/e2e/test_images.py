@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import tarfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,12 +19,12 @@ import pytest
 
 from tests.e2e import debian, engine, rie
 from tests.e2e.engine import Engine
-from tests.e2e.tools import ROOT, listens, run
+from tests.e2e.tools import ROOT, environment, listens, require, run
 from tests.protocols.test_waiting import until
+from tests.support.ports import free_port
 from tests.support.remote import Remote, raw, tensors
 from tests.support.wire import Wire
 
-TRIXIE = "trixie"  # its python3 is 3.13
 PYTHON, SERVER = "dragoman-python", "dragoman-server"
 FUNCTION, STREAMING = "dragoman-function", "dragoman-streaming"
 MB = 1_000_000
@@ -37,7 +38,7 @@ def containers(artifact: Path) -> Iterator[Engine]:
         made.load_runtime(artifact)
         variables = {name: os.environ[name] for name in debian.PASSED_ON if name in os.environ}
         changes = [f"--change=ENV {name}={value}" for name, value in variables.items()]
-        run("docker", "import", *changes, debian.base(TRIXIE), f"{PYTHON}:bare", env=made.env)
+        run("docker", "import", *changes, debian.base(), f"{PYTHON}:bare", env=made.env)
         yield made
 
 
@@ -114,6 +115,31 @@ def test_platforms_start_the_same_image(
         with Wire(host, 9123) as wire:
             answer = wire.call("POST", path, b'{"instances": [1, 2]}', {"content-type": "application/json"})
             assert answer.json() == {"predictions": [3.5, 4.0]}
+
+
+def test_sagemakers_sdk_starts_and_asks_the_image(built: Engine, tmp_path: Path) -> None:
+    """In local mode, unmodified: JSON, CSV and arrays have the model's predictions; a refusal is SageMaker's."""
+    require("docker-compose")
+    tmp_path.chmod(0o755)  # the SDK unpacks the archive where it is, and mounts that
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as archive:
+        for file in (ROOT / "models" / "iris" / "1").iterdir():
+            archive.add(file, file.name)
+    words = (environment("sagemaker") / "python", ROOT / "tests/e2e/sagemaker_client.py", SERVER)
+    try:
+        *_, last = run(*words, str(tmp_path / "model.tar.gz"), str(free_port()), env=built.env).splitlines()
+    finally:
+        run(
+            "docker", "network", "rm", "sagemaker-local", env=built.env
+        )  # the SDK leaves it, and this machine its bridge
+    told = json.loads(last)
+    csv = [(int(row[0]), list(map(float, row[1:]))) for row in told["found"].pop("csv")]
+    others = [[(row["label"], row["probabilities"]) for row in rows] for rows in told["found"].values()]
+    expected = [[0.98159033, 0.018409625, 1.4533908e-8], [0.000055761306, 0.079807974, 0.9201363]]
+    for rows in (csv, *others):
+        assert [label for label, _ in rows] == [0, 2]
+        np.testing.assert_allclose([each for _, each in rows], expected, 1e-6)
+    assert len(others) == 3
+    assert "expected exactly one of dataframe_split" in json.dumps(told["refused"])
 
 
 @pytest.mark.parametrize("image", [FUNCTION, STREAMING])

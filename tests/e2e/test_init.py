@@ -11,14 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import rie, s3, sam
-from tests.e2e.expected import ANSWERS, gist
-from tests.e2e.tools import ARCHITECTURE, ROOT, environment, require, run, runtime_python
+from tests.e2e.tools import ROOT, require, run, runtime_python
 from tests.support.ports import free_port
 
 UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
 FILES = ROOT / "handler" / "commands" / "init" / "files"
-IRIS = "rest-v1-classify-tfs"
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +61,3 @@ def test_what_init_prints_serves_the_example(env: dict[str, str], tmp_path: Path
     asked = ("MODEL=iris", "VERSION=1", f"BUCKET={tmp_path}/r")
     run("make", "push", *asked, env=env, cwd=tmp_path / "x y")
     assert (tmp_path / "r" / "iris" / "1" / "model.onnx").exists()
-
-
-def test_a_function_is_built_without_a_checkout(env: dict[str, str], store: s3.Store, tmp_path: Path) -> None:
-    """`sam build` in the folder of `init --aws` makes an artifact that answers the folder's own event."""
-    run("dragoman", "init", "--aws", "x", env=env, cwd=tmp_path)
-    building = env | sam.ALONE | {"ARCHITECTURE": ARCHITECTURE, "RUNTIME_PYTHON": str(runtime_python())}
-    run(environment("sam") / "sam", "build", env=building, cwd=tmp_path / "x")
-    artifact = tmp_path / "x" / ".aws-sam" / "build" / sam.FUNCTION
-    names = {entry.name for entry in artifact.iterdir()}
-    assert {"core", "handler", "onnxruntime"} <= names
-    assert not names & {"boto3", "wheels", "requirements.txt", "template.yaml", "uvicorn"}
-    with rie.running(artifact, store.variables()) as instance:
-        answer = instance.invoke(json.loads((tmp_path / "x" / "events" / f"{IRIS}.json").read_bytes()))
-    assert gist(answer) == ANSWERS[IRIS]

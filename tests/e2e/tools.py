@@ -25,6 +25,7 @@ ENVIRONMENTS = {
     "signing": ("model-signing==1.1.1", "pyOpenSSL==26.4.0"),  # it imports OpenSSL, and does not require it
     "runtime": ("awslambdaric==4.2.2", "boto3"),
     "moto": ("moto[server]==5.2.5",),
+    "ministack": ("ministack==1.5.33",),
     # The rest is what its client of scoring servers imports.
     "mlflow": ("mlflow-skinny==3.17.2", "numpy==2.4.6", "pandas==3.1.1", "scipy==1.17.1"),
     "sagemaker": ("sagemaker==2.257.7", "docker==7.1.0"),
@@ -49,6 +50,7 @@ ANY_PYTHON = {
     "mlflow",
     "sagemaker",
     "moto",
+    "ministack",
     "rclone",
     "fake-gcs",
     "signing",
@@ -59,6 +61,7 @@ ANY_PYTHON = {
 JAVA = Path("/usr/share/java")
 DEBIAN = {
     "curl": "curl", "java": "default-jre-headless", "javac": "default-jdk-headless", "dockerd": "docker.io",
+    "docker-compose": "docker-compose",
     "ip": "iproute2", "debootstrap": "debootstrap", "prometheus": "prometheus", "chromium": "chromium",
     f"/usr/lib/{platform.machine()}-linux-gnu/libb64.so.0d": "libb64-0d",
     f"{JAVA}/grpc-core.jar": "libgrpc-java", f"{JAVA}/netty-codec-http2.jar": "libnetty-java",

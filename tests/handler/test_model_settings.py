@@ -158,6 +158,7 @@ def test_an_explainer_is_read_with_the_file() -> None:
     ("text", "message"),
     [
         ([], r"the file is \[\]; expected an object"),
+        ([1], "the file is an array; expected an object"),
         ({"name": "other"}, "name is 'other'; expected the folder's name 'm'"),
         ({"name": 1}, "name is 1; expected text"),
         ({"max_batch_size": -1}, "max_batch_size is -1"),

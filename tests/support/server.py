@@ -65,8 +65,23 @@ def serve(log: Path, **settings: str) -> Iterator[Server]:
 
 
 @contextmanager
+def serve_http2(log: Path, **settings: str) -> Iterator[Server]:
+    """Runs a server that has HTTP and gRPC on one port, with only these settings, and ends it."""
+
+    def arguments(port: int) -> list[str]:
+        return ["-m", "dragoman", "serve", "--host", HOST, "--port", str(port), "--http2"]
+
+    with running(arguments, 1, log, settings) as (process, (port,)):
+        yield Server(port, process, log, port)
+
+
+@contextmanager
 def serve_rpc(log: Path, **settings: str) -> Iterator[Server]:
     """Runs a server of HTTP and gRPC by the command line, with only these settings, and ends it."""
+    if os.environ.get("TEST_HTTP2"):  # see CONTRIBUTING.md
+        with serve_http2(log, **settings) as server:
+            yield server
+        return
 
     def arguments(port: int, rpc_port: int) -> list[str]:
         return ["-m", "dragoman", "serve", "--host", HOST, "--port", str(port), "--grpc-port", str(rpc_port)]

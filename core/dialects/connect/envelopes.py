@@ -18,21 +18,21 @@ LONGEST: Final = 2**32 - 1
 
 
 class Frame(NamedTuple):
-    """A message as it was received."""
+    """A message as it was received. `coding`: its compression, b"" without one."""
 
     content: Part
-    compressed: bool
+    coding: bytes = b""
 
     def message(self, limit: int) -> Part:
         """Returns the message, inflated if it is compressed. Raises InvalidInput, TooLarge."""
         # An empty message is not decompressed, whatever its flags are.
-        if not self.compressed or not self.content:
+        if not self.coding or not self.content:
             return self.content
-        return compression.inflate(self.content, b"gzip", limit)
+        return compression.inflate(self.content, self.coding, limit)
 
 
-def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
-    """Yields the messages of a request. `limit`: the most bytes of each. `gzipped`: a header announces gzip.
+def frames(body: Part, limit: int, coding: bytes) -> Iterator[Frame]:
+    """Yields the messages of a request. `limit`: the most bytes of each. `coding`: the one that a header announces.
 
     Raises InvalidInput, TooLarge, UnannouncedCompression.
     """
@@ -41,17 +41,26 @@ def frames(body: Part, limit: int, *, gzipped: bool) -> Iterator[Frame]:
         start = position + HEAD
         if start > end:
             raise InvalidInput(f"the request ends inside an envelope's head, at byte {end}")
-        flags, size = view[position], int.from_bytes(view[position + 1 : start])
-        if flags & ~COMPRESSED:
-            raise InvalidInput(f"the envelope at byte {position} has the flags {flags}; requests may have 0 and 1")
-        if size > limit:
-            raise TooLarge(f"an envelope announces {size} bytes; at most {limit} are accepted")
-        if flags and not gzipped:
-            raise UnannouncedCompression(f"the envelope at byte {position} is compressed, but no header says how")
+        own, size = announced(view[position:start], limit, coding, at=position)
         position = start + size
         if position > end:
             raise InvalidInput(f"an envelope announces {size} bytes; {end - start} follow")
-        yield Frame(view[start:position], flags == COMPRESSED)
+        yield Frame(view[start:position], own)
+
+
+def announced(envelope: Part | bytearray, limit: int, coding: bytes, *, at: int) -> tuple[bytes, int]:
+    """Returns what an envelope's head announces: the message's coding, and its bytes. `at`: its place.
+
+    Raises InvalidInput, TooLarge, UnannouncedCompression.
+    """
+    flags, size = envelope[0], int.from_bytes(envelope[1:])
+    if flags & ~COMPRESSED:
+        raise InvalidInput(f"the envelope at byte {at} has the flags {flags}; requests may have 0 and 1")
+    if size > limit:
+        raise TooLarge(f"an envelope announces {size} bytes; at most {limit} are accepted")
+    if flags and not coding:
+        raise UnannouncedCompression(f"the envelope at byte {at} is compressed, but no header says how")
+    return coding if flags else b"", size
 
 
 def check_messages(body: Part) -> None:

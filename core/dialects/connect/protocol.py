@@ -1,8 +1,9 @@
-"""Remote calls over plain HTTP: the parts of the Connect protocol and gRPC-Web around a method's messages.
+"""Remote calls over HTTP: the parts of Connect, gRPC-Web and gRPC around a method's messages.
 
 Connect's unary methods have one bare message each way, and the HTTP status is the outcome. Connect's streams and all of
-gRPC-Web have envelopes in a body that is always 200 OK. Neither needs HTTP/2, nor HTTP trailers.
-Sources: connectrpc.com/docs/protocol; gRPC's PROTOCOL-WEB.md.
+gRPC-Web have envelopes in a body that is always 200 OK. Neither needs HTTP/2, nor HTTP trailers. gRPC needs both, and
+is gRPC-Web with its last envelope as trailers.
+Sources: connectrpc.com/docs/protocol; gRPC's PROTOCOL-WEB.md and PROTOCOL-HTTP2.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from core.dialects.connect.codes import UnknownCompression, UnknownMethod, Wrong
 from core.dialects.connect.envelopes import COMPRESSED, Frame, deflated, framed, frames, head
 from core.dialects.connect.requests import Query, check_version
 from core.encoding import compression
-from core.errors import NotSupported, ServingError, shown
+from core.errors import ServingError, shown
 from core.rpc import Form, RpcMethod
 from core.wire import Header, HttpResponse, Part
 
@@ -26,6 +27,7 @@ class CallKind(NamedTuple):
 
     `json`: messages are in proto3's JSON. `end`: makes the last envelope, None if messages are bare. `text`: the body
     is base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and the answer's.
+    `native`: it is gRPC itself, which has trailers. `codings`: the compressions that are understood.
     """
 
     content_type: bytes
@@ -35,21 +37,27 @@ class CallKind(NamedTuple):
     timeout: Callable[[Headers], float | None]
     end: End | None = None
     text: bool = False
+    native: bool = False
+    codings: tuple[bytes, ...] = (b"gzip",)
 
     def refuse(self, error: ServingError) -> HttpResponse:
         """Returns the whole refusal."""
-        if self.end is None or isinstance(error, WrongVerb | WrongType):
+        if self.end is None or (isinstance(error, WrongVerb | WrongType) and not self.native):
             return ends.refusal(error)
-        return HttpResponse(200, self.head(), (self.last(error),))
+        return HttpResponse(200, self.head(), (self.last(error),), self.trailers(error))
 
     def head(self) -> tuple[Header, ...]:
         """Returns the headers of an answer in envelopes."""
-        return ((b"content-type", self.content_type), (self.accepts, b"gzip"))
+        return ((b"content-type", self.content_type), (self.accepts, b",".join(self.codings)))
 
     def last(self, error: ServingError | None) -> bytes:
         """Returns the last part of an answer in envelopes."""
         end = b"" if self.end is None else self.end(error)
         return requests.to_text(end) if self.text else end
+
+    def trailers(self, error: ServingError | None) -> tuple[Header, ...]:
+        """Returns what follows an answer, which only gRPC has."""
+        return (*ends.status(error),) if self.native else ()
 
 
 def _unary(codec: bytes) -> CallKind:
@@ -80,6 +88,12 @@ def _web(text: bytes = b"") -> CallKind:
     )
 
 
+def _native(codec: bytes = b"") -> CallKind:
+    codings = (b"gzip", b"deflate")
+    return _web()._replace(content_type=GRPC + codec, end=lambda _: b"", native=True, codings=codings)
+
+
+GRPC: Final = b"application/grpc"
 UNARY: Final = {kind.content_type: kind for kind in (_unary(b"proto"), _unary(b"json"))}
 STREAMS: Final = {kind.content_type: kind for kind in (_stream(b"proto"), _stream(b"json"))}
 WEB: Final = {
@@ -88,9 +102,10 @@ WEB: Final = {
     for name in (kind.content_type, kind.content_type.removesuffix(b"+proto"))
 }
 WEB_TEXT: Final = b"application/grpc-web-text"
-KINDS: Final = {**UNARY, **STREAMS, **WEB}
-CALLS: Final = {**UNARY, **WEB}
-MANY: Final = {**STREAMS, **WEB}
+NATIVE: Final = {kind.content_type: kind for kind in (_native(), _native(b"+proto"))}
+KINDS: Final = {**UNARY, **STREAMS, **WEB, **NATIVE}
+CALLS: Final = {**UNARY, **WEB, **NATIVE}
+MANY: Final = {**STREAMS, **WEB, **NATIVE}
 PLAIN: Final = UNARY[b"application/json"]
 """The form of refusals to clients that speak none of the protocols."""
 TELLING: Final = (
@@ -107,26 +122,25 @@ LONGEST_REMEMBERED: Final = 512
 _asked_before: "dict[tuple[RpcMethod, tuple[bytes | None, ...]], Question]" = {}
 VARIES: Final[Header] = (b"vary", b"accept-encoding")
 """The header of answers that a cache may keep."""
-GRPC: Final = b"application/grpc"
-NATIVE: Final = HttpResponse(
-    200,
-    (
-        (b"content-type", GRPC),
-        *ends.status(NotSupported("gRPC needs HTTP/2: use the gRPC port, or gRPC-Web or Connect on this one")),
-    ),
-)
-"""The whole answer, "Trailers-Only", to gRPC itself that arrived over HTTP/1.1 or through a proxy that speaks it."""
+NO_HTTP2: Final = "gRPC needs HTTP/2: use the gRPC port, or gRPC-Web or Connect on this one"
 
 
 def carrier(headers: Headers) -> str:
-    """Returns the protocol of a request: gRPC-Web, or Connect, whose clients have Content-Types of other names."""
-    return "grpc-web" if headers.get(b"content-type", b"").startswith(GRPC) else "connect"
+    """Returns the protocol of a request: one of gRPC's, or Connect, whose clients have Content-Types of other names."""
+    if not headers.get(b"content-type", b"").startswith(GRPC):
+        return "connect"
+    return "grpc" if is_native(headers) else "grpc-web"
+
+
+def trailers_only(error: ServingError) -> HttpResponse:
+    """Returns a refusal of gRPC in headers alone, for a call over HTTP/1.1, which a proxy may have made of it."""
+    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error)))
 
 
 class Question(NamedTuple):
     """A call whose head has been read.
 
-    `message`: the message of a GET, which has no body. `gzipped`: compressed messages are gzip. `deflates`: the client
+    `message`: the message of a GET, which has no body. `coding`: of compressed messages. `deflates`: the client
     accepts answers in gzip. `seconds`: the time until the client's deadline.
     """
 
@@ -134,7 +148,7 @@ class Question(NamedTuple):
     kind: CallKind
     seconds: float | None
     message: bytes | None
-    gzipped: bool
+    coding: bytes
     deflates: bool
 
     def frames(self, body: Part, limit: int) -> Iterator[Frame]:
@@ -143,13 +157,13 @@ class Question(NamedTuple):
         Raises InvalidInput, TooLarge, UnannouncedCompression.
         """
         whole = self.whole(body)
-        return frames(body, limit, gzipped=self.gzipped) if whole is None else iter((whole,))
+        return frames(body, limit, self.coding) if whole is None else iter((whole,))
 
     def whole(self, body: Part) -> Frame | None:
         """Returns the only message of a request without envelopes, None if its messages are in envelopes."""
         if self.message is not None:
-            return Frame(self.message, self.gzipped)
-        return Frame(body, self.gzipped) if self.kind.end is None else None
+            return Frame(self.message, self.coding)
+        return Frame(body, self.coding) if self.kind.end is None else None
 
     def answer(self, message: bytes, least: int) -> HttpResponse:
         """Returns the answer of a method with one answer. `least`: bytes from which on it is worth compressing."""
@@ -159,7 +173,7 @@ class Question(NamedTuple):
         if kind.end is not None:
             parts = (head(len(content), COMPRESSED if deflates else 0), content, kind.end(None))
             whole = (requests.to_text(b"".join(parts)),) if kind.text else parts
-            return HttpResponse(200, self.head(), whole)
+            return HttpResponse(200, self.head(), whole, kind.trailers(None))
         headers: tuple[Header, ...] = ((b"content-type", kind.content_type),)
         if deflates:
             headers = (*headers, (b"content-encoding", b"gzip"))
@@ -182,11 +196,14 @@ def kind_of(headers: Headers) -> CallKind:
     media_type = _media_type(headers)
     if media_type in WEB and WEB_TEXT in headers.get(b"accept", b""):
         media_type = WEB_TEXT
-    return KINDS.get(media_type, PLAIN)
+    return KINDS.get(media_type) or (NATIVE[GRPC] if _is_grpc(media_type) else PLAIN)
 
 
 def is_native(headers: Headers) -> bool:
-    media_type = _media_type(headers)
+    return _is_grpc(_media_type(headers))
+
+
+def _is_grpc(media_type: bytes) -> bool:
     return media_type == GRPC or media_type.startswith(GRPC + b"+")
 
 
@@ -228,8 +245,8 @@ def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: byt
     kind = kind_of(headers)
     if media_type not in WEB:
         check_version(headers)
-    gzipped = _is_gzip(headers.get(kind.coding), kind)
-    return Question(method, kind, None, None, gzipped, _deflates(headers, kind, gzipped=gzipped))
+    coding = _coding(headers.get(kind.coding), kind)
+    return Question(method, kind, None, None, coding, _deflates(headers, kind, coding))
 
 
 def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
@@ -237,24 +254,27 @@ def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
     kind = UNARY.get(b"application/" + name)
     if kind is None:
         raise WrongType(f"the parameter encoding is {shown(name)}; expected proto or json")
-    gzipped = _is_gzip(query.get(b"compression"), kind)
-    deflates = _deflates(headers, kind, gzipped=gzipped)
-    return Question(method, kind, None, query.message(), gzipped, deflates)
+    coding = _coding(query.get(b"compression"), kind)
+    deflates = _deflates(headers, kind, coding)
+    return Question(method, kind, None, query.message(), coding, deflates)
 
 
-def _is_gzip(coding: bytes | None, kind: CallKind) -> bool:
+def _coding(coding: bytes | None, kind: CallKind) -> bytes:
+    """Returns the compression of a request's messages, b"" for none. Raises UnknownCompression."""
     if not coding or coding == b"identity":
-        return False
-    if coding != b"gzip":
-        told = f"the compression {shown(coding)} is not known; supported are gzip and identity"
-        raise UnknownCompression(told, (kind.accepts, b"gzip"))
-    return True
+        return b""
+    if coding not in kind.codings:
+        told = ", ".join(name.decode() for name in kind.codings)
+        text = f"the compression {shown(coding)} is not known; supported are {told} and identity"
+        raise UnknownCompression(text, (kind.accepts, b",".join(kind.codings)))
+    return coding
 
 
-def _deflates(headers: Headers, kind: CallKind, *, gzipped: bool) -> bool:
-    # A client without this header accepts the compression that it sends.
-    accepted = headers.get(kind.accepts)
-    return gzipped if accepted is None else compression.accepted(accepted) == b"gzip"
+def _deflates(headers: Headers, kind: CallKind, coding: bytes) -> bool:
+    # A client without this header accepts the compression that it sends. gRPC's libraries always send it: what they
+    # want compressed, they compress themselves.
+    accepted = None if kind.native else headers.get(kind.accepts)
+    return bool(coding) if accepted is None else compression.accepted(accepted) == b"gzip"
 
 
 def _media_type(headers: Headers) -> bytes:

@@ -1,13 +1,15 @@
 """gRPC's server reflection (grpc.reflection.v1, and v1alpha with the same messages): the services and their .proto."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.message import DecodeError
 
-from core.errors import InvalidInput, shown
+from core import operations as ops
+from core.bounds import check_call
+from core.errors import shown
+from core.rpc import Rpc, RpcMethod, methods
 from core.schema.pool import POOL
 from core.schema.reflection import (
     ErrorResponse,
@@ -18,6 +20,7 @@ from core.schema.reflection import (
     ServerReflectionResponse,
     ServiceResponse,
 )
+from core.wire import Right, Waits
 
 SERVICES: Final = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 METHOD: Final = "ServerReflectionInfo"
@@ -25,16 +28,31 @@ INVALID_ARGUMENT: Final = 3
 NOT_FOUND: Final = 5
 
 
-def answer(body: bytes, services: Sequence[str]) -> bytes:
-    """Returns the answer to one request of the stream. Raises InvalidInput for bytes that are not a request."""
-    try:
-        request = ServerReflectionRequest.FromString(body)
-    except DecodeError:
-        raise InvalidInput(f"the {len(body)} bytes of the request are not a ServerReflectionRequest") from None
+def reflection(services: Sequence[str]) -> tuple[RpcMethod, ...]:
+    """Returns the method of both versions. `services`: the names of all others."""
+    names = (*services, SERVICES[0])
+
+    def decode(
+        request: ServerReflectionRequest,
+    ) -> tuple[ops.Operation, Callable[[ops.Readiness], tuple[ServerReflectionResponse, ...]]]:
+        return ops.ServerLive(), lambda _: (answer(request, names),)
+
+    found = methods(SERVICES[0], Rpc(METHOD, decode, Waits.NOTHING, _read, right=Right.READ))
+    return tuple(method._replace(service=service) for service in SERVICES for method in found)
+
+
+def _read(body: bytes) -> ServerReflectionRequest:
+    """Raises TooLarge, DecodeError."""
+    check_call(len(body))
+    return ServerReflectionRequest.FromString(body)
+
+
+def answer(request: ServerReflectionRequest, services: Sequence[str]) -> ServerReflectionResponse:
+    """Returns the answer to one request of the stream."""
     response = _answer(request, services)
     response.valid_host = request.host
     response.original_request.CopyFrom(request)
-    return response.SerializeToString()
+    return response
 
 
 def _answer(request: ServerReflectionRequest, services: Sequence[str]) -> ServerReflectionResponse:

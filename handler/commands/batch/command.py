@@ -54,6 +54,10 @@ def _form(options: Namespace) -> str:
 def _run(options: Namespace, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
     """Returns how many records were there before."""
     target = targets.model(options.model, settings.repository)
+    if "://" not in target.repository and not Path(target.repository).is_dir():
+        raise Refused(
+            f"there is no folder {target.repository}: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
+        )
     registry = Registry(settings._replace(repository=target.repository, preload=()))
     version = options.version or ("" if options.force else answers.version) or None
     with (use := registry.use(ModelRef(target.name, version), Background())) as model:

@@ -38,6 +38,8 @@ COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX 
 def run(options: Namespace) -> int:
     """Measures, and prints a table. Returns 1 if a request failed. Raises Refused if the first one does."""
     concurrencies = _concurrencies(options.concurrency)
+    if options.svg is not None and not Path(options.svg).absolute().parent.is_dir():
+        raise Refused(f"{options.svg} cannot be written: its folder does not exist")
     transport = infer.connect(options)
     try:
         prepared = infer.prepare(options, transport)

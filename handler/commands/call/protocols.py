@@ -110,9 +110,9 @@ def _nested(tensor: Tensor) -> Any:
 def _from_v1(model: CalledModel, landed: Landed) -> ModelAnswer:
     document = json.loads(landed.body)
     found = document["outputs"] if "outputs" in document else document["predictions"]
-    if not isinstance(found, dict):
-        name = model.outputs[0].name if model.outputs else "output"
-        found = {name: found}
+    if not isinstance(found, dict):  # the only output, of the model or of its signature, which may have left others out
+        outputs = model.outputs or ()
+        found = {outputs[0].name if len(outputs) == 1 else "output": found}
     datatypes = {spec.name: spec.datatype for spec in model.outputs or ()}
     return ModelAnswer("", tuple(_rows(name, value, datatypes) for name, value in found.items()))
 

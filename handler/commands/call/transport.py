@@ -56,13 +56,14 @@ class HttpTransport:
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         """Raises Refused for anything but a URL. `timeout`: seconds without a byte from the server."""
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        wrong = Refused(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
         try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
         except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
-            raise Refused(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
+            raise wrong from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise wrong
         self._url, self._path = url, parts.path.rstrip("/")
         self._headers = credentials(key)
         self._connection: Any = (

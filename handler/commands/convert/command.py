@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from core.errors import escaped
+from handler.commands import results
 from handler.commands.convert import library_model, models_config, sources
 from handler.commands.publish import push, shelf, targets, versions
 from handler.commands.publish.meter import Meter
@@ -45,7 +46,7 @@ def run(options: Namespace, settings: Settings) -> None:
     models = [_checked(model, settings, force=options.force) for model in named]
     with TemporaryDirectory(prefix="convert-") as made:
         for model in models:
-            _convert(model, Path(made) / model.target.name, options.signature)
+            _convert(model, Path(made) / model.target.name, options)
         for model in models:
             _push(model, Path(made) / model.target.name, options, settings)
 
@@ -105,7 +106,7 @@ def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
         default = int(name) if VERSION.fullmatch(name) else 1
         return [ConvertJob(folder, default if version is None else version)]
     if not folder.is_dir():
-        raise Refused(f"there is no folder {folder}")
+        raise Refused(f"there is no file or folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
     if not found:
         raise Refused(f"{folder} is not a SavedModel: it has neither {MARKERS[0]} nor numbered versions with one")
@@ -133,16 +134,18 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     return model._replace(settings=json.loads(there.settings) | model.settings)
 
 
-def _convert(model: ModelJobs, made: Path, signatures: Sequence[str]) -> None:
+def _convert(model: ModelJobs, made: Path, options: Namespace) -> None:
     """Writes the model into a folder as `dragoman push` takes it. Raises Refused."""
     from handler.commands.convert.saved_model.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
 
     for job in model.jobs:
-        converted = convert(job.folder, signatures)
+        converted = convert(job.folder, options.signature)
         _write(made / str(job.number) / "model.onnx", converted.model)
         _write(made / str(job.number) / FILE, _text(converted.settings))
         names = ", ".join(f"{name} ({each['method']})" for name, each in converted.settings["signatures"].items())
-        print(f"{job.folder}: {escaped(names)}; {len(converted.model)} bytes of ONNX")  # noqa: T201 - the result
+        line = f"{job.folder}: {escaped(names)}; {len(converted.model)} bytes of ONNX"
+        named = list(converted.settings["signatures"])
+        results.tell(options, line, source=str(job.folder), signatures=named, bytes=len(converted.model))
     if model.settings:
         _write(made / FILE, _text(model.settings))
 
@@ -170,4 +173,4 @@ def _push(model: ModelJobs, made: Path, options: Namespace, settings: Settings) 
         "sign_key": None,
         "sign_cert": [],
     }
-    push.run(Namespace(**asked, force=options.force, quiet=options.quiet), settings)
+    push.run(Namespace(**asked, force=options.force, quiet=options.quiet, json=options.json), settings)

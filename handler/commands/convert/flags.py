@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from handler.commands.convert.sources import FORMATS
 from handler.commands.models import add_optimize, add_quiet, reported
+from handler.commands.results import add_json
 from handler.settings.parsers import positive, seconds, share, size
 from handler.settings.sources import Layered
 
@@ -34,6 +35,7 @@ def add(commands: Any) -> None:
     convert.add_argument("--force", action="store_true", help="replace existing versions")
     add_optimize(convert)
     add_quiet(convert)
+    add_json(convert)
 
 
 def _add_library(convert: ArgumentParser) -> None:

@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from core.errors import escaped
+from handler.commands import results
 from handler.commands.convert import process
 from handler.commands.convert.sources import FORMATS, Format
 from handler.commands.convert.work import LibraryJob
@@ -32,6 +33,7 @@ def convert(source: Path, row: Format, folder: Path, options: Namespace, meter: 
         options.trust,
     )
     report = process.converted(job, process.ChildLimits(options.timeout, options.memory), meter.say)
-    print(escaped(f"{source}: {parity.sentence(report)}; {human(report['bytes'])} of ONNX"))  # noqa: T201 - the result
+    line = escaped(f"{source}: {parity.sentence(report)}; {human(report['bytes'])} of ONNX")
+    results.tell(options, line, source=str(source), parity=report)
     for note in report["notes"]:
         meter.say(note)

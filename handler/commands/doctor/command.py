@@ -27,6 +27,7 @@ from handler.commands.doctor import (
 )
 from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
+from handler.commands.models import reported
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
@@ -41,8 +42,11 @@ BUILT: Final = Path(".aws-sam/build")
 ONNX: Final = "model.onnx"
 LOGIN: Final = re.compile(r"//[^/@]*@")
 """Credentials in a URI. They are a fault, and not for a report."""
+ANSWERED: Final = ("listing-denied", "repository-empty")
+"""Findings of a bucket that has taken the credentials."""
 CLEAR: Final = "\r\x1b[K"
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
+ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
@@ -54,9 +58,10 @@ def run(options: Namespace) -> int:
         print(f"dragoman: {wrong}", file=sys.stderr)  # noqa: T201 - a command's error line
         return 2
     visit = Visit()
-    examination = Examination(options, limits, visit)
-    examination.settings_and_repository()
-    examination.template_and_artifact()
+    with reported():  # what the stores log is among the findings
+        examination = Examination(options, limits, visit)
+        examination.settings_and_repository()
+        examination.template_and_artifact()
     print(report.as_json(visit) if options.json else report.as_text(visit))  # noqa: T201 - the result
     return 1 if visit.failed else 0
 
@@ -105,20 +110,20 @@ class Examination:
         self._visit.add(found)
         self._visit.add(variables.of_platform(settings))
         self._visit.add(variables.contradictions(settings, self._options.host or host or "127.0.0.1"))
-        files = self._files(settings)
+        files = self._files(settings, named="DRAGOMAN_REPOSITORY" in environ)
         if files is None:
             self._visit.skipped.append(UNLISTED)
             return
         self._repository(settings, files, environ)
 
-    def _files(self, settings: Settings) -> tree.Tree | None:
-        """Returns the repository's files, None if they cannot be listed."""
+    def _files(self, settings: Settings, *, named: bool) -> tree.Tree | None:
+        """Returns the repository's files, None if they cannot be listed. `named`: it is not the default."""
         self._visit.examined.append(f"repository {LOGIN.sub('//', settings.repository)}")
         scheme, separator, _ = settings.repository.partition("://")
         if scheme == "s3" and separator:
             found, files = bucket.examine(settings)
             self._visit.add(found)
-            if files is not None:
+            if files is not None or any(each.code in ANSWERED for each in found):
                 permissions.examine(settings, locate(settings.repository, os.environ), self._visit)
             return files
         if separator and scheme in STORES and scheme != "file":
@@ -126,7 +131,15 @@ class Examination:
             self._visit.add(found)
             return files
         path = unquote(urlsplit(settings.repository).path) if scheme == "file" and separator else settings.repository
+        return self._folder(path, named=named)
+
+    def _folder(self, path: str, *, named: bool) -> tree.Tree | None:
+        """Returns a folder's files, None without a model."""
         root = Path(path).expanduser()
+        if not root.exists() and not named and self._template() is not None:
+            self._visit.examined.pop()
+            self._visit.skipped.append(ELSEWHERE)
+            return None
         if not root.is_dir():
             what = "it is a file, and not a folder" if root.exists() else "there is no such folder"
             cure = f"mkdir -p {path}, or name another one: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"

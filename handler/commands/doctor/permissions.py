@@ -1,5 +1,6 @@
 """IAM's own simulation of the two permissions that a server needs, for the caller of these credentials."""
 
+import os
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,6 +11,14 @@ from handler.stores.s3.location import Location
 
 SKIPPED: Final = "IAM simulation"
 ASSUMED: Final = re.compile(r"arn:([\w-]+):sts::(\d+):assumed-role/([^/]+)/.*")
+ROLE: Final = ":role/"
+OWN_IAM: Final = "AWS_ENDPOINT_URL_IAM"
+"""botocore's variable for another IAM: that of a stack of AWS's services on this machine."""
+NEEDS: Final = {
+    "AccessDenied": "iam:SimulatePrincipalPolicy",
+    "NoSuchEntity": "iam:GetRole, because the role's name has a path",
+}
+"""What the simulation needs, by IAM's error code."""
 TIMEOUT: Final = 5
 """Seconds to connect, and for an answer."""
 
@@ -19,8 +28,8 @@ def examine(settings: Settings, place: Location, visit: Visit) -> None:
     if settings.s3_anonymous:
         visit.skipped.append(f"{SKIPPED}: requests are not signed (DRAGOMAN_S3_ANONYMOUS)")
         return
-    if place.endpoint is not None and "amazonaws" not in place.endpoint:
-        visit.skipped.append(f"{SKIPPED}: the store is not Amazon's")
+    if place.endpoint is not None and "amazonaws" not in place.endpoint and not os.environ.get(OWN_IAM):
+        visit.skipped.append(f"{SKIPPED}: the store is not Amazon's, and {OWN_IAM} does not name its IAM")
         return
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - a third of a second
 
@@ -28,10 +37,7 @@ def examine(settings: Settings, place: Location, visit: Visit) -> None:
         visit.add(_denied(place))
     except ClientError as refusal:
         code = refusal.response.get("Error", {}).get("Code", "")
-        need = (
-            "sts:GetCallerIdentity and iam:SimulatePrincipalPolicy" if "AccessDenied" in code else "an IAM role or user"
-        )
-        visit.skipped.append(f"{SKIPPED}: IAM answered {code}; it needs {need}")
+        visit.skipped.append(f"{SKIPPED}: IAM answered {code}; it needs {NEEDS.get(code, 'an IAM user or role')}")
     except BotoCoreError as refusal:
         visit.skipped.append(f"{SKIPPED}: {type(refusal).__name__}")
     else:
@@ -40,7 +46,8 @@ def examine(settings: Settings, place: Location, visit: Visit) -> None:
 
 def _denied(place: Location) -> Iterator[Finding]:
     """Yields the permissions that IAM says are not granted. Raises ClientError, BotoCoreError."""
-    principal = ASSUMED.sub(r"arn:\1:iam::\2:role/\3", str(_client("sts").get_caller_identity()["Arn"]))
+    iam = _client("iam")
+    principal = _principal(iam, str(_client("sts").get_caller_identity()["Arn"]))
     partition = principal.split(":")[1]
     bucket = f"arn:{partition}:s3:::{place.bucket}"
     prefix = {"ContextKeyName": "s3:prefix", "ContextKeyType": "string", "ContextKeyValues": [place.prefix]}
@@ -48,7 +55,6 @@ def _denied(place: Location) -> Iterator[Finding]:
         ("s3:GetObject", f"{bucket}/{place.prefix}any", []),
         ("s3:ListBucket", bucket, [prefix]),
     )
-    iam = _client("iam")
     for action, resource, context in asked:
         answer = iam.simulate_principal_policy(
             PolicySourceArn=principal, ActionNames=[action], ResourceArns=[resource], ContextEntries=context
@@ -58,6 +64,19 @@ def _denied(place: Location) -> Iterator[Finding]:
             target = f"{bucket}/{place.prefix}*" if action == "s3:GetObject" else bucket
             what = f"IAM says {', '.join(sorted(decisions))} to {action} for {principal}"
             yield error("permission", action, what, f"grant {action} on {target}")
+
+
+def _principal(iam: Any, caller: str) -> str:
+    """Returns the user or role of a caller. A session's name lacks its role's path, which IAM's simulation needs."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415
+
+    principal = ASSUMED.sub(r"arn:\1:iam::\2:role/\3", caller)
+    if principal == caller:
+        return caller
+    try:
+        return str(iam.get_role(RoleName=principal.partition(ROLE)[2])["Role"]["Arn"])
+    except ClientError:  # the permission is not needed for a role without a path
+        return principal
 
 
 def _client(service: str) -> Any:

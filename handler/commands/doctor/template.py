@@ -31,8 +31,8 @@ UNKNOWN: Final = Unknown()
 
 def read(path: Path) -> dict[str, Any]:
     """Returns the document, with long forms for !Ref and others. Raises NotATemplate, ImportError, OSError."""
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         document = json.loads(text) if path.suffix == ".json" else _yaml(text)
     except ValueError as wrong:
         raise NotATemplate(" ".join(str(wrong).split())[:200]) from None

@@ -34,7 +34,10 @@ def grouped(files: Sequence[File]) -> Tree:
 def of_folder(root: Path) -> tuple[list[Finding], Tree]:
     """Walks a folder. Finds what this user cannot read, and links that lead nowhere."""
     found: list[Finding] = []
-    return found, grouped(sorted(_walk(root, "", found)))
+    tree = grouped(sorted(_walk(root, "", found)))
+    for finding in found:  # what cannot be listed is not empty
+        tree.models.pop(finding.where.removesuffix("/") if finding.where.endswith("/") else "", None)
+    return found, tree
 
 
 def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:

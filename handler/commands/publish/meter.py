@@ -44,6 +44,14 @@ class Meter:
             if self._moves and time.monotonic() - self._shown >= PAUSE:
                 self._show()
 
+    def show(self, line: str) -> None:
+        """Shows a line on a terminal, which the next one replaces."""
+        with self._lock:
+            if self._moves and time.monotonic() - self._shown >= PAUSE:
+                self._shown = time.monotonic()
+                self._stream.write(CLEAR + escaped(line))
+                self._stream.flush()
+
     def say(self, line: str) -> None:
         """Prints a line that stays on the screen."""
         if self._quiet:

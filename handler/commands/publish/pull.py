@@ -5,7 +5,9 @@ import json
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from handler.commands import results
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.meter import Meter, human
@@ -28,13 +30,40 @@ def run(options: Namespace, settings: Settings) -> None:
     target = Path(options.folder or source.name)
     if not options.force:
         _check_free(target, wanted)
-    meter = Meter(quiet=options.quiet)
+    meter, job = Meter(quiet=options.quiet), PullJob(source, target, there.settings, settings)
     for version in wanted:
-        meter.say(f"fetching {source}/{version.folder}: {human(_size(version))}")
-        came = _pull(source, version, there.settings, target, settings)
-        print(f"{target / str(version.number)}: {human(_size(came))}")  # noqa: T201 - the result
+        meter.done(f"fetching {source}/{version.folder}: {human(_size(version))}")
+        meter.begin(f"fetching {source}/{version.folder}", _size(version))
+        try:
+            came = _pull(job, version, MeteredProgress(meter))
+        finally:
+            meter.end()
+        place, size = target / str(version.number), _size(came)
+        facts = {"model": source.name, "version": version.number, "place": str(place)}
+        results.tell(options, f"{place}: {human(size)}", **facts, files=len(came.files), size=size)
     if there.settings is not None:
         _write_settings(target / FILE, there.settings, meter, force=options.force)
+
+
+class PullJob(NamedTuple):
+    """What all versions of one command have in common. `text`: the model's settings, None without them."""
+
+    source: targets.Target
+    target: Path
+    text: bytes | None
+    settings: Settings
+
+
+class MeteredProgress(Progress):
+    """The progress of a fetch that a Meter shows."""
+
+    def __init__(self, meter: Meter) -> None:
+        super().__init__()
+        self._meter = meter
+
+    def add(self, count: int) -> None:
+        super().add(count)
+        self._meter.add(count)
 
 
 def _wanted(there: shelf.RepositoryModel, source: targets.Target, number: int | None, *, every: bool) -> list[Version]:
@@ -64,15 +93,16 @@ def _size(version: Version) -> int:
     return sum(file.size or 0 for file in version.files)
 
 
-def _pull(source: targets.Target, version: Version, text: bytes | None, target: Path, settings: Settings) -> Version:
+def _pull(job: PullJob, version: Version, progress: Progress) -> Version:
     """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
+    source, target, text, settings = job
     with staged(target.parent, ".pull-") as stage:
         # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it,
         # and everybody who can write the target can write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)
         here = here._replace(cache_is_default=False, cache_shared=True)
         store, new = open_store(here), stage / "new"
-        fetched = store.fetch(source.name, version.folder, version.files, Progress())
+        fetched = store.fetch(source.name, version.folder, version.files, progress)
         fetched.path.rename(new)
         came = version._replace(files=tuple(_files(new, version.folder)))
         if not shelf.is_complete(store, source.name, came, text):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from handler.commands import signature
+from handler.commands import results, signature
 from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.meter import Meter, human
@@ -49,7 +49,18 @@ def run(options: Namespace, settings: Settings) -> None:
         state = "served" if job.number in served else "not served by the version policy"
         files = "1 file" if len(version.files) == 1 else f"{len(version.files)} files"
         by = "" if signs is None else f"; signed by {signs.name}"
-        print(f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}")  # noqa: T201 - the result
+        results.tell(
+            options,
+            f"{target}/{job.number}: {files}, {human(version.size)}; {state}{by}{how and f'; {how}'}",
+            model=target.name,
+            version=job.number,
+            place=f"{target}/{job.number}",
+            files=len(version.files),
+            size=version.size,
+            served=job.number in served,
+            signer=None if signs is None else signs.name,
+            optimized=how or None,
+        )
 
 
 def _folder(parent: str, name: str) -> Path:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from core.errors import ModelNotLoadable
+from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.commands.publish import targets
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.buckets.port import ListedFile
@@ -115,6 +115,12 @@ def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
 
 def _walk(settings: Settings, root: Path) -> Iterator[ListedFile]:
     store = open_store(settings._replace(repository=str(root.absolute().parent)))
-    for file in store.files(root.absolute().name):
+    try:
+        files = store.files(root.absolute().name)
+    except ModelUnavailable as error:
+        if not isinstance(cause := error.__cause__, OSError):
+            raise
+        raise Refused(f"{cause.filename} cannot be listed: {cause.strerror}") from None
+    for file in files:
         modified = (root / file.path).stat().st_mtime
         yield ListedFile(file.path, file.size or 0, datetime.fromtimestamp(modified, UTC))

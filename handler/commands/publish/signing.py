@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from core.errors import ServingError
-from handler.commands import signature
+from handler.commands import results, signature
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.files import LocalFile, digest, local_file
 from handler.commands.publish.versions import LocalVersion
@@ -35,7 +35,9 @@ def sign(options: Namespace, _: Settings) -> None:
         made = signed(version, text, signs, version.folder)
         digest, files = _digest_of(version.folder), len(made.files) - 1
         by = "digests only" if signs is None else f"signed by {signs.name}"
-        print(f"{version.folder}: {by}, digest sha256:{digest}, {files} file{'s' * (files > 1)}")  # noqa: T201 - the result
+        line = f"{version.folder}: {by}, digest sha256:{digest}, {files} file{'s' * (files > 1)}"
+        facts = {"place": str(version.folder), "signer": None if signs is None else signs.name, "sha256": digest}
+        results.tell(options, line, **facts, files=files)
 
 
 def _digest_of(folder: Path) -> str:
@@ -88,7 +90,8 @@ def verify(options: Namespace, settings: Settings) -> None:
     settings = _trusting(options, settings)
     proofs = _in_bucket(options, settings) if targets.is_remote(options.model) else _on_disk(options, settings)
     for name, proof in proofs:
-        print(f"{name}: verified, {proof}")  # noqa: T201 - the result
+        facts = {"place": name, "signer": proof.signer or None, "sha256": proof.digest}
+        results.tell(options, f"{name}: verified, {proof}", **facts)
 
 
 def _trusting(options: Namespace, settings: Settings) -> Settings:

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, Final
 
 from core.errors import ServingError, escaped
+from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
@@ -31,6 +32,7 @@ def run(options: Namespace) -> None:
     counts: Counter[str] = Counter()
     times: list[float] = []
     rows: list[dict[str, str]] = []
+    meter = Meter(quiet=False)
     with closing(line(options.url, _headers(options.header), options.timeout)) as connection:
         sender = senders.Replayer(connection, options.protocol)
         for exchange in islice(recorded.read(options.files), options.limit):
@@ -38,14 +40,24 @@ def run(options: Namespace) -> None:
             outcome, reason = _outcome(sender, exchange, tolerance)
             times.append(time.perf_counter() - began)
             counts[outcome] += 1
+            meter.show(f"{counts.total()} requests sent, {counts.total() - counts[SAME]} not the same")
             if outcome != SAME and len(rows) < MOST_LINES:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
+    meter.end()
     _tell(options, counts, rows, times)
     if not counts:
         raise Refused("these files have no request with its answer")
-    bad = counts[DIFFERENT] + counts[UNREACHED]
+    _judge(counts, options.url)
+
+
+def _judge(counts: Counter[str], url: str) -> None:
+    """Raises Refused, unless an answer was the same and none was different or missing."""
+    all_of = f"of {counts.total()}"
+    bad = [f"{counts[DIFFERENT]} {all_of} answers differ"] if counts[DIFFERENT] else []
+    if counts[UNREACHED]:
+        bad.append(f"{counts[UNREACHED]} {all_of} requests got no answer from {url}; name the server with --url")
     if bad or not counts[SAME]:
-        raise Refused(f"{bad} of {counts.total()} answers differ" if bad else "no request was sent")
+        raise Refused("; ".join(bad) or "no request was sent")
 
 
 def _headers(texts: list[str]) -> dict[str, str]:

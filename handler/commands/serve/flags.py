@@ -120,12 +120,23 @@ def run(options: argparse.Namespace) -> int:
     from handler.commands.serve import server  # noqa: PLC0415 - sockets, which --help does not need
 
     how = server.Serving(
-        own["host"], own["port"], own["grpc_port"] or 0, own["on_empty"], own["reload"], own["lambda"], layered.file
+        own["host"],
+        own["port"],
+        own["grpc_port"] or 0,
+        own["on_empty"],
+        own["reload"],
+        own["lambda"],
+        layered.file,
+        own["http2"],
     )
     if how.api != "off":
         environ = layered.environment() | {"AWS_LAMBDA_FUNCTION_NAME": "dragoman"}
         return server.serve_function(Settings.from_env(environ), how, environ)
     settings = layered.settings(access_log="true", **RELOADING if how.reload else {})
+    if how.http2:
+        from handler.commands.serve import http2  # noqa: PLC0415 - hypercorn, an extra
+
+        return http2.serve(settings, how)
     if settings.workers == 1:
         return server.serve(settings, how)
     from handler.commands.serve import supervisor  # noqa: PLC0415 - for servers of several processes

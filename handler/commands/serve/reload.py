@@ -2,10 +2,12 @@
 
 import logging
 import threading
+from concurrent.futures import CancelledError
 from typing import Any, Final
 
+from core.deadline import NEVER
 from core.errors import ServingError, escaped
-from handler.lifecycle.single_flight import Background
+from handler.lifecycle.single_flight import Background, settled
 from handler.settings import InvalidSettings, Settings
 from handler.stores import File, open_store
 
@@ -34,6 +36,7 @@ class Reloader:
         self._ended.set()
 
     def _run(self) -> None:
+        self.look()
         while not self._ended.wait(PAUSE):
             self.look()
 
@@ -56,7 +59,9 @@ class Reloader:
         if all(version.name != name for version in self._registry.known()):
             return
         try:
-            self._registry.load(name, Background())
+            settled(lambda: self._registry.load(name, Background()), NEVER)
             log.info("%s is loaded again: its files have changed", escaped(name))
         except ServingError as error:
-            log.warning("%s", error.message)
+            log.warning("%s answers as before: %s", escaped(name), error.message)
+        except (RuntimeError, CancelledError):
+            self._ended.set()  # the server is ending

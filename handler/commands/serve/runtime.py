@@ -31,8 +31,10 @@ class InvocationContext:
 
 def main(reads: int, writes: int) -> None:
     """Serves until the pipe ends."""
-    logging.basicConfig(format="[%(levelname)s] %(message)s")  # Lambda's runtime has a handler, too
     began = time.monotonic()
+    from handler.edge import log_lines  # noqa: PLC0415 - a part of the init phase
+
+    logging.basicConfig(format=log_lines.TEXT)  # Lambda's runtime has a handler, too
     questions, answers = Connection(reads, writable=False), Connection(writes, readable=False)
     from handler.aws import lambda_handler  # noqa: PLC0415 - the init phase, which is timed
 

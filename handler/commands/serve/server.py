@@ -18,7 +18,7 @@ NOT_STARTED: Final = 3
 class Serving(NamedTuple):
     """Where and how to serve. `grpc_port`: 0 without gRPC. `file`: the TOML file that the settings come from.
 
-    `api`: the API in front of the function, "rest" or "http"; "off" for a server.
+    `api`: the API in front of the function, "rest" or "http"; "off" for a server. `http2`: HTTP/2, too.
     """
 
     host: str
@@ -28,6 +28,7 @@ class Serving(NamedTuple):
     reload: bool = False
     api: str = "off"
     file: Path | None = None
+    http2: bool = False
 
     @property
     def url(self) -> str:
@@ -35,11 +36,15 @@ class Serving(NamedTuple):
 
     @property
     def rpc_address(self) -> str:
-        return f"[{self.host}]:{self.grpc_port}" if ":" in self.host else f"{self.host}:{self.grpc_port}"
+        port = self.grpc_port or self.port
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
-def serve(settings: Settings, how: Serving) -> int:
-    """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
+def serve(settings: Settings, how: Serving, runner: Callable[..., int] | None = None) -> int:
+    """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings.
+
+    `runner`: takes the place of `run`.
+    """
     check_uvicorn()
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
 
@@ -56,12 +61,12 @@ def serve(settings: Settings, how: Serving) -> int:
             reloader = Reloader(settings, app.registry)
             reloader.start()
             watching.callback(reloader.close)
-        return run(served, settings, how, welcomed(seen, settings, how))
+        return (runner or run)(served, settings, how, welcomed(seen, settings, how))
 
 
 def welcomed(seen: welcome.Glance, settings: Settings, how: Serving) -> Callable[[], None]:
     """Returns what prints the addresses."""
-    rpc = how.rpc_address if how.grpc_port else ""
+    rpc = how.rpc_address if how.grpc_port or how.http2 else ""
     return partial(welcome.say, seen, settings, how.url, rpc, how.file)
 
 
@@ -71,7 +76,7 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
     `settings`: the function's, whose process gets them as `environ`.
     """
     check_uvicorn()
-    others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1}
+    others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1, "--http2": how.http2}
     for other in (name for name, is_on in others.items() if is_on):
         raise InvalidSettings(f"--lambda has no {other}: leave one of the two out")
     from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function

@@ -1,7 +1,7 @@
 """What `dragoman serve` prints when it starts: the models, the addresses, commands to try, and problems."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -27,12 +27,16 @@ def look(app: Any, settings: Settings) -> Glance:
     from handler.lifecycle.single_flight import Background  # noqa: PLC0415 - as the application
 
     local = _local(settings.repository)
+    return _glance(lambda: app.registry.names(Background()), settings, local)
+
+
+def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path | None) -> Glance:
     try:
-        names: Sequence[str] = app.registry.names(Background())
+        found = names()
     except ServingError as error:
         return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
-    if names:
-        return Glance(names, "")
+    if found:
+        return Glance(found, "")
     return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
 
 
@@ -74,20 +78,30 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
         lines.append(f"{settings.workers} workers share the port and answer as one server")
     if file is not None:
         lines.append(f"Settings of {file}")
-    example = escaped(seen.models[0]) if seen.models else "MODEL"
     place = "" if url == USUAL else f" --url {url}"
-    lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  {called()} infer {example} --sample{place}"]
-    lines += [f"  curl -X POST {url}/v2/repository/index", "", f"Status page: {url}/   API: {url}/docs"]
-    print(*lines, sep="\n", flush=True)  # noqa: T201 - the addresses, and commands to try
-    if seen.problem:
-        print(f"dragoman: {escaped(seen.problem)}", file=sys.stderr, flush=True)  # noqa: T201 - beside the log
+    for example in map(escaped, seen.models[:1]):
+        lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  {called()} infer {example} --sample{place}"]
+        lines.append(f"  curl -X POST {url}/v2/repository/index")
+    lines += ["", f"Status page: {url}/   API: {url}/docs"]
+    _say(lines, seen)
 
 
 def say_function(settings: Settings, url: str, api: str, file: Path | None) -> None:
-    """Prints the address of the function, and commands to try."""
+    """Prints the address of the function, and commands to try. A bucket is left to the function."""
     lines = [f"dragoman runs handler.aws.lambda_handler behind an API Gateway {api.upper()} API on {url}"]
     lines.append(f"Models of {settings.repository}; one instance, which starts with the first request")
     if file is not None:
         lines.append(f"Settings of {file}")
-    lines += ["", "Try:", f"  curl {url}/v2/health/ready", f"  {called()} infer MODEL --sample --url {url}"]
-    print(*lines, sep="\n", flush=True)  # noqa: T201 - the address, and commands to try
+    from handler.stores import open_store  # noqa: PLC0415 - for those who try the function
+
+    local = _local(settings.repository)
+    seen = Glance(("MODEL",), "") if local is None else _glance(open_store(settings).models, settings, local)
+    lines += ["", "Try:", f"  curl {url}/v2/health/ready"]
+    lines += [f"  {called()} infer {escaped(example)} --sample --url {url}" for example in seen.models[:1]]
+    _say(lines, seen)
+
+
+def _say(lines: Sequence[str], seen: Glance) -> None:
+    print(*lines, sep="\n", flush=True)  # noqa: T201 - the addresses, and commands to try
+    if seen.problem:
+        print(f"dragoman: {escaped(seen.problem)}", file=sys.stderr, flush=True)  # noqa: T201 - beside the log

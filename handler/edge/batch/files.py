@@ -9,8 +9,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from core.errors import InvalidInput, ModelNotLoadable, shown
+from core.errors import InvalidInput, shown
 from handler.edge.batch.json_lines import JsonBlock, LongRecord
+from handler.edge.batch.parquet import parquet_rows
 from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock, header_of
 from handler.edge.batch.terms import BlockLimits, RecordBlock
 
@@ -18,8 +19,6 @@ PIECE: Final = 1024 * 1024
 """Bytes that are read at a time."""
 BLOCK_BYTES: Final = 4 * PIECE
 """The most bytes of the records of one block; a single record can have more."""
-GROUP: Final = 8192
-"""Rows of a Parquet file that are read at a time."""
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -142,42 +141,6 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
             yield ArrayBlock(rows)
 
 
-def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
-    """Yields blocks of a Parquet file's rows. Raises InvalidInput; ModelNotLoadable without pyarrow."""
-    try:
-        from pyarrow import parquet  # noqa: PLC0415 - an extra, for this form alone
-    except ImportError:
-        raise ModelNotLoadable("Parquet needs pyarrow: pip install 'dragoman[parquet]'") from None
-    left = skip
-    try:
-        table = parquet.ParquetFile(file)
-        for batch in table.iter_batches(GROUP):
-            start, left = left, max(0, left - batch.num_rows)
-            while start < batch.num_rows:
-                rows = batch.slice(start, limits.records)
-                start += rows.num_rows
-                yield ColumnBlock({name: _column(rows.column(name)) for name in rows.schema.names}, rows.num_rows)
-    except Exception as error:  # noqa: BLE001 - of damaged bytes pyarrow raises its own errors, OSError and Python's
-        raise InvalidInput(f"the file is not Parquet that pyarrow reads: {str(error)[:256]}") from None
-
-
-def _column(column: Any) -> Any:
-    """Returns a column of numbers, or of equally long lists of them, as an array, and every other one as a list."""
-    lists = hasattr(column, "flatten") and str(column.type).startswith(("list", "fixed_size_list", "large_list"))
-    values = column.flatten() if lists else column
-    if column.null_count or values.null_count or str(values.type) not in NUMBERS:
-        return column.to_pylist()
-    numbers = values.to_numpy(zero_copy_only=False)
-    if not lists:
-        return numbers
-    if len(set(column.value_lengths().to_pylist())) != 1:
-        return column.to_pylist()
-    return numbers.reshape(len(column), -1)
-
-
-NUMBERS: Final = frozenset(
-    ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double")
-)
 FORMATS: Final[dict[str, Callable[[BinaryIO, BlockLimits, int], Blocks]]] = {
     "jsonl": json_lines,
     "csv": csv_records,

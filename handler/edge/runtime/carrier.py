@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
@@ -10,8 +11,8 @@ from core.deadline import Deadline
 from core.errors import ServingError, TimedOut
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.protocols import INTERNAL
-from handler.edge.runtime.api import EventContext, RuntimeApiError
-from handler.edge.runtime.http_event import STREAMED, HttpEvent
+from handler.edge.runtime.api import OK, EventContext, RuntimeApiError
+from handler.edge.runtime.http_event import STREAMED, HttpEvent, is_of_events
 from handler.edge.runtime.stream import ResponseStream, head_of
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,8 @@ BEAT_SECONDS = 15.0
 EVENTS: Final = b"text/event-stream"
 BEAT: Final = b":\n\n"
 """A comment (WHATWG HTML, Server-sent events). It is sent between two events, never inside one."""
+WAITING: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
+"""The headers of a stream of events that begins while its model is being loaded."""
 TRACE: Final = b"x-amzn-trace-id"
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -80,7 +83,8 @@ class _Talk:
         self._answer: dict[str, Any] = {}
         self._parts: list[bytes] = []
         self._limit: asyncio.Timeout | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self._beating: list[asyncio.Task[None]] = []
+        self._is_early = self._is_refusal = False
 
     async def run(self, app: AsgiApp) -> None:
         """Runs the application to its end. Errors after the answer's beginning are sent in its trailers."""
@@ -92,10 +96,13 @@ class _Talk:
                 raise
             if not isinstance(error, ServingError):
                 log.exception("an HTTP event failed after its answer had begun")
-            await stream.fail(type(error).__name__, error.message if isinstance(error, ServingError) else INTERNAL)
+            message = error.message if isinstance(error, ServingError) else INTERNAL
+            if self._is_early and not self._begun:
+                await stream.send(b"data: %b\n\n" % json.dumps({"error": message}).encode())
+            await stream.fail(type(error).__name__, message)
         finally:
-            if self._beating is not None:
-                self._beating.cancel()
+            for task in self._beating:
+                task.cancel()
             if self.stream is not None:
                 self.stream.close()
 
@@ -103,6 +110,8 @@ class _Talk:
         ends = self._http.ends
         scope = _traced(self._handler.scope, self._http.context)
         limit = self._limit = asyncio.timeout_at(_at(ends.due))
+        if self.stream is not None and is_of_events(scope["path"]):
+            self._beating.append(asyncio.create_task(self._wait(self.stream, scope["path"])))
         try:
             async with limit:
                 await app(scope, self.receive, self.send)
@@ -124,27 +133,58 @@ class _Talk:
         if message["type"] == "http.response.start":
             await self._begin(message["status"], message.get("headers", ()))
             return
-        body = message.get("body", b"")
-        if self.stream is None:
+        body, is_last = message.get("body", b""), not message.get("more_body", False)
+        if self.stream is None or self._is_refusal:
             self._parts.append(body)
         else:
             await self.stream.send(body)
-        if not message.get("more_body", False):
+        if is_last:
             self._ended = True
             if self.stream is None:
                 self._left.set()
-            else:
-                await self.stream.end()
+                return
+            if self._is_refusal:  # JSON in one line, as every protocol with such streams refuses
+                await self.stream.send(b"data: %b\n\n" % b"".join(self._parts))
+            await self.stream.end()
 
     async def _begin(self, status: int, headers: Any) -> None:
         if self.stream is None:
             self._answer = {"status": status, "headers": [list(pair) for pair in headers]}
             return
-        await self.stream.begin(head_of(status, headers))
+        self._begun = True
+        is_events = any(bytes(k).lower() == b"content-type" and bytes(v).startswith(EVENTS) for k, v in headers)
+        if self._is_early:
+            self._is_refusal = not is_events
+        else:
+            await self.stream.begin(head_of(status, headers))
+            self._extend()
+        if is_events:
+            self._beating.append(asyncio.create_task(_beat(self.stream)))
+
+    def _extend(self) -> None:
+        """Gives an answer that has begun the function's time."""
         if self._limit is not None:
             self._limit.reschedule(_at(self._http.ends.end))
-        if any(bytes(name).lower() == b"content-type" and bytes(value).startswith(EVENTS) for name, value in headers):
-            self._beating = asyncio.create_task(_beat(self.stream))
+
+    async def _wait(self, stream: ResponseStream, path: str) -> None:
+        """Begins a stream of events whose model takes long to load, and sends comments that say how far it is.
+
+        Nothing is sent for the first seconds: most refusals come sooner, and have their own status.
+        """
+        await asyncio.sleep(BEAT_SECONDS)
+        while not self._begun:
+            if not self._is_early:
+                self._is_early = True
+                try:
+                    await stream.begin(head_of(OK, WAITING))
+                except RuntimeApiError as error:
+                    log.warning("a streamed answer: %s", error)
+                    self._left.set()
+                    return
+                self._extend()
+            told = self._http.awaited(path).encode()
+            await stream.send(b": %b\n\n" % told if told else BEAT)
+            await asyncio.sleep(BEAT_SECONDS)
 
     def document(self) -> Any:
         """Returns the function's document."""

@@ -40,9 +40,9 @@ class ResponseStream:
 
     async def begin(self, head: bytes) -> None:
         """Sends the head. Raises RuntimeApiError."""
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self._socket = self._api.begin_stream(self._context)
-        self.begun = True
+        self._loop, self.begun = loop, True
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket, self._leave)
         await self.send(head)

@@ -51,8 +51,8 @@ class Client:
         return self.place.endpoint or "", self.place.bucket, self.place.prefix
 
     def key(self, model: str, path: str) -> str:
-        """Returns the key of a model's file."""
-        return f"{self.place.prefix}{model}/{path}"
+        """Returns the key of a model's file; without a model, of one in the place itself."""
+        return f"{self.place.prefix}{model}/{path}" if model else self.place.prefix + path
 
     def disconnect(self) -> None:
         """Forgets the connections and credentials. The next request makes new ones."""

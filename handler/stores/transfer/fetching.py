@@ -40,7 +40,7 @@ class Remote(Protocol):
         ...
 
     def key(self, model: str, path: str, /) -> str:
-        """Returns the key of a model's file."""
+        """Returns the key of a model's file. An empty name stands for the place itself, here and in `files`."""
         ...
 
     def tried(self, ask: Callable[[ObjectReader], T], progress: Progress, /) -> T:

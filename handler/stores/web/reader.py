@@ -95,8 +95,8 @@ class WebClient:
             self._made = None
 
     def key(self, model: str, path: str) -> str:
-        """Returns the path of a model's file."""
-        return f"{model}/{path}"
+        """Returns the path of a model's file; without a model, of one in the place itself."""
+        return f"{model}/{path}" if model else path
 
     def tried(self, ask: Callable[[ObjectReader], T], progress: Progress) -> T:
         """Calls `ask` with retries. Raises Failed, OutOfTime."""
@@ -119,7 +119,7 @@ class WebClient:
 
     def files(self, model: str, progress: Progress) -> Sequence[File]:
         """Returns every file of a model. Raises ServingError."""
-        prefix = f"{model}/"
+        prefix = self.key(model, "")
         found = self.indexed(progress).values()
         return [
             File(each.path[len(prefix) :], each.size, each.sha256) for each in found if each.path.startswith(prefix)

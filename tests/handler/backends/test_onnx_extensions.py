@@ -1,5 +1,7 @@
 """Graphs with the operators of onnxruntime-extensions: a tokenizer inside a model."""
 
+import json
+import os
 import subprocess
 import sys
 from ast import literal_eval
@@ -8,26 +10,29 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
 from core.dtype import BYTES
 from core.errors import ModelNotLoadable
 from core.tensor import Tensor
-from handler.backends import Source, onnx_file
-from handler.backends.onnx import load
+from handler.backends import Source
+from handler.backends.onnx import EXTENSIONS, load
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 from tests.support import texts
 from tests.support.zoo.models import graph
 
 DOMAIN = "ai.onnx.contrib"
+ROOT = Path(__file__).parents[3]
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
-def extended(node: Any, datatype: str, outputs: int = 1) -> ModelProto:
+def extended(node: Any, datatype: str, outputs: int = 1, domain: str = DOMAIN) -> ModelProto:
     """A graph of one such node: text [n] -> y, z, ..."""
     made = graph("extended", [node], [("text", "BYTES", ["n"])], [(name, datatype, ["m"]) for name in "yzw"[:outputs]])
-    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    made.opset_import.append(helper.make_opsetid(domain, 1))
     return made
 
 
@@ -75,20 +80,68 @@ def test_a_tokenizer_inside_a_graph_splits_as_the_library_does(tmp_path: Path) -
     assert (ids, types, mask) == (expected.ids, expected.type_ids, expected.attention_mask)
 
 
-def test_a_missing_package_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph without the domain needs none."""
+@pytest.mark.parametrize("domain", sorted(EXTENSIONS))
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domain: str, place: str
+) -> None:
+    """So is the operator, wherever it is. A graph that imports the domain without an operator of it needs none."""
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
-    with pytest.raises(ModelNotLoadable, match=rf"onnxruntime-extensions \({DOMAIN}\): pip install 'dragoman\[text\]'"):
-        ask(tmp_path, UPPER, "a")
-    plain = graph(
-        "plain", [helper.make_node("Identity", ["text"], ["y"])], [("text", "BYTES", ["n"])], [("y", "BYTES", ["n"])]
-    )
-    assert ask(tmp_path, plain, "a") == [[b"a"]]
-    assert onnx_file.domains(tmp_path / "model.onnx") == {""}
+    node = helper.make_node("StringUpper", ["text"], ["y"], domain=domain)
+    plain = helper.make_node("Identity", ["text"], ["y"])
+    branch = helper.make_graph([node], "branch", [], [])
+    function = helper.make_function("own", "Loud", ["text"], ["y"], [node], [helper.make_opsetid(domain, 1)])
+    models = {
+        "graph": extended(node, "BYTES", domain=domain),
+        "branch": extended(helper.make_node("If", ["c"], ["y"], then_branch=branch), "BYTES", domain=domain),
+        "function": extended(helper.make_node("Loud", ["text"], ["y"], domain="own"), "BYTES", domain=domain),
+    }
+    models["function"].functions.append(function)
+    told = r"onnxruntime-extensions \(StringUpper\): pip install 'dragoman\[text\]'"
+    with pytest.raises(ModelNotLoadable, match=told):
+        ask(tmp_path, models[place], "a")
+    assert ask(tmp_path, extended(plain, "BYTES", domain=domain), "a") == [[b"a"]]
 
 
-def test_the_package_itself_is_not_imported(tmp_path: Path) -> None:
-    """In a process of its own: an import would choose another protobuf for later imports."""
+def test_a_long_list_of_operators_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names three of them."""
+    monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
+    model = extended(helper.make_node("D", ["text"], ["y"], domain=DOMAIN), "BYTES")
+    model.graph.node.extend(helper.make_node(name, ["y"], [name], domain=DOMAIN) for name in "CAB")
+    with pytest.raises(ModelNotLoadable, match=r"\(A, B, C, ...\)"):
+        ask(tmp_path, model, "a")
+
+
+WITH_TOKENIZER = """
+import sys
+import onnx
+from onnxruntime_extensions.tools import pre_post_processing as made
+text = made.create_named_value("text", onnx.TensorProto.STRING, ["n"])
+pipeline = made.PrePostProcessor([text], 18)
+pipeline.add_pre_processing([made.BertTokenizer(made.TokenizerParam(vocab_or_file=sys.argv[1], do_lower_case=True))])
+onnx.save(pipeline.run(onnx.load(sys.argv[2])), sys.argv[3])
+"""
+
+
+def test_an_encoder_takes_texts_with_the_librarys_own_step_in_front(tmp_path: Path) -> None:
+    """The package's tool joins BERT's tokenizer and an encoder, by its other domain: the vectors of Hugging Face's."""
+    files = [str(tmp_path / name) for name in ("vocabulary.json", "encoder.onnx", "joined.onnx")]
+    onnx.save(texts.encoder(len(texts.WORD_PIECES)), files[1])
+    Path(files[0]).write_text(json.dumps(texts.WORD_PIECES))
+    subprocess.run([sys.executable, "-c", WITH_TOKENIZER, *files], check=True, timeout=100)
+    model = onnx.load(files[2])
+    assert [each.domain for each in model.opset_import if each.domain] == ["com.microsoft.extensions"]
+    text = "The old dog, chased by 2 cats!"
+    (found,) = ask_apart(tmp_path, model, text)
+    encoded = texts.word_pieces().encode(text)
+    feed = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
+    session = onnxruntime.InferenceSession(files[1])
+    (expected,) = session.run(None, {name: np.array([row], np.int64) for name, row in feed.items()})
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_the_package_itself_is_not_imported_and_the_runtime_collects_nothing(tmp_path: Path) -> None:
+    """In a process of its own: an import would choose another protobuf, and ONNX Runtime would write to the home."""
     onnx.save(UPPER, tmp_path / "model.onnx")
     program = f"""
 import os, sys
@@ -102,5 +155,10 @@ print(load(Source("upper", "1", Path({str(tmp_path)!r}), ModelSettings()), setti
 print("onnxruntime_extensions" in sys.modules, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION" in os.environ)
 import core.dialects.rpcs
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100)
+    home = tmp_path / "home"
+    home.mkdir()
+    unset = {name: value for name, value in os.environ.items() if name not in (TELEMETRY, "XDG_CACHE_HOME")}
+    command, own = [sys.executable, "-c", program], unset | {"HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout.split() == ["upper", "False", "False"]
+    assert not [*home.rglob("*")], "ONNX Runtime collects usage data"

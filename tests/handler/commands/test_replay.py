@@ -141,6 +141,9 @@ def test_kserves_own_events_are_replayed(
     file, url = write(tmp_path / "k", *found), ("--url", f"http://{server[0].netloc}")
     assert replayed(capsys, file, *url)[1]["same"] == 2
     assert replayed(capsys, file, *url, "--limit", 1)[1]["requests"] == 1
+    with pytest.raises(SystemExit, match="2"):
+        replayed(capsys, file, *url, "--limit", -1)
+    assert "argument --limit: it is '-1'; expected 1 to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [
@@ -172,9 +175,11 @@ def test_a_server_that_is_not_there_is_not_a_difference(
     protocol: str, server: tuple[Server, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = "http://127.0.0.1:1"
-    code, found, _ = replayed(capsys, server[1], "--url", url, "--protocol", protocol)
+    code, found, err = replayed(capsys, server[1], "--url", url, "--protocol", protocol)
     assert (code, found["same"], found["different"]) == (1, 0, 0)
     assert found["unreached"] > 0
+    assert f"requests got no answer from {url}; name the server with --url" in err
+    assert "differ" not in err
 
 
 def reached(kind: str, content: Any) -> Payload:

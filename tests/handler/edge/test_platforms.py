@@ -14,7 +14,7 @@ from core.wire import Right
 from handler.asgi import hooked
 from handler.edge import snapshots
 from handler.edge.app import App
-from handler.edge.protocols import dialects_of
+from handler.edge.protocols import INTERNAL, dialects_of
 from handler.settings import Settings
 from tests.support.asgi import Local
 from tests.support.wire import Answer
@@ -177,6 +177,51 @@ def test_a_snapshot_waits_for_the_models_that_are_preloaded(
     finally:
         local.app = app
     assert app.registry.in_memory()[0] == 1
+
+
+def test_messages_that_cannot_be_run_are_sent_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue deletes what a successful answer does not name; another event is a failure, which hides its cause."""
+    function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LWA_PASS_THROUGH_PATH": "/in/", "DRAGOMAN_MAX_BODY_BYTES": "500"}
+    local = start(**function, DRAGOMAN_REPOSITORY=str(ROOT / "models"))
+    app, local.app = local.app, hooked(local.app)
+    headers = {"x-amzn-request-context": "null", "x-amzn-lambda-context": "[]"}
+    queue = {"Records": [{"eventSource": "aws:sqs", "messageId": "m", "body": "{}"}]}
+    try:
+        answer = local.call("POST", "/in/", json.dumps(queue).encode(), headers)
+        assert (answer.status, answer.json()) == (200, {"batchItemFailures": [{"itemIdentifier": "m"}]})
+        answer = local.call("POST", "/in", b'{"batch": {}}', headers)
+        assert (answer.status, "DRAGOMAN_BATCH_OUTPUT" in answer.json()["error"]) == (500, True)
+        assert local.call("POST", "/in", b" " * 501, headers).status == 500
+        monkeypatch.setattr(app.registry, "ready", None)
+        answer = local.call("POST", "/in", b"{}", headers)
+        assert (answer.status, answer.json()) == (500, {"error": INTERNAL})
+        assert local.call("POST", "/events", b"{}", headers).status == 404
+    finally:
+        local.app = app
+
+
+def test_a_request_of_v2_may_be_the_adapters_event(start: Start) -> None:
+    """Its answer is the document that the function returns, which is JSON."""
+    local = start(AWS_LAMBDA_FUNCTION_NAME="f", DRAGOMAN_REPOSITORY=str(ROOT / "models"))
+    app, local.app = local.app, hooked(local.app)
+    headers = {"x-amzn-request-context": "null", "x-amzn-lambda-context": '{"deadline": 9e15}'}
+    tensor = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    event = {"model_name": "half_plus_three", "model_version": "123", "inputs": [tensor]}
+    try:
+
+        def passed(more: Any) -> Answer:
+            return local.call("POST", "/events", json.dumps(event | more).encode(), headers)
+
+        assert passed({}).json()["outputs"][0]["data"] == [3.5]
+        assert passed({"model_version": 7}).status == 404
+        for more, told in (({"parameters": {"binary_data_output": True}}, "binary"), ({"model_name": "a/b"}, "a/b")):
+            refused = passed(more)
+            assert (refused.status, told in refused.json()["error"]) == (500, True)
+        assert local.call("POST", "/events", b'{"rawPath": "/"}', headers).status == 500
+        assert local.call("POST", "/events", b"{", headers).status == 500
+        assert local.call("POST", "/events", b"{}", headers).json()["warm"] is True
+    finally:
+        local.app = app
 
 
 def test_a_models_own_path_is_refused_in_v2s_words(start: Start, base: Path) -> None:

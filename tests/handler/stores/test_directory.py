@@ -38,7 +38,7 @@ def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
         raise OSError(EIO, "Input/output error")
 
     monkeypatch.setattr(os, "scandir", broken)
-    with pytest.raises(ModelUnavailable, match="the repository cannot be listed: Input/output error"):
+    with pytest.raises(ModelUnavailable, match="model 'm' cannot be listed: Input/output error"):
         store.files("m")
 
 

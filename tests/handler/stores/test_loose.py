@@ -144,17 +144,17 @@ def remote(uri: str, **environ: str) -> Any:
 
 
 @LAYOUTS
-@pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_a_place_in_a_bucket_is_one_model_or_a_repository(
-    bucket: s3_stand_in.StandIn, scheme: str, paths: Sequence[str], models: Any
+@pytest.mark.parametrize("place", ["s3://bucket/data/top", "gs://bucket/data/top", "s3://bucket", "gs://bucket"])
+def test_a_bucket_or_a_place_in_it_is_one_model_or_a_repository(
+    bucket: s3_stand_in.StandIn, place: str, paths: Sequence[str], models: Any
 ) -> None:
     """What a folder on a disk would be, with and without a slash at its end; files are fetched from where they are."""
-    for path in (*(f"top/{each}" for each in paths), "top-2/model.onnx"):
-        bucket.put(f"data/{path}", path.removeprefix("top/").encode())
-        bucket.things[f"data/{path}"].meta["Last-Modified"] = (
-            "Sun, 22 Nov 2026 15:00:00 GMT"  # Google's client wants it
-        )
-    for opened in (remote(f"{scheme}://bucket/data/top"), remote(f"{scheme}://bucket/data/top/")):
+    top = place.partition("bucket")[2].removeprefix("/")
+    models = {name if top or name != "top" else "bucket": files for name, files in models.items()}
+    for path in (*(f"{top}/{each}".lstrip("/") for each in paths), *([f"{top}-2/model.onnx"] if top else [])):
+        bucket.put(path, path.removeprefix(f"{top}/").encode())
+        bucket.things[path].meta["Last-Modified"] = "Sun, 22 Nov 2026 15:00:00 GMT"  # Google's client wants it
+    for opened in (remote(place), remote(f"{place}/")):
         opened.check()
         shown = {name: sorted(each.path for each in opened.files(name)) for name in opened.models()}
         assert {name: [each for each in files if ".hidden" not in each] for name, files in shown.items()} == {
@@ -177,7 +177,7 @@ def test_a_place_in_a_bucket_is_one_model_or_a_repository(
 def test_a_place_in_a_bucket_takes_names_and_the_permission_to_list(
     bucket: s3_stand_in.StandIn,
 ) -> None:
-    """Without the permission, and where a whole bucket is named, it is a repository as ever."""
+    """Without the permission it is a repository as ever."""
     bucket.put(f"data/m/{FILE}", b'{"name": "said"}')
     bucket.put("data/m/model.onnx", b"model")
     opened = remote("s3://bucket/data/m")
@@ -186,7 +186,6 @@ def test_a_place_in_a_bucket_takes_names_and_the_permission_to_list(
     bucket.put("data/m/model.onnx", b"newer")
     (file,) = (each for each in opened.files("said") if each.path == "1/model.onnx")
     assert (opened.fetch("said", "1", [file], Progress()).path / "model.onnx").read_bytes() == b"newer"
-    assert isinstance(remote("s3://bucket"), S3Store)
     assert isinstance(open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/data/m"})), S3Store)
     bucket.listable = False
     blind = remote("s3://bucket/data")

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -263,6 +264,49 @@ def test_the_web_adapters_hooks_answer_it_once_in_order(tmp_path: Path, rpc: Any
         assert asked(server, "GET", "/v2/models/iris/ready").status == 200
         assert [asked(server, "POST", path).status for path in ("/before", "/after", "/after")] == [404, 200, 404]
         assert asked(server, "POST", "/v2/models/iris/infer", JSON, {"inputs": [TENSOR]}).status == 200
+
+
+SQS = {"eventSource": "aws:sqs", "eventSourceARN": "arn:aws:sqs:eu-west-1:1:q", "attributes": {}}
+DIRECT = {"model_name": "iris", "inputs": [TENSOR]}
+BINARY = {**DIRECT, "parameters": {"binary_data_output": True}}
+
+
+def test_the_web_adapters_other_events_answer_as_the_function_does(tmp_path: Path) -> None:
+    """Messages, warm-up and direct inference; an event that fails has a status that the adapter can make a failure of.
+
+    Sources: https://awslabs.github.io/aws-lambda-web-adapter/features/non-http-events.html, error-status-codes.html,
+    request-context.html; fetch_response in src/lib.rs of the adapter.
+    """
+    function = {"AWS_LAMBDA_FUNCTION_NAME": "f", "AWS_LWA_PORT": "PORT", "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
+    (tmp_path / "out").mkdir()
+    environ = {**function, "DRAGOMAN_BATCH_OUTPUT": str(tmp_path / "out")}
+    end = {"deadline": time.time_ns() // 10**6 + 10**6}
+    own = {"x-amzn-request-context": "null", "x-amzn-lambda-context": json.dumps(end)}
+    bodies = [{"model": "iris", "instances": ROWS}, {"model": "nobody", "instances": ROWS}]
+    messages = {"Records": [SQS | {"messageId": f"m{n}", "body": json.dumps(each)} for n, each in enumerate(bodies)]}
+    with started(tmp_path / "log", environ) as server:
+
+        def passed(event: Any, path: str = "/events", **more: str) -> tuple[int, Any]:
+            answer = asked(server, "POST", path, JSON, event, **own | more)
+            return answer.status, answer.json()
+
+        assert passed(messages) == (200, {"batchItemFailures": []})
+        lines = (tmp_path / "out" / "m0.jsonl").read_text().splitlines()
+        assert ([json.loads(line)["index"] for line in lines], "there is no model" in (tmp_path / "out" / "m1.jsonl")
+            .read_text()) == ([0, 1], True)  # fmt: skip
+        status, warm = passed({}, **{"x-amzn-lambda-context": "{}"})
+        assert (status, warm["warm"], warm["models"]["iris"]) == (200, True, "READY")
+        status, answer = passed(DIRECT)
+        assert (status, [each["name"] for each in answer["outputs"]]) == (200, ["label", "probabilities"])
+        assert passed(DIRECT | {"model_name": "nobody"})[0] == 404
+        failures = {"not understood": 5, "expected JSON": "{", "gateway's event": {"rawPath": "/"}, "binary": BINARY}
+        for told, event in failures.items():
+            status, answer = passed(event)
+            assert (status, told in answer["error"]) == (500, True), answer
+        for more in ({"x-amzn-request-context": "{}"}, {"x-forwarded-for": "10.0.0.1"}):
+            assert passed(messages, **more)[0] == 404
+        assert asked(server, "GET", "/events", **own).status == 404
+        assert "AWS_LWA_ERROR_STATUS_CODES is not set" in server.log.read_text()
 
 
 def test_without_a_platform_nothing_of_one_is_there(tmp_path: Path) -> None:

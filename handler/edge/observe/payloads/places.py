@@ -44,6 +44,10 @@ def place_of(settings: Settings) -> EventPlace:
         return Receiver(target, LAMBDA_SECONDS if settings.platform == "lambda" else SECONDS)
     if target.startswith("s3://"):
         return EventBucket(settings)
+    scheme, separator, _ = target.removeprefix("file://").partition("://")
+    if separator:  # else a store that is not supported would be a folder of its name here
+        expected = "a folder, s3://bucket/prefix, http:// or https://"
+        raise InvalidSettings(f"DRAGOMAN_PAYLOAD_LOG begins with {f'{scheme[:64]}://'!r}; expected {expected}")
     return EventFolder(Path(target.removeprefix("file://")))
 
 
@@ -66,7 +70,8 @@ class EventFolder:
         try:
             folder.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidSettings(f"DRAGOMAN_PAYLOAD_LOG: {error}", "DRAGOMAN_PAYLOAD_LOG cannot be made") from None
+            text = f"DRAGOMAN_PAYLOAD_LOG: {folder} cannot be made: {error.strerror}"
+            raise InvalidSettings(text, "DRAGOMAN_PAYLOAD_LOG cannot be made") from None
         self._folder = folder
         self._file = -1
         self._room = self._number = 0

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -26,8 +27,9 @@ from core.dialects.connect.codes import (
 )
 from core.dialects.connect.envelopes import only
 from core.dialects.rpcs import RPCS
-from core.errors import Fault, InvalidInput, ServingError
+from core.errors import Fault, InvalidInput, NotSupported, ServingError
 from core.rpc import Form
+from core.wire import HttpResponse
 from tests.support.connect_samples import envelope
 
 METHODS = {method.rpc.name: method for method in RPCS}
@@ -80,7 +82,7 @@ def test_a_method_with_one_answer_is_asked_in_these_types(content_type: bytes) -
     question = asked(content_type=content_type)
     assert question.method.rpc.name == "ModelInfer"
     assert question.kind.json == (b"json" in content_type)
-    assert (question.seconds, question.message, question.gzipped, question.deflates) == (None, None, False, False)
+    assert (question.seconds, question.message, question.coding, question.deflates) == (None, None, b"", False)
 
 
 def test_a_head_is_remembered_unless_it_is_long() -> None:
@@ -182,7 +184,7 @@ def test_who_wants_text_gets_text() -> None:
 def test_native_grpc_is_told_where_to_go(content_type: bytes) -> None:
     """The refusal has a status in the headers, where gRPC clients read it."""
     assert connect.is_native({b"content-type": content_type})
-    headers = dict(connect.NATIVE.headers)
+    headers = dict(connect.trailers_only(NotSupported(connect.NO_HTTP2)).headers)
     assert headers[b"grpc-status"] == b"12"
     assert b"HTTP/2" in headers[b"grpc-message"]
     assert not connect.is_native({b"content-type": WEB})
@@ -200,7 +202,7 @@ def test_compression_is_negotiated_in_the_protocols_own_headers(content_type: by
 
     def found(**headers: bytes) -> tuple[bool, bool]:
         question = asked(method, content_type, **headers)
-        return question.gzipped, question.deflates
+        return bool(question.coding), question.deflates
 
     assert found(**{coding: b"gzip"}) == (True, True)
     assert found(**{coding: b"gzip", accepts: b"identity"}) == (True, False)
@@ -302,9 +304,9 @@ def test_caches_are_told_that_a_gets_answer_varies() -> None:
 
 def test_an_answer_of_connect_is_bare() -> None:
     """The content type is the request's. A large answer is compressed for clients that accept that."""
-    assert asked().answer(b"x" * 50, 10) == (200, ((b"content-type", PROTO),), (b"x" * 50,))
+    assert asked().answer(b"x" * 50, 10) == HttpResponse(200, ((b"content-type", PROTO),), (b"x" * 50,))
     question = asked(accept_encoding=b"gzip")
-    assert question.answer(b"x", 10) == (200, ((b"content-type", PROTO),), (b"x",))
+    assert question.answer(b"x", 10) == HttpResponse(200, ((b"content-type", PROTO),), (b"x",))
     compressed = question.answer(b"x" * 50, 10)
     assert dict(compressed.headers)[b"content-encoding"] == b"gzip"
     assert gzip.decompress(compressed.parts[0]) == b"x" * 50
@@ -334,10 +336,32 @@ def test_a_stream_says_how_it_is_compressed_before_it_begins() -> None:
     assert question.part(b"z" * 50, 10)[0] == 1
 
 
-@given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.booleans())
-def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.CallKind, gzipped: bool) -> None:  # noqa: FBT001 - both ways
+def test_grpc_itself_ends_with_trailers() -> None:
+    """It compresses for clients that compress, with either coding, and says UNIMPLEMENTED to any other."""
+    question = asked("ModelInfer", b"application/grpc", grpc_accept_encoding=b"identity, deflate, gzip")
+    answer = question.answer(b"x" * 50, 10)
+    assert (b"".join(answer.parts), answer.trailers) == (envelope(b"x" * 50), ((b"grpc-status", b"0"),))
+    question = asked("ModelInfer", b"application/grpc+proto", grpc_encoding=b"deflate")
+    (frame,) = question.frames(envelope(zlib.compress(b"abc"), flags=1), LIMIT)
+    assert (frame.message(LIMIT), question.answer(b"x" * 50, 10).parts[0][:1]) == (b"abc", b"\x01")
+    with pytest.raises(UnknownCompression, match="supported are gzip, deflate and identity") as refused:
+        asked("ModelInfer", b"application/grpc", grpc_encoding=b"br")
+    refusal = question.kind.refuse(refused.value)
+    assert (b"".join(refusal.parts), dict(refusal.trailers)[b"grpc-status"]) == (b"", b"12")
+
+
+def test_another_codec_of_grpc_is_refused_as_grpc_does() -> None:
+    """Its clients cannot read a refusal in JSON."""
+    with pytest.raises(WrongType) as refused:
+        asked("ModelInfer", b"application/grpc+json")
+    trailers = connect.kind_of({b"content-type": b"application/grpc+json"}).refuse(refused.value).trailers
+    assert b"grpc-status" in dict(trailers)
+
+
+@given(st.binary(max_size=60), st.sampled_from([*connect.KINDS.values()]), st.sampled_from([b"", b"gzip", b"deflate"]))
+def test_any_bytes_as_any_body_are_frames_or_refused(body: bytes, kind: connect.CallKind, coding: bytes) -> None:
     """Only the protocol's own errors are raised."""
-    question = connect.Question(METHODS["ModelInfer"], kind, None, None, gzipped, deflates=False)
+    question = connect.Question(METHODS["ModelInfer"], kind, None, None, coding, deflates=False)
     try:
         plain = requests.from_text(body) if kind.text else body
         for frame in question.frames(plain, LIMIT):

@@ -10,21 +10,23 @@ from core.dialects.v2.rpc import SERVICE
 from core.errors import InvalidInput
 from core.schema import reflection
 
+METHOD, OLDER = reflection_rpc.reflection(["a.B", "c.D"])
+
 
 def reflected(**question: Any) -> reflection.ServerReflectionResponse:
     """Returns the answer to a tool's question."""
     request = reflection.ServerReflectionRequest(host="h", **question)
-    response = reflection.ServerReflectionResponse.FromString(
-        reflection_rpc.answer(request.SerializeToString(), ["a.B", "c.D"])
-    )
+    _, answers = METHOD.rpc.decode(METHOD.read(request.SerializeToString()))
+    (response,) = answers(None)
     assert response.valid_host == "h"
     assert response.original_request == request
     return response
 
 
 def test_reflection_lists_the_services() -> None:
-    """It lists the services that it is given."""
-    assert [service.name for service in reflected(list_services="*").list_services_response.service] == ["a.B", "c.D"]
+    """It lists the services that it is given, and itself."""
+    found = [service.name for service in reflected(list_services="*").list_services_response.service]
+    assert found == ["a.B", "c.D", "grpc.reflection.v1.ServerReflection"]
 
 
 @pytest.mark.parametrize(("question", "file"), [
@@ -64,7 +66,12 @@ def test_reflection_knows_that_messages_have_no_extensions() -> None:
     assert (response.base_type_name, list(response.extension_number)) == ("inference.ModelInferRequest", [])
 
 
+def test_both_versions_have_the_same_method() -> None:
+    """Older tools ask for the service that was there before version 1."""
+    assert METHOD._replace(service="grpc.reflection.v1alpha.ServerReflection") == OLDER
+
+
 def test_reflection_refuses_bytes_that_ask_nothing() -> None:
     """The refusal ends the stream."""
     with pytest.raises(InvalidInput, match="the 2 bytes of the request are not a ServerReflectionRequest"):
-        reflection_rpc.answer(b"\x1a\xff", [])
+        METHOD.read(b"\x1a\xff")

@@ -112,6 +112,7 @@ def test_a_server_that_goes_away_ends_the_measurement(capsys: pytest.CaptureFixt
     with stub(5, None) as url:
         words = ["bench", "m", "--sample", "--seconds", "600", "--concurrency", "2,1,1", "--url", url, "--json"]
         assert cli.main([*words, "--svg", str(tmp_path)]) == 1
+        assert cli.main([*words, "--svg", str(tmp_path / "none" / "b.svg")]) == 1
     captured = capsys.readouterr()
     first, second = json.loads(captured.out)["levels"]
     assert (first["requests"], second["requests"], second["p50"]) == (4, 0, None)

@@ -72,6 +72,17 @@ def test_a_row_of_a_table_is_answered_over_every_protocol(samples_server: Server
     )
 
 
+@pytest.mark.parametrize("protocol", protocols.PROTOCOLS)
+def test_a_sample_of_every_model_is_answered_over_every_protocol(
+    samples_server: Server, run: Run, protocol: str
+) -> None:
+    """Also if V1 answers with a part of a model's outputs, which its signature names."""
+    for model in sorted({path.parent.name for path in (ROOT / "models").glob("*/[0-9]*")}):
+        code, out, err = run("infer", model, "--sample", "--rows", "2", "--json", *place(samples_server, protocol))
+        assert (code, err) == (0, ""), model
+        assert all(len(each["data"]) >= 2 for each in json.loads(out)["outputs"])
+
+
 def test_every_protocol_is_a_choice_of_the_flag() -> None:
     """The flag's names are a list of their own, as the table takes long to import."""
     assert tuple(protocols.PROTOCOLS) == defaults.NAMES
@@ -124,7 +135,7 @@ def test_a_file_has_all_inputs_of_a_table(
     (("passengers", "--input", "aeg=1"), "model 'passengers' has no input 'aeg'; did you mean age?"),
     (("passengers", "--input", "22"), "--input 22 needs NAME= before it, one of age, fare, sex, port"),
     (("iris", "--input", "x=1", "--input", "x=2"), "input 'x' is given twice"),
-    (("iris", "--input", "x=" + "[" * 5000), "input 'x' has too many dimensions"),
+    (("iris", "--input", "x=" + "[" * 100_000), "input 'x' has too many dimensions"),
     (("iris", "--file", "nowhere.npy"), "nowhere.npy cannot be read: No such file or directory"),
     (("iris", "--file", "x={bad.npy}"), "bad.npy is not a .npy file that can be read"),
     (("iris", "--file", "x={bad.csv}"), "bad.csv is not a .csv file that can be read: row 2 has 1 cells; expected 2"),
@@ -157,6 +168,7 @@ def test_what_is_wrong_is_one_line(
     (("--url", "http://127.0.0.1:{}"), "does not answer: Connection refused; start `dragoman serve`"),
     (("--url", "127.0.0.1:{}", "--protocol", "grpc"), "Connection refused; start `dragoman serve --grpc-port`"),
     (("--url", "ftp://h"), "--url is 'ftp://h'; expected http://HOST:PORT or https://HOST"),
+    (("--url", "http://[::1"), "--url is 'http://[::1'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://h:port"), "--url is 'http://h:port'; expected"),
     (("--url", "http://nohost.invalid"), "http://nohost.invalid does not answer: "),
 ])  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -62,6 +63,16 @@ def test_a_sound_set_up_says_so(
     out = capsys.readouterr().out
     assert out.splitlines()[-1] == "nothing is wrong"
     assert "skipped: loads, memory and cold start: --no-load" in out
+
+
+def test_the_folder_of_a_function_needs_no_models(setup: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dragoman init --aws` makes one; a repository that is named has to exist."""
+    setup.template()
+    shutil.rmtree(setup.models)
+    assert main(["doctor"]) == 0
+    assert "skipped: repository: a function's folder needs no models" in capsys.readouterr().out
+    assert main(["doctor", "models"]) == 1
+    assert "there is no such folder" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -132,9 +143,12 @@ def test_a_bucket_of_another_region_costs_a_request(
     assert found.code == 0
 
 
+ROLE = "arn:aws:iam::123456789012:role/team/server"
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str]]:
-    """A stand-in for STS and IAM: `decisions` by action; no real server here has the simulation."""
+    """A stand-in for STS and IAM, for what tests/e2e/test_permissions.py's server does not do: paths, and refusals."""
     told = {"arn": "arn:aws:sts::123456789012:assumed-role/server/session", "error": ""}
 
     class Query(BaseHTTPRequestHandler):
@@ -143,11 +157,12 @@ def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str
             action = form["Action"][0]
             if told["error"] and action != "GetCallerIdentity":
                 self.tell(403, f"<ErrorResponse><Error><Code>{told['error']}</Code></Error></ErrorResponse>")
-            elif action == "GetCallerIdentity":
-                inner = f"<GetCallerIdentityResult><Arn>{told['arn']}</Arn></GetCallerIdentityResult>"
-                self.tell(200, f"<GetCallerIdentityResponse>{inner}</GetCallerIdentityResponse>")
+            elif action in ("GetCallerIdentity", "GetRole"):
+                arn = told["arn"] if action == "GetCallerIdentity" else ROLE
+                inner = f"<Arn>{arn}</Arn>" if action == "GetCallerIdentity" else f"<Role><Arn>{arn}</Arn></Role>"
+                self.tell(200, f"<{action}Response><{action}Result>{inner}</{action}Result></{action}Response>")
             else:
-                assert form["PolicySourceArn"] == ["arn:aws:iam::123456789012:role/server"]
+                assert form["PolicySourceArn"] == [ROLE]
                 asked = form["ActionNames.member.1"][0]
                 told[asked] = form["ResourceArns.member.1"][0]
                 decision = told.get(f"{asked} is", "allowed")
@@ -196,14 +211,23 @@ def test_iam_is_asked_for_the_two_permissions(aws: dict[str, str]) -> None:
     [
         ({"DRAGOMAN_S3_ANONYMOUS": "true"}, PLACE, "", "not signed"),
         ({}, PLACE._replace(endpoint="http://127.0.0.1:9000"), "", "the store is not Amazon's"),
-        ({}, PLACE, "AccessDenied", "it needs sts:GetCallerIdentity and iam:SimulatePrincipalPolicy"),
+        ({}, PLACE, "AccessDenied", "it needs iam:SimulatePrincipalPolicy"),
+        ({}, PLACE, "NoSuchEntity", "it needs iam:GetRole"),
+        ({}, PLACE, "InvalidInput", "it needs an IAM user or role"),
     ],
 )
 def test_where_iam_cannot_simulate_a_word_says_why(
-    variables: dict[str, str], place: Location, error: str, why: str, aws: dict[str, str]
+    variables: dict[str, str],
+    place: Location,
+    error: str,
+    why: str,
+    aws: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is not a finding: the permissions can exist."""
     aws["error"] = error
+    if not error:
+        monkeypatch.delenv("AWS_ENDPOINT_URL_IAM")
     visit = Visit()
     permissions.examine(Settings.from_env(variables), place, visit)
     assert visit.findings == []
@@ -251,21 +275,25 @@ def test_a_refusal_has_the_cure_of_its_text(text: str, cause: str, code: str, wh
     assert found.what.startswith(what) or what in found.what
 
 
-def test_what_cannot_be_read_is_named(setup: SetUp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_named(
+    setup: SetUp, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A file or a folder that this user may not read is an error at its own place, and hides nothing else."""
     setup.add("rest/1/model.onnx")
     scandir, access = os.scandir, os.access
 
     def guarded(path: Any) -> Any:
         if Path(path).name == "rest":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)  # the tests may run as root, who may read everything
     monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and "wine" not in str(path))
     found, files = tree.of_folder(setup.models)
     assert [(each.code, each.where) for each in found] == [("unreadable", "rest/"), ("unreadable", "wine/1/model.onnx")]
-    assert files.models.keys() == {"rest", "wine"}
+    assert files.models.keys() == {"wine"}
+    assert main(["list", "models"]) == 1
+    assert capsys.readouterr().err == f"dragoman: {setup.models / 'rest'} cannot be listed: Permission denied\n"
 
 
 # -- the function -----------------------------------------------------------------------------------------------------
@@ -358,8 +386,10 @@ def test_a_zip_and_the_files_around_a_template_are_examined(setup: SetUp, doctor
     packed.write_bytes(b"not a zip")
     (setup.folder / "samconfig.toml").write_text("[", encoding="utf-8")
     assert [each["code"] for each in doctor().all] == ["samconfig", "artifact-unreadable"]
-    (setup.folder / "template.yaml").write_text(json.dumps({"Resources": {}}), encoding="utf-8")
     (setup.folder / "samconfig.toml").unlink()
+    (setup.folder / "template.yaml").write_bytes(b"\xff\x81")
+    assert [each["code"] for each in doctor().all] == ["template-unreadable", "artifact-unreadable"]
+    (setup.folder / "template.yaml").write_text(json.dumps({"Resources": {}}), encoding="utf-8")
     assert "it has no function with the handler" in doctor().report["skipped"][1]
 
 

@@ -39,10 +39,13 @@ def test_on_a_terminal_one_line_moves_and_goes(monkeypatch: pytest.MonkeyPatch) 
     now[0] += 1
     meter.add(2_999_995)
     meter.done("sent m/1")
+    meter.show("too soon")
+    now[0] += 1
+    meter.show("7 requests sent")
     meter.say("a word")
     meter.end()
     shown = stream.getvalue().split("\r\x1b[K")
-    assert shown[2:] == ["m/1  4.0 MB of 4.0 MB  100%  2.0 MB/s", "a word\n", ""]
+    assert shown[2:] == ["m/1  4.0 MB of 4.0 MB  100%  2.0 MB/s", "7 requests sent", "a word\n", ""]
 
 
 def test_elsewhere_there_are_plain_lines_or_none() -> None:
@@ -51,6 +54,7 @@ def test_elsewhere_there_are_plain_lines_or_none() -> None:
     for meter in (Meter(quiet=False, stream=plain), Meter(quiet=True, stream=quiet)):
         meter.begin("m/1", 10)
         meter.add(10)
+        meter.show("7 requests sent")
         meter.done("sent model.onnx")
         meter.say("a word")
         meter.end()

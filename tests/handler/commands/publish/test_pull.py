@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from handler.cli import main
+from handler.commands.publish import meter
 from handler.stores import Forbidden
 from handler.stores.s3.store import S3Store
 from tests.handler.commands.publish.conftest import adds
@@ -60,6 +62,49 @@ def test_a_version_or_all_of_them_come_when_they_are_asked_for(
     assert run("pull", published, "--all", "--force", "--quiet")[1] == "m/1: 97 B\nm/2: 97 B\n"
     for name in files(tmp_path / "pushed"):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "pushed" / name).read_bytes()
+
+
+def test_a_fetch_shows_how_far_it_is(run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes that arrive move its line."""
+    monkeypatch.setattr(meter.Meter, "add", lambda self, count: told.append(count))
+    told: list[int] = []
+    assert run("pull", published, tmp_path / "out")[0] == 0
+    assert sum(told) == 97
+
+
+@pytest.mark.parametrize("place", ["bucket", "folder"])
+def test_results_are_json_when_that_is_asked_for(
+    run: Any, bucket: Bucket, published: str, tmp_path: Path, place: str
+) -> None:
+    """A line for each, with the same facts as the text. Progress stays on stderr."""
+    there = bucket.uri if place == "bucket" else str(tmp_path / "r")
+
+    def said(*words: Any) -> list[dict[str, Any]]:
+        code, out, _ = run(*words, "--json")
+        assert code == 0
+        return [json.loads(line) for line in out.splitlines()]
+
+    signed = said("sign", tmp_path / "m", "--unsigned")
+    assert [(each["place"], each["signer"]) for each in signed] == [(f"{tmp_path}/m/{n}", None) for n in (1, 2)]
+    pushed = said("push", tmp_path / "m", f"{there}/n")
+    facts = {"model": "n", "files": 3, "served": True, "signer": None, "optimized": None}
+    assert [each | facts for each in pushed] == pushed
+    assert [(each["version"], each["place"]) for each in pushed] == [(n, f"{there}/n/{n}") for n in (1, 2)]
+    verified = said("verify", "--digest", tmp_path / "m")
+    assert [each["sha256"] for each in verified] == [each["sha256"] for each in signed]
+    if place == "bucket":
+        pulled = said("pull", f"{there}/n", tmp_path / "out")
+        assert pulled == [{"model": "n", "version": 2, "place": f"{tmp_path}/out/2"} | sized(pushed[1])]
+    else:
+        (written,) = said("index", there)
+        assert (written["models"], written["files"]) == (1, 7)
+    (key,) = said("keys", "new", "--name", "a")
+    assert key["line"].startswith("a sha256:")
+    assert key["key"].startswith("dgm_")
+
+
+def sized(result: dict[str, Any]) -> dict[str, Any]:
+    return {"files": result["files"], "size": result["size"]}
 
 
 def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, published: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import base64
 import gzip
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -247,6 +248,8 @@ def test_the_command_serves_the_function(tmp_path: Path, capsys: pytest.CaptureF
             assert wire.call("GET", "/Prod/v2").json()["name"] == "by flag"
         assert cli.main(["infer", "iris", "--sample", "--url", f"http://{HOST}:{port}/Prod"]) == 0
     log = (tmp_path / "log").read_text()
+    assert re.search(r"^\S+ \S+ INFO handler.lifecycle.versions: model iris version 1 loaded", log, re.MULTILINE)
+    assert "infer flowers --sample" in log
     assert f"handler.aws.lambda_handler behind an API Gateway REST API on http://127.0.0.1:{port}/Prod" in log
     assert "Init Duration: " in log
     for flags, told in ((["--reload"], "--reload"), (["--grpc-port", "9000"], "gRPC")):

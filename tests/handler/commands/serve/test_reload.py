@@ -56,7 +56,7 @@ def test_only_a_folder_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
-    """The version stays, its file changes."""
+    """The version stays, its file changes, again and again; the log has the outcome."""
     (tmp_path / "m" / "1").mkdir(parents=True)
     code = tmp_path / "m" / "1" / "model.py"
     code.write_text(CODE.format(1))
@@ -75,6 +75,14 @@ def test_the_command_answers_with_code_that_was_edited(tmp_path: Path) -> None:
         assert answered() == 1
         code.write_text(CODE.format(20))
         until(lambda: answered() == 20)
+        log = tmp_path.with_suffix(".log")
+        until(lambda: "m is loaded again" in log.read_text())
+        code.write_text("def predict(")
+        until(lambda: "m answers as before: model 'm': model.py raised SyntaxError" in log.read_text())
+        assert answered() == 20
+        code.write_text(CODE.format(300))
+        until(lambda: answered() == 300)
+    assert "Exception in thread" not in log.read_text()
 
 
 def test_the_command_refuses_a_bucket(capsys: pytest.CaptureFixture[str], no_aws: None) -> None:

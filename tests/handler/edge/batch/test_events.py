@@ -154,7 +154,7 @@ def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.
         return run(self, halted)
 
     monkeypatch.setattr(BatchRunner, "_run", last)
-    monkeypatch.setattr("handler.aws.end_of", lambda *_: cast("Deadline", _Left(time_left)))
+    monkeypatch.setattr("handler.edge.batch.function_events.end_of", lambda *_: cast("Deadline", _Left(time_left)))
     with function(monkeypatch, str(tmp_path)) as aws:
         answer = aws(queue(IRIS | {"instances": ROWS * 128}, IRIS | {"instances": ROWS * 1000}), None)
     assert failed(answer) == ["m1"]

@@ -5,12 +5,10 @@ import json
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from core.dtype import DATATYPES
-from core.errors import InvalidInput, ModelNotLoadable
+from core.errors import InvalidInput
 from core.operations import ModelSpec
 from core.signature import Binding, Method, Signature, plain
 from core.tensor import TensorSpec
@@ -82,31 +80,6 @@ def test_columns_of_the_only_input() -> None:
     with pytest.raises(InvalidInput, match="the columns are of different shapes"):
         ColumnBlock({"a": [1, 2], "b": [[1], [2, 3]]}, 2).call(terms(x=("FP32", (-1, 2))))
     assert asked(ArrayBlock(np.array([True, False])), terms(x=("BOOL", (-1,)))) == {"x": [True, False]}
-
-
-def test_parquets_columns() -> None:
-    """Lists of equal lengths are arrays; others, and those with nulls, are values."""
-    columns = {"x": [[1.0, 2.0], [3.0, 4.0]], "y": [[1], [2]], "t": ["a", "b"], "id": [8, 9]}
-    file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file)
-    (block,) = files.parquet_rows(file, BlockLimits(10, 100), 0)
-    of = terms(x=("FP32", (-1, 2)), y="INT64", t="BYTES")
-    assert asked(block, of)["x"] == [[1, 2], [3, 4]]
-    assert block.ids == [8, 9]
-    assert [asked(each, of)["y"] for each in files.parquet_rows(file, BlockLimits(1, 100), 1)] == [[[2]]]
-    for values in ([[1, 2], [3]], [[1], None], [["a"], ["b"]]):
-        file = io.BytesIO()
-        parquet.write_table(pa.table({"x": values}), file)
-        (block,) = files.parquet_rows(file, BlockLimits(10, 100), 0)
-        expected = [block.part(0, 1), block.part(1, 2)]
-        assert [each._columns["x"] for each in expected] == [[each] for each in values]
-
-
-def test_without_pyarrow_parquet_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every other form works without it."""
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ModelNotLoadable, match=r"pip install 'dragoman\[parquet\]'"):
-        next(files.parquet_rows(io.BytesIO(), BlockLimits(1, 1), 0))
 
 
 @pytest.mark.parametrize("piece", [3, 64, 1 << 20])

@@ -18,8 +18,8 @@ from handler.aws import Function
 from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
+from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
-from tests.handler.edge.connect.client import call, envelope
 from tests.support.ports import free_port
 from tests.support.remote import question, raw
 
@@ -137,9 +137,14 @@ def event(method: str, path: str, body: str = "") -> dict[str, Any]:
     ("a mistake of ours", event("GET", "/v2"), "INTERNAL"),
 ])  # fmt: skip
 def test_what_a_function_answers_instead_is_one_line(
-    what: str, sent: Any, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    what: str,
+    sent: Any,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An event that does not become a request, and an answer that the runtime would not carry."""
+    """An event that does not become a request, and an answer that the runtime would not carry. Mangum has no line."""
     with closing(function(DRAGOMAN_ACCESS_LOG="true")) as made:
         if what == "too large":
             monkeypatch.setattr("handler.aws.LARGEST_RESPONSE", 5)
@@ -150,6 +155,7 @@ def test_what_a_function_answers_instead_is_one_line(
         assert f" {answer['statusCode']} " in line
         assert f" reason={reason} error=" in line
         assert f" id={answer['headers']['x-request-id']} " in line
+    assert not [each for each in caplog.records if each.name.startswith("mangum")]
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

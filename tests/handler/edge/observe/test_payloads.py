@@ -22,8 +22,8 @@ from handler.edge.observe.payloads import places
 from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
+from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.connect.client import call, envelope
 from tests.handler.edge.observe.test_access import MESSAGE, Context, event, function
 from tests.handler.edge.observe.test_metrics import of, scraped
 from tests.handler.edge.observe.test_traces import ASK
@@ -282,7 +282,8 @@ def test_an_event_that_a_receiver_refuses_keeps_no_other_one_back() -> None:
     ({"PAYLOAD_LOG": "http://user:secret@host/"}, "without credentials"),
     ({"PAYLOAD_LOG": "http://"}, "expected a URL"), ({"PAYLOAD_LOG": "http://host:x/"}, "expected a URL"),
     ({"PAYLOAD_LOG": "s3://"}, "DRAGOMAN_PAYLOAD_LOG is 's3://'"),
-    ({"PAYLOAD_LOG": "/proc/none/x"}, "DRAGOMAN_PAYLOAD_LOG: "),
+    ({"PAYLOAD_LOG": "/proc/none/x"}, "DRAGOMAN_PAYLOAD_LOG: /proc/none/x cannot be made: No such file"),
+    ({"PAYLOAD_LOG": "gs://secret/x"}, "DRAGOMAN_PAYLOAD_LOG begins with 'gs://'; expected a folder, s3://bucket/prefix"),
     ({"PAYLOAD_LOG_SAMPLE": "1.5"}, "a number from 0 to 1"), ({"PAYLOAD_LOG_SIZE": "-1"}, "a number of bytes"),
 ])  # fmt: skip
 def test_a_wrong_setting_ends_the_start(settings: dict[str, str], told: str) -> None:

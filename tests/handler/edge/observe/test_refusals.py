@@ -13,8 +13,8 @@ from grpc import aio
 
 from core.schema.open_inference import ModelInferRequest
 from handler.edge import rpc
+from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.connect.client import call, envelope
 from tests.handler.edge.observe.test_access import GRPS, Context, event, function, lines
 from tests.handler.edge.observe.test_metrics import scraped
 from tests.support.ports import free_port

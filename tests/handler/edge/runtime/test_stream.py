@@ -3,16 +3,20 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from handler.edge.protocols import INTERNAL
 from handler.edge.runtime.stream import head_of
 from tests.handler.edge.runtime.conftest import Running, Start, function_url
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import OIP, STREAM, WEB, envelope, judged
+from tests.support.publishing import publish
 from tests.support.remote import question, raw
+from tests.support.zoo.python import LOADS_LATE
 
 GENERATE = "/v2/models/steps/generate_stream"
 INFER = "/v2/models/steps/infer"
@@ -167,6 +171,50 @@ def test_a_stream_of_events_that_pauses_has_comments(start: Start, monkeypatch: 
     running.go()
     blocks = taken.body.split(b"\n\n")[:-1]
     assert [json.loads(each[6:])["y"] for each in blocks if each != b":"] == [0, 1, 2]
+
+
+ENDS = {
+    "answer": ("return {'y': np.array([3], np.int32)}", b'data: {"model_name":"late","model_version":"1","y":3}'),
+    "failure": ("raise RuntimeError", b'data: {"error":"model \'late\' raised RuntimeError"}'),
+    "refusal": ("", b'data: {"error":"model \'late\': model.py has no function predict'),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_stream_of_events_says_how_far_its_model_is(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """After some seconds it begins with comments. A refusal is an event then, because the status has been sent."""
+    monkeypatch.setattr("handler.edge.runtime.carrier.BEAT_SECONDS", 0.01)
+    running, (work, last) = start(), ENDS[end]
+    code = LOADS_LATE.partition("def predict")[0] + (f"def predict(*_):\n    {work}\n" if work else "")
+    publish(tmp_path / "models", "late", 1, code.encode(), "model.py")
+    taken = running.api.send(function_url("/v2/models/late/generate_stream", '{"x": 5}'))
+    until(lambda: b": model 'late' has been loading in its runtime for 0 s\n\n" in taken.pieces)
+    assert (taken.head["statusCode"], taken.head["headers"]["content-type"]) == (
+        200,
+        "text/event-stream; charset=utf-8",
+    )
+    (tmp_path / "models" / "late" / "1" / "gate").touch()
+    blocks = [each for each in taken.body.split(b"\n\n") if each and not each.startswith(b":")]
+    assert [each[: len(last)] for each in blocks] == [last]
+
+
+def test_a_stream_of_events_that_is_never_answered_ends_with_an_event(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function's time is up while the model loads, or the application breaks."""
+    monkeypatch.setattr("handler.edge.runtime.carrier.BEAT_SECONDS", 0.01)
+    running = start()
+
+    async def app(*_: Any) -> None:
+        await asyncio.sleep(0.1)
+        raise ValueError("a secret")
+
+    running.function._asgi = app
+    taken = running.api.send(generate(1))
+    assert taken.body.endswith(b'data: {"error": "%b"}\n\n' % INTERNAL.encode())
+    assert taken.error["errorType"] == "ValueError"
 
 
 @pytest.mark.parametrize("error", [None, asyncio.CancelledError()], ids=["no end", "cancelled"])

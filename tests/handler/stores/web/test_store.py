@@ -16,6 +16,7 @@ import pytest
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
+from handler.settings.hosts import Contract
 from handler.stores import open_store
 from handler.stores.progress import Progress
 from handler.stores.transfer import retries
@@ -95,6 +96,22 @@ def run(capsys: pytest.CaptureFixture[str], small: None) -> Run:
 
 def settings(url: str, tmp_path: Path) -> Settings:
     return Settings.from_env({"DRAGOMAN_REPOSITORY": url, "DRAGOMAN_CACHE": str(tmp_path / "cache")})
+
+
+@pytest.mark.parametrize(("below", "served", "count", "name", "expected"), [
+    ("m/1", "m/1", "1 file", "127.0.0.1", 1), ("n", "", "3 files", "n", 2),
+])  # fmt: skip
+def test_a_folder_of_one_model_is_served(
+    run: Run, folder: Path, tmp_path: Path, below: str, served: str, count: str, name: str, expected: int
+) -> None:
+    """A version alone, or numbered ones: under the name that servers give it, else that of its folder or host."""
+    told = f"{folder / below}/index.json: 1 model, {count}; its servers need --model-name\n"
+    assert [run("index", folder / below)[:2] for _ in range(2)] == [(0, told)] * 2
+    with serving(folder / served) as port:
+        loose = settings(f"http://127.0.0.1:{port}/{'' if served else below}", tmp_path)
+        loose = loose._replace(contract=Contract(layout="one"))
+        assert open_store(loose).models() == [name]
+        assert answer(Registry(loose._replace(model_name="given")), "given") == expected
 
 
 def test_a_folder_with_an_index_is_served_listed_and_pulled(run: Run, folder: Path, url: str, tmp_path: Path) -> None:
@@ -229,13 +246,12 @@ def test_a_malformed_index_is_refused_with_its_place(document: Any, message: str
         index.parse(text)
 
 
-def test_an_index_is_made_of_a_repository_alone(run: Run, folder: Path, tmp_path: Path) -> None:
-    """A model's folder, an empty one and none at all are refused; an old index stays."""
+def test_an_index_is_made_of_models_alone(run: Run, folder: Path, tmp_path: Path) -> None:
+    """An empty folder and none at all are refused; an old index stays."""
     run("index", folder)
     before = (folder / "index.json").read_bytes()
     (tmp_path / "empty").mkdir()
     for path, message in (
-        (folder / "m", "is a model, with numbered versions: name the folder above it"),
         (tmp_path / "empty", "has no model: expected folders such as"),
         (tmp_path / "none", "there is no folder"),
     ):

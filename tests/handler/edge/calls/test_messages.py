@@ -1,4 +1,4 @@
-"""handler.edge.messages: remote calls as jobs."""
+"""handler.edge.calls.messages: remote calls as jobs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +13,8 @@ from core.errors import InvalidInput, ServingError
 from core.schema import grps
 from core.schema import open_inference as oip
 from handler.edge.app import App
+from handler.edge.calls.messages import QUICKLY_READ, MessageCodec
 from handler.edge.jobs import Job
-from handler.edge.messages import QUICKLY_READ, MessageCodec
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import QUICK_RUNS

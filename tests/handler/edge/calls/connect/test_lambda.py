@@ -1,4 +1,4 @@
-"""handler.edge.connect through the Lambda function."""
+"""handler.edge.calls.connect through the Lambda function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.aws import Function
-from tests.handler.edge.connect.client import (
+from tests.handler.edge.calls.connect.client import (
     BODY,
     HALVES,
     HEALTH,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from handler.edge.app import App
-from tests.handler.edge.connect.client import ROOT, settings
+from tests.handler.edge.calls.connect.client import ROOT, settings
 from tests.support.zoo.python import ENDLESS, LOADS_LATE, PYTHON_MODELS
 
 MEETS = '''

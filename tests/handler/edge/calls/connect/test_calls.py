@@ -1,4 +1,4 @@
-"""handler.edge.connect: calls with one answer."""
+"""handler.edge.calls.connect: calls with one answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from core.dialects.connect.envelopes import Frame
 from core.errors import ModelFailed
 from core.operations import ModelRef
 from core.schema import open_inference as oip
-from handler.edge import connect
+from handler.edge.calls import codec as codec_module
+from handler.edge.calls import connect
 from handler.edge.flight import NO_LIMIT
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.handler.edge.connect.client import (
+from tests.handler.edge.calls.connect.client import (
     BODY,
     GRPS,
     HALVES,
@@ -195,11 +196,11 @@ def test_an_error_before_a_compressed_message_was_read_stays_an_error() -> None:
         protocol.KINDS[PROTO.encode()],
         None,
         None,
-        gzipped=True,
+        coding=b"gzip",
         deflates=False,
     )
-    codec = connect.EnvelopeCodec(
-        asked, Frame(gzip.compress(BODY), compressed=True), connect.CallOptions(10**6, 1024, NO_LIMIT)
+    codec = codec_module.EnvelopeCodec(
+        asked, Frame(gzip.compress(BODY), b"gzip"), codec_module.CallOptions(10**6, 1024, NO_LIMIT)
     )
     assert codec.instead(ModelFailed("early")) is None
 
@@ -222,7 +223,7 @@ async def receive(): return {"type": "http.request", "body": b""}
 async def send(message): sent.append(message)
 headers = [(b"content-type", b"application/proto")]
 scope = {"type": "http", "method": "POST", "path": "/inference.GRPCInferenceService/ServerLive", "headers": headers}
-assert "handler.edge.connect" not in sys.modules and "google.protobuf" not in sys.modules
+assert "handler.edge.calls.connect" not in sys.modules and "google.protobuf" not in sys.modules
 asyncio.run(asgi.app(scope, receive, send))
 assert sent[1]["body"] == b"\\x08\\x01", sent
 print([name for name in sys.modules if name.split(".")[0] in ("grpc", "connectrpc") or name.endswith("json_format")])

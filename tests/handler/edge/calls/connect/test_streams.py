@@ -1,4 +1,4 @@
-"""handler.edge.connect: calls with many answers."""
+"""handler.edge.calls.connect: calls with many answers."""
 
 import asyncio
 import gzip
@@ -12,9 +12,10 @@ from google.protobuf import json_format
 
 from core.schema import grps, health
 from core.schema import open_inference as oip
-from handler.edge import connect
 from handler.edge.app import App
-from tests.handler.edge.connect.client import (
+from handler.edge.calls import call as call_module
+from handler.edge.calls import connect
+from tests.handler.edge.calls.connect.client import (
     BODY,
     GRPS,
     HALVES,
@@ -184,7 +185,7 @@ def test_a_client_that_goes_stops_its_model(app: App, repository: Path) -> None:
 
 def test_a_watch_answers_every_change_until_its_client_leaves(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same state is never sent twice."""
-    monkeypatch.setattr(connect, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(call_module, "WATCH_SECONDS", 0.01)
     body = envelope(health.HealthCheckRequest(service="half_plus_three").SerializeToString())
 
     async def stays(sent: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""handler.edge.connect: the limits of size, of work and of time, and what a refused call leaves in memory."""
+"""handler.edge.calls.connect: the limits of size, of work and of time, and what a refused call leaves in memory."""
 
 import asyncio
 import base64
@@ -14,7 +14,7 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.edge.app import App
-from tests.handler.edge.connect.client import (
+from tests.handler.edge.calls.connect.client import (
     BODY,
     GRPS,
     OIP,

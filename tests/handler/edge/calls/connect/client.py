@@ -14,7 +14,7 @@ from core.schema import open_inference as oip
 from handler.settings import Settings
 from tests.support.remote import question, raw
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
 PROTO, JSON, STREAM, STREAM_JSON, WEB, TEXT = (
     "application/proto", "application/json", "application/connect+proto", "application/connect+json",

@@ -1,0 +1,230 @@
+"""One remote call over HTTP, from its messages to its answers."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from core.deadline import NEVER, within
+from core.dialects.connect.codes import DeadlineExceeded
+from core.dialects.connect.envelopes import Frame, check_messages, only
+from core.dialects.connect.protocol import Question
+from core.dialects.connect.requests import from_text
+from core.errors import ServingError
+from core.rpc import Form
+from core.wire import HttpResponse, Part
+from handler.edge import exchange
+from handler.edge.calls.codec import CallOptions, EnvelopeCodec
+from handler.edge.calls.incoming import Incoming
+from handler.edge.calls.messages import WATCH_SECONDS, Refusals, guarded
+from handler.edge.dispatch import exchanges
+from handler.edge.dispatch.inline import Inline
+from handler.edge.exchange import Headers, Receive, Send
+from handler.edge.flight import SMALL, WEIGHT
+from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
+from handler.edge.leaving import Leaving
+from handler.edge.observe.record import refused, works
+from handler.edge.timing import Clock, Timing
+
+if TYPE_CHECKING:
+    from handler.edge.dispatch.threads import Threads
+
+Tell = Callable[[bytes], Awaitable[None]]
+Each = Callable[..., AsyncGenerator[Any]]
+
+
+class CallTools(NamedTuple):
+    """What all calls of an application share."""
+
+    dispatcher: "Inline | Threads"
+    clock: Clock
+
+
+class RemoteCall:
+    """One call, from its messages to its answers. It begins when its head was read; its deadline counts from then."""
+
+    __slots__ = ("_answers_once", "_deadline", "_models", "_options", "_question", "_timing", "_tools", "_until")
+
+    def __init__(
+        self, tools: CallTools, models: ServedModels, question: Question, timing: Timing, options: CallOptions
+    ) -> None:
+        self._tools = tools
+        self._models = models
+        self._timing = timing
+        self._question = question
+        self._deadline = NEVER if question.seconds is None else within(question.seconds)
+        # The platform has one, too: that of a function.
+        self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
+        self._options = options
+        # A function answers once: whoever watches would pay for an instance.
+        self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
+
+    @property
+    def form(self) -> Form:
+        return self._question.method.form
+
+    async def body(self, headers: Headers, receive: Receive) -> Part | None:
+        """Returns the whole body, without its base64; None if the client has left. Raises InvalidInput, ServerBusy."""
+        options = self._options
+        # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
+        end = exchange.length_in(headers, b"content-length")
+        body = await exchange.gather(headers, receive, options.limit, end, options.flight)
+        if body is None:
+            return None
+        works(None, self._timing, len(body))
+        self._timing.came = time.perf_counter_ns()
+        if not self._question.kind.text:
+            return body
+        text, is_quick = body, len(body) <= QUICKLY_READ
+        return await self._tools.dispatcher.work(lambda: from_text(text), is_quick=is_quick)
+
+    async def whole(self, body: Part, leaving: Leaving) -> HttpResponse:
+        """Returns the answer of a method with one message each way."""
+        try:
+            if self._deadline is NEVER:
+                return await self._only(body, leaving)
+            async with asyncio.timeout(max(0.0, self._deadline.left)):
+                return await self._only(body, leaving)
+        except TimeoutError:
+            return self._question.kind.refuse(self._late())
+        except ServingError as error:
+            refused(error)
+            return self._question.kind.refuse(error)
+
+    async def _only(self, body: Part, leaving: Leaving) -> HttpResponse:
+        frame = self._question.whole(body) or only(self._frames(body))
+        answer: HttpResponse = await self._answer(frame, self._timing, leaving)
+        return answer
+
+    async def exchange(self, receive: Receive, send: Send) -> None:
+        """Answers messages while further ones arrive."""
+        options = self._options
+        incoming = Incoming(receive, options.limit, options.flight, self._question.coding)
+        try:
+            await self.stream(incoming, incoming.gather(), send)
+        finally:
+            works(None, self._timing, incoming.received)
+            incoming.close()
+
+    async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
+        """Answers until every message is answered, or the client has left. `left`: ends when it has."""
+        headers = [*self._question.head(), *self._tools.clock.headers(self._timing)]
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
+        await send(start | {"trailers": True} if self._question.kind.native else start)
+        if isinstance(self._tools.dispatcher, Inline):  # it has all parts at once
+            left.close()
+            await self._tell_all(body, send)
+            return
+        telling = asyncio.create_task(self._tell_all(body, send))
+        gone = asyncio.create_task(left)
+        try:
+            await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            telling.cancel()
+            gone.cancel()
+            await asyncio.gather(telling, gone, return_exceptions=True)
+
+    async def _tell_all(self, body: "Part | Incoming", send: Send) -> None:
+        async def tell(part: bytes) -> None:
+            await exchange.proceed(part, send, self._options.flight)
+
+        kind = self._question.kind
+        failure: ServingError | None = None
+        try:
+            async with asyncio.timeout(None if self._deadline is NEVER else max(0.0, self._deadline.left)):
+                await self._answers(body, tell)
+        except TimeoutError:
+            failure = self._late()
+        except ServingError as error:
+            refused(error)
+            failure = error.with_traceback(None)  # it would hold this frame
+        await send({"type": "http.response.body", "body": kind.last(failure)})
+        if kind.native:
+            await exchange.follow(kind.trailers(failure), send)
+
+    async def _answers(self, body: "Part | Incoming", tell: Tell) -> None:
+        if isinstance(body, Incoming):
+            await self._exchange(body.messages(), self._held, tell)
+        elif self.form is Form.WATCH:
+            await self._watch(only(self._frames(body)), tell)
+        elif self.form is Form.STREAM:
+            await _tell_each(self._each(only(self._frames(body))), tell)
+        else:
+            check_messages(body)
+            await self._exchange(self._messages(body), self._each, tell)
+
+    async def _exchange(self, messages: AsyncIterator[Frame], each: Each, tell: Tell) -> None:
+        flight = self._options.flight
+        plan = exchanges.Plan(
+            partial(each, refusals=Refusals()),
+            self._id_of,
+            self._options.abreast,
+            lambda frame: flight.fits(frame.content),
+        )
+        await _tell_each(exchanges.answered(messages, plan), tell)
+
+    async def _held(self, frame: Frame, refusals: Refusals) -> AsyncGenerator[Any]:
+        """Yields each answer to a message of its own, which counts against the budget meanwhile."""
+        size = WEIGHT * len(frame.content) if len(frame.content) >= SMALL else 0
+        with self._options.flight.holding(size):
+            async with aclosing(self._each(frame, refusals)) as answers:
+                async for answer in answers:
+                    yield answer
+
+    async def _messages(self, body: Part) -> AsyncGenerator[Frame]:
+        for frame in self._frames(body):
+            yield frame
+
+    def _id_of(self, frame: Frame) -> str:
+        """Returns the id of a message; "" for one that has to be inflated first."""
+        question = self._question
+        return "" if frame.coding else question.method.id_of(frame.content, json=question.kind.json)
+
+    async def _each(self, frame: Frame, refusals: Refusals | None = None) -> AsyncGenerator[Any]:
+        """Yields each answer to one message. `refusals`: of the stream that it is part of. Raises ServingError."""
+        codec, timing = EnvelopeCodec(self._question, frame, self._options), Timing(self._timing.deadline)
+        answers = await self._answered(codec, timing)
+        items = (answers,) if isinstance(answers, bytes) else answers
+        each: AsyncGenerator[Any] = self._tools.dispatcher.each(items, timing)
+        async with aclosing(each):
+            while (part := await guarded(anext(each, None), codec, self._question.method.rpc.name)) is not None:
+                yield part
+        if refusals is not None:
+            refusals.check(refused=codec.refused)
+
+    async def _watch(self, frame: Frame, tell: Tell) -> None:
+        last = None
+        while True:
+            part = await self._answer(frame, Timing(self._timing.deadline))
+            if part != last:
+                await tell(part)
+            if self._answers_once:
+                return
+            last = part
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _answer(self, frame: Frame, timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
+        return self._answered(EnvelopeCodec(self._question, frame, self._options), timing, leaving)
+
+    def _answered(self, codec: "EnvelopeCodec", timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
+        works(codec, timing)
+        job: Job[Any] = Job(codec, self._models, timing)
+        rpc = self._question.method.rpc
+        return guarded(self._tools.dispatcher.answer(job, rpc.waits, self._until, leaving), codec, rpc.name)
+
+    def _frames(self, body: Part) -> Iterator[Frame]:
+        return self._question.frames(body, self._options.limit)
+
+    def _late(self) -> DeadlineExceeded:
+        error = DeadlineExceeded(f"no answer within {(self._question.seconds or 0) * 1e3:g} ms")
+        refused(error)
+        return error
+
+
+async def _tell_each(parts: AsyncGenerator[Any], tell: Tell) -> None:
+    async with aclosing(parts):
+        async for part in parts:
+            await tell(part)

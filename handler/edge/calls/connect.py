@@ -1,0 +1,82 @@
+"""The edge of remote calls over HTTP: Connect and gRPC-Web, on the same port as REST and through its gateways.
+
+So is gRPC, where the server speaks HTTP/2. Imported with the first such request. core.dialects.connect defines the
+protocols; this module finds the method, and refuses.
+"""
+
+from typing import Final
+
+from core.dialects.connect import protocol
+from core.dialects.connect.codes import UnknownMethod
+from core.dialects.rpcs import ABSENT, RPCS
+from core.errors import NotSupported, ServingError
+from core.rpc import Form
+from core.wire import Part
+from handler.edge import exchange
+from handler.edge.calls.call import CallTools, RemoteCall
+from handler.edge.calls.codec import CallOptions
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.gate.gate import Visitor
+from handler.edge.leaving import Leaving
+from handler.edge.observe.record import called, refused
+from handler.edge.timing import Timing
+
+
+class Calls:
+    """All remote calls of an application."""
+
+    methods: Final = {method.path: method for method in RPCS}
+
+    def __init__(self, tools: CallTools, options: CallOptions) -> None:
+        self._tools = tools
+        self.options = options
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, visitor: Visitor, timing: Timing) -> None:
+        """Answers a request for /package.Service/Method. `timing`: gets the steps of a method with one answer."""
+        kind = protocol.kind_of(visitor.headers)
+        has_trailers = exchange.TRAILERS in (scope.get("extensions") or ())
+        is_unread = not kind.native  # a call of gRPC may have no end
+        try:
+            call = self._call(scope, visitor, timing, is_possible=has_trailers or not kind.native)
+            if kind.native and call.form is Form.EXCHANGE:
+                await call.exchange(receive, send)
+                return
+            is_unread = False
+            body = await call.body(visitor.headers, receive)
+        except ServingError as error:
+            refused(error)
+            refusal = protocol.trailers_only(error) if kind.native and not has_trailers else kind.refuse(error)
+            if is_unread:
+                await exchange.skip(visitor.headers, receive)
+            await exchange.answer(refusal, "POST", send, self._tools.clock.headers(timing))
+            return
+        if body is not None:
+            await self._answer(call, body, receive, send, timing)
+
+    def _call(self, scope: Scope, visitor: Visitor, timing: Timing, *, is_possible: bool) -> RemoteCall:
+        """Returns the call that a head begins. `is_possible`: its server has what its protocol needs.
+
+        Raises EdgeError, InvalidInput, NotSupported, and the gate's refusals.
+        """
+        path = "/" + "/".join(scope["path"].rsplit("/", 2)[1:])
+        method = self.methods.get(path)
+        right = None if method is None else method.rpc.right
+        called(protocol.carrier(visitor.headers), right)
+        models = visitor.models(right)
+        if path in ABSENT:
+            raise UnknownMethod(ABSENT[path])
+        if not is_possible:
+            raise NotSupported(protocol.NO_HTTP2)
+        query = scope.get("query_string", b"")
+        question = protocol.question(method, scope["method"], path, visitor.headers, query)
+        options = self.options._replace(least=scope.get(exchange.COMPRESS_KEY, self.options.least))
+        return RemoteCall(self._tools, models, question, timing, options)
+
+    async def _answer(self, call: RemoteCall, body: Part, receive: Receive, send: Send, timing: Timing) -> None:
+        if call.form is not Form.UNARY:
+            await call.stream(body, exchange.disconnected(receive), send)
+            return
+        with Leaving(receive) as leaving:
+            response = await call.whole(body, leaving)
+        if not leaving.left:
+            await exchange.answer(response, "POST", send, self._tools.clock.headers(timing), self.options.flight)

@@ -1,0 +1,88 @@
+"""The messages of one call as they arrive, where a server passes answers on while the request goes on.
+
+HTTP/2 has a window for each direction, but a server's application can hold back only the whole connection, with the
+client's permission to send further answers on it. So what arrives is taken at once, within limits.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from core.dialects.connect.envelopes import HEAD, Frame, announced
+from core.errors import InvalidInput, ServerBusy, ServingError
+from handler.edge.exchange import Receive
+from handler.edge.flight import SMALL, Flight
+
+
+class Incoming:
+    """The body of one call. `limit`: the most bytes of a message, and of those that wait. `coding`: as for frames."""
+
+    def __init__(self, receive: Receive, limit: int, flight: Flight, coding: bytes) -> None:
+        self.received = 0
+        self._receive = receive
+        self._limit = limit
+        self._flight = flight
+        self._coding = coding
+        self._waiting = bytearray()
+        self._held = 0
+        self._more = True
+        self._error: ServingError | None = None
+        self._came = asyncio.Event()
+
+    async def gather(self) -> None:
+        """Takes what arrives until the client leaves."""
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                return
+            try:
+                self._add(message.get("body", b""))
+            except ServingError as error:
+                self._error = self._error or error
+            self._more = message.get("more_body", False)
+            self._came.set()
+
+    def _add(self, piece: bytes) -> None:
+        """Raises ServerBusy beyond the limit or the budget."""
+        self.received += len(piece)
+        if self._error is not None:
+            return
+        if len(self._waiting) > self._limit + HEAD:  # at least one message of it is whole
+            raise ServerBusy(f"messages of {len(self._waiting)} bytes wait: send further ones as answers come")
+        self._flight.admit(len(piece), self._held)
+        self._waiting += piece
+        self._count()
+
+    def _count(self) -> None:
+        size = len(self._waiting) if len(self._waiting) >= SMALL else 0
+        self._flight.take(size - self._held)
+        self._held = size
+
+    async def messages(self) -> AsyncGenerator[Frame]:
+        """Yields each message when it is whole. Raises InvalidInput, TooLarge, UnannouncedCompression, ServerBusy."""
+        at = 0
+        while await self._has(HEAD, "inside an envelope's head"):
+            own, size = announced(self._waiting[:HEAD], self._limit, self._coding, at=at)
+            await self._has(HEAD + size, f"where an envelope announces {size} bytes")
+            frame = Frame(bytes(memoryview(self._waiting)[HEAD : HEAD + size]), own)
+            del self._waiting[: HEAD + size]
+            at += HEAD + size
+            self._count()
+            yield frame
+
+    async def _has(self, size: int, where: str) -> bool:
+        """Waits for so many bytes. Returns False at the end of the body. Raises InvalidInput if it ends between."""
+        while len(self._waiting) < size:
+            if self._error is not None:
+                raise self._error
+            if not self._more:
+                if size == HEAD and not self._waiting:
+                    return False
+                raise InvalidInput(f"the request ends {where}, after {len(self._waiting)} bytes of it")
+            self._came.clear()
+            await self._came.wait()
+        return True
+
+    def close(self) -> None:
+        """Gives back what it holds."""
+        self._waiting.clear()
+        self._count()

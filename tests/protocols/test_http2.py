@@ -1,0 +1,138 @@
+"""`dragoman serve --http2`: every protocol on one port, with gRPC's own clients.
+
+The gRPC and Connect suites run over it, too: TEST_HTTP2=1, see CONTRIBUTING.md.
+"""
+
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from core.schema import open_inference as oip
+from tests.support.connect_client import Caller
+from tests.support.raw import opened, talk
+from tests.support.remote import Remote, question, raw, tensors
+from tests.support.server import ROOT, Server, serve_http2
+
+X = raw("x", "FP32", np.array([1, 2.5], np.float32))
+HALVES = [3.5, 4.25]
+BIG = b"\xff" * 2_000_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Has the models of this repository."""
+    settings = {"REPOSITORY": str(ROOT / "models"), "MAX_BODY_BYTES": "1000000", "PAUSE_TIMEOUT": "0.5"}
+    with serve_http2(tmp_path_factory.mktemp("http2") / "log", **settings) as running:
+        yield running
+    log = running.log.read_text()
+    assert "Traceback" not in log
+    assert "gRPC on 127.0.0.1" in log
+
+
+@pytest.fixture
+def remote(server: Server) -> Iterator[Remote]:
+    """A connection of grpcio's."""
+    with closing(Remote(server.netloc)) as connection:
+        yield connection
+
+
+def test_every_protocol_is_on_the_port(server: Server, remote: Remote) -> None:
+    """REST over HTTP/1.1, Connect, and gRPC, one after the other."""
+    body = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}
+    with server.wire() as wire:
+        assert wire.post("/v2/models/half_plus_three/infer", body).json()["outputs"][0]["data"] == HALVES
+    with closing(Caller(server.netloc)) as caller:
+        called = caller.post("ModelInfer", "application/proto", question("half_plus_three", X).SerializeToString())
+    assert (called.code, len(called.messages)) == (None, 1)
+    assert tensors(remote.infer("half_plus_three", X))["y"].tolist() == HALVES
+
+
+def test_a_stream_goes_both_ways(remote: Remote) -> None:
+    """The next request is sent when the answer to the last one is there."""
+    requests: queue.Queue[Any] = queue.Queue()
+    answers = remote.stream(iter(requests.get, None))
+    for number in ("1", "2", "3"):
+        requests.put(question("half_plus_three", X, id=number))
+        assert next(answers).infer_response.id == number
+    requests.put(None)
+    assert [*answers] == []
+
+
+def test_a_stream_with_thousands_of_messages_does_not_stand_still(remote: Remote) -> None:
+    """The client's permissions to send answers arrive behind the requests that it has sent meanwhile."""
+    answers = remote.stream(question("half_plus_three", X, id=str(n)) for n in range(3000))
+    assert len({answer.infer_response.id for answer in answers}) == 3000
+
+
+@pytest.mark.parametrize(("path", "body", "code"), [
+    ("inference.GRPCInferenceService/ModelInfer", BIG, "RESOURCE_EXHAUSTED"),
+    ("inference.GRPCInferenceService/ModelInfer", b"\xff", "INVALID_ARGUMENT"),
+    ("inference.GRPCInferenceService/Nothing", BIG, "UNIMPLEMENTED"),
+    ("inference.GRPCInferenceService/TraceSetting", BIG, "UNIMPLEMENTED"),
+])  # fmt: skip
+def test_a_refusal_leaves_the_connection(remote: Remote, path: str, body: bytes, code: str) -> None:
+    """Also where the refusal comes before the request's end."""
+    with pytest.raises(grpc.RpcError) as refused:
+        remote.channel.unary_unary(f"/{path}")(body, timeout=30)
+    assert (refused.value.code().name, "INTERNAL" in str(refused.value)) == (code, False)
+    assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
+
+
+def test_a_stream_that_is_refused_ends(remote: Remote) -> None:
+    """The client has not said that it would send nothing more."""
+    requests: queue.Queue[Any] = queue.Queue()
+    requests.put(b"\x1a\xff")
+    call: Any = remote.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+    with pytest.raises(grpc.RpcError) as refused:
+        next(call(iter(requests.get, None), timeout=30))
+    requests.put(None)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_connection_lasts(remote: Remote) -> None:
+    """The server behind it would end it after a thousand requests, in the middle of a call."""
+    assert all(remote.ask("ServerLive", oip.ServerLiveRequest()).live for _ in range(1200))
+
+
+def test_a_deadline_holds(remote: Remote) -> None:
+    """A watch would have no end."""
+    call: Any = remote.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    with pytest.raises(grpc.RpcError) as late:
+        [*call(b"", timeout=0.5)]
+    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_a_body_that_stops_is_refused(server: Server) -> None:
+    """PAUSE_TIMEOUT holds here, too."""
+    head = b"POST /v2/models/half_plus_three/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"
+    assert b" 408 " in talk(server.port, head).split(b"\r\n")[0]
+
+
+def test_bytes_that_are_no_http2_end_their_connection_alone(server: Server, remote: Remote) -> None:
+    """The log has a line of it, and no traceback: see the fixture."""
+    for noise in (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(range(256)) * 8,
+        b"\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+    ):
+        with opened(server.port) as connection:
+            connection.sendall(noise)
+    assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
+
+
+@pytest.mark.parametrize(("more", "text"), [
+    (["--workers", "2"], "--http2 has no --workers"), (["--lambda"], "--lambda has no --http2"),
+])  # fmt: skip
+def test_flags_that_do_not_go_together_are_refused(more: list[str], text: str, tmp_path: Path) -> None:
+    """The server says which one to leave out."""
+    command = [sys.executable, "-m", "dragoman", "serve", "--repository", str(tmp_path), "--http2", *more]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (found.returncode, text in found.stderr) == (2, True), found.stderr
