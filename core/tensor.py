@@ -179,6 +179,19 @@ def objects(elements: Sequence[Any]) -> NDArray[Any]:
     return np.fromiter(elements, object, len(elements))
 
 
+def listed(array: NDArray[Any]) -> list[Any]:
+    """Returns an array as lists. Raises InvalidInput for texts of an array's file with numbers that are no characters.
+
+    >>> listed(np.array(["a"]))
+    ['a']
+    """
+    try:
+        found: list[Any] = array.tolist()
+    except (SystemError, ValueError):  # numpy's, for a number beyond Unicode's last character
+        raise InvalidInput("an array of texts has a number that is not a character") from None
+    return found
+
+
 def flat_texts(tensor: Tensor) -> list[str]:
     """Returns the elements of BYTES as texts, in row-major order. Raises UnicodeDecodeError."""
     if tensor.texts is not None:

@@ -146,7 +146,8 @@ def _tensors(
     foreign = next((name for name in overrides if name not in [value.name for value in values]), None)
     if foreign is not None:
         known = shown([value.name for value in values])
-        raise ModelNotLoadable(f"the settings describe {role} {foreign!r}, which is not in model.onnx: it has {known}")
+        told = f"the settings describe {role} {shown(foreign)}, which is not in model.onnx: it has {known}"
+        raise ModelNotLoadable(told)
     specs = []
     for value in values:
         own = _own(role, value)
@@ -162,7 +163,7 @@ def _own(role: str, value: Value) -> TensorSpec:
         return TensorSpec(value.name, DATATYPES["FP32"], (-1, len(names)), names)
     if value.kind != "tensor" or value.element not in BY_ONNX:
         kind = f"a {value.kind}" + (f" of ONNX type {value.element}" if value.kind == "tensor" else "")
-        raise ModelNotLoadable(f"{role} {value.name!r} is {kind}, which no protocol can carry")
+        raise ModelNotLoadable(f"{role} {shown(value.name)} is {kind}, which no protocol can carry")
     return TensorSpec(value.name, BY_ONNX[value.element], value.shape)
 
 
@@ -173,14 +174,15 @@ def _refined(role: str, own: TensorSpec, said: TensorSpec) -> TensorSpec:
     """
     if said.datatype is not own.datatype:
         raise ModelNotLoadable(
-            f"{role} {own.name!r} is {own.datatype.name} in model.onnx, {said.datatype.name} in its settings"
+            f"{role} {shown(own.name)} is {own.datatype.name} in model.onnx, {said.datatype.name} in its settings"
         )
     if own.shape is None or said.shape is None:
         return said._replace(shape=own.shape if said.shape is None else said.shape)
     same_rank = len(said.shape) == len(own.shape)
     if not same_rank or (role == "input" and any(o not in (-1, s) for s, o in zip(said.shape, own.shape, strict=True))):
         raise ModelNotLoadable(
-            f"{role} {own.name!r} has the shape {list(own.shape)} in model.onnx, {list(said.shape)} in its settings"
+            f"{role} {shown(own.name)} has the shape {shown([*own.shape])} in model.onnx, "
+            f"{shown([*said.shape])} in its settings"
         )
     return said
 

@@ -41,7 +41,10 @@ class Value(NamedTuple):
 
 def signature(path: Path) -> tuple[list[Value], list[Value]]:
     """Returns the graph's inputs, and its outputs. Raises MalformedFile, OSError."""
-    return _read(path, _graph)
+    inputs, outputs = _read(path, _graph)
+    if not outputs:
+        raise MalformedFile("the graph has no outputs")  # the runtime would load it, and refuse each request
+    return inputs, outputs
 
 
 def operators(path: Path, domains: Collection[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from handler.backends import Source
 from handler.settings import Settings
+from handler.settings.providers import CPU
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,9 @@ class Opening(NamedTuple):
         return self._open(options)
 
     def _open(self, options: Any) -> Any:
-        return self.runtime.InferenceSession(self.path, options, providers=self.providers)
+        # For a file that the CPU refuses, it would try the CPU again, and print the file's bytes.
+        fallback = {"enable_fallback": 0} if self.providers is CPU else {}
+        return self.runtime.InferenceSession(self.path, options, providers=self.providers, **fallback)
 
     def _options(self) -> Any:
         options = self.runtime.SessionOptions()

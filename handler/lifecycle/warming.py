@@ -17,6 +17,7 @@ from core.ports import Model
 from core.tensor import Tensor, TensorSpec
 from core.wire import Call, HttpRequest
 from handler.backends.runs import check, limited
+from handler.settings.checked import size_of
 from handler.settings.warmup import WarmUp
 
 LARGEST: Final = 2**28
@@ -51,9 +52,9 @@ def _check_size(requests: Iterable[WarmUp], model: Model, folder: Path) -> None:
 
 
 def _size(request: WarmUp, spec: ModelSpec, folder: Path) -> int:
-    """Returns the bytes of one request."""
+    """Returns the bytes of one request. Raises InvalidInput for a file that cannot be read."""
     if request.file is not None:
-        return (folder / request.file).stat().st_size if (folder / request.file).is_file() else 0
+        return _file_size(request.file, folder)
     return sum(
         math.prod(_shape(tensor, request)) * (OBJECT if tensor.datatype.is_bytes else tensor.datatype.numpy.itemsize)
         for tensor in spec.inputs or ()
@@ -80,6 +81,13 @@ def _inferences(request: WarmUp, model: Model, folder: Path) -> Iterator[Infer]:
     random = np.random.default_rng(0)
     for _ in range(request.times):
         yield _random(request, model, random)
+
+
+def _file_size(file: str, folder: Path) -> int:
+    try:
+        return size_of(folder / file)
+    except OSError as error:
+        raise InvalidInput(f"{shown(file)} cannot be read: {error.strerror}") from error
 
 
 def _read(file: str, model: Model, folder: Path) -> Infer:

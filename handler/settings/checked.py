@@ -1,20 +1,27 @@
 """Checks of a publisher's JSON. An error names the wrong value by the path of its key."""
 
+import errno
 import json
+import stat
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from core.errors import shown
 
 FEW: Final = 4
 """Bytes that hold no secret."""
+LONGEST_PATH: Final = 256
+"""Characters of a key's path that a message has. A publisher chooses the names of some keys."""
+LONGEST_NAME: Final = 255
+"""Bytes of a name in a path that file systems take."""
 
 
 class Wrong(Exception):
     """The key `path` has `value`, but `expected` describes the accepted values."""
 
     def __init__(self, path: str, value: Any, expected: str) -> None:
+        path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}..."
         super().__init__(f"{path} is {shown(value)}; expected {expected}")
 
 
@@ -46,9 +53,14 @@ def an_object(value: Any, path: str, *known: str) -> dict[str, Any]:
 
 
 def members_of(text: bytes) -> dict[str, Any]:
-    """Returns the keys of a file. No error quotes a file that is not an object: it may hold a secret. Raises Wrong."""
+    """Returns the keys of a file. No error quotes a file that is not an object: it may hold a secret. Raises Wrong.
+
+    Lone surrogates are refused: no answer and no page could have such a text.
+    """
     try:
         value = json.loads(text)
+        if b"\\u" in text or not text.isascii():
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         said = text if len(text) <= FEW else Unquoted(f"{len(text)} bytes")
         raise Wrong("the file", said, f"JSON ({str(error)[:80]})") from None
@@ -74,7 +86,19 @@ def is_shape(value: Any) -> bool:
 
 
 def is_below(file: Any) -> bool:
-    """Decides whether a publisher's value is a relative path that does not lead out of its folder."""
-    if not isinstance(file, str) or not file or {"\0", "\\"} & set(file):
+    """Decides whether a publisher's value is a relative path that does not lead out of its folder.
+
+    A path that no file system can have is not one: the system would raise errors that name no key.
+    """
+    if not isinstance(file, str) or not file.isprintable() or "\\" in file:
         return False
-    return not {"..", "/"} & set(PurePosixPath(file).parts)
+    parts = PurePosixPath(file).parts
+    return bool(parts) and not {"..", "/"} & set(parts) and all(len(part.encode()) <= LONGEST_NAME for part in parts)
+
+
+def size_of(path: Path) -> int:
+    """Returns the bytes of a publisher's file. Raises OSError, also for a pipe, which blocks, or an endless device."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    return found.st_size

@@ -47,8 +47,8 @@ from core.explanation import MOST_ROWS, explained
 from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
 from core.shapley import least_budget
-from core.tensor import TensorSpec, is_column
-from handler.settings.checked import Wrong, an_object, texts
+from core.tensor import TensorSpec, is_column, listed
+from handler.settings.checked import Wrong, an_object, is_below, size_of, texts
 
 MOST_BACKGROUND: Final = 1000
 """The most rows of a background."""
@@ -59,7 +59,7 @@ MOST_CELLS: Final = 2**23
 MOST_ELEMENTS: Final = 2**22
 """The most elements of a background. MOST_CELLS permits about 2,000 features, and MOST_BACKGROUND so many rows."""
 LARGEST_FILE: Final = 2**27
-"""The most bytes of a background's JSON."""
+"""The most bytes of a background's JSON, or of the arrays of its file, which can be smaller by a thousand times."""
 HEADER: Final = 2**14
 """The bytes of an array's file that hold its header, which says its shape."""
 FILES: Final = (".json", ".npy", ".npz")
@@ -126,13 +126,11 @@ def _file(background: Any) -> str | None:
     if name is None or isinstance(name, list):
         return None
     beside = f"the name of a file in the version's folder that ends in {', '.join(FILES)}"
-    if not isinstance(name, str) or "\\" in name or "\0" in name or PurePath(name).name != name:
-        raise _wrong(".background.file", name, beside)
-    if PurePath(name).suffix not in FILES:
+    if not is_below(name) or PurePath(name).name != name or PurePath(name).suffix not in FILES:
         raise _wrong(".background.file", name, beside)
     if len(background) > 1:
         raise _wrong(".background", background, '"file" without other keys')
-    return name
+    return str(name)
 
 
 def _number(members: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
@@ -182,17 +180,20 @@ def _by_input(value: Any, path: str, inputs: list[str], expected: str) -> Mappin
 def _read(path: Path, where: str) -> Any:
     """Reads a file's rows, without running code from it. Raises Wrong."""
     try:
+        size = size_of(path)
         if path.suffix == ".json":
-            return _json(path, where)
+            _check_bytes(size, where)
+            return json.loads(path.read_bytes())
         if path.suffix == ".npy":
             with path.open("rb") as file:
                 _count(file.read(HEADER), where)
             # A header can claim any size. Without the mapping, numpy would first allocate as much memory.
             return np.lib.format.open_memmap(path, mode="r")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            total = 0
             for member in arrays.zip.infolist():
                 with arrays.zip.open(member) as inner:
-                    _count(inner.read(HEADER), f"{where} {member.filename!r}")
+                    total += _count(inner.read(HEADER), f"{where} {shown(member.filename)}", total)
             return {name: arrays[name] for name in arrays.files}
     except Wrong:
         raise
@@ -202,23 +203,27 @@ def _read(path: Path, where: str) -> Any:
         raise _wrong(where, str(error).replace(str(path), ""), "a file of numbers") from error
 
 
-def _json(path: Path, where: str) -> Any:
-    if (size := path.stat().st_size) > LARGEST_FILE:
-        raise _wrong(where, f"{size} bytes", f"at most {LARGEST_FILE}")
-    return json.loads(path.read_bytes())
+def _check_bytes(size: int, where: str) -> None:
+    if size > LARGEST_FILE:
+        raise _wrong(where, f"{size} bytes", f"at most {LARGEST_FILE} in all")
 
 
-def _count(header: bytes, where: str) -> None:
-    """Raises Wrong for an array with too many rows or elements, ValueError for another file. Reads only its header."""
+def _count(header: bytes, where: str, before: int = 0) -> int:
+    """Returns the bytes of an array, by its header alone. `before`: the bytes of the arrays before it.
+
+    Raises Wrong for an array with too many rows, elements or bytes, ValueError for another file.
+    """
     file = io.BytesIO(header)
-    version = np.lib.format.read_magic(file)
-    if version not in READERS:
+    if (version := np.lib.format.read_magic(file)) not in READERS:
         raise ValueError(f"an array's file of version {version}")
-    shape, _, _ = READERS[version](file)
+    shape, _, dtype = READERS[version](file)
+    size: int = (count := math.prod(shape)) * dtype.itemsize
     if shape and shape[0] > MOST_BACKGROUND:
         raise _wrong(where, f"{shape[0]} rows", f"from 1 to {MOST_BACKGROUND} rows")
-    if math.prod(shape) > MOST_ELEMENTS:
-        raise _wrong(where, f"{math.prod(shape)} elements", f"a file of numbers, at most {MOST_ELEMENTS}")
+    if count > MOST_ELEMENTS:
+        raise _wrong(where, f"{count} elements", f"a file of numbers, at most {MOST_ELEMENTS}")
+    _check_bytes(before + size, where)
+    return size
 
 
 def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
@@ -245,7 +250,7 @@ def _wide(value: Any, datatype: DataType, path: str) -> Any:
     if isinstance(value, list):
         return value
     if datatype.is_bytes and value.dtype.kind == "U":
-        return value.tolist()
+        return listed(value)
     if datatype.is_bytes or value.dtype.kind not in WIDE:
         raise _wrong(path, str(value.dtype), "an array of text" if datatype.is_bytes else "an array of numbers")
     return np.array(value, WIDE[value.dtype.kind])

@@ -34,6 +34,8 @@ SERVES: Final = (
     Setting("", "lambda", parsers.one_of("off", "rest", "http"), "off", "run the Lambda function in place of the server, behind an imitation of API Gateway: a `rest` API (the default) or an `http` API"),
 )  # fmt: skip
 """The words of `dragoman serve` alone. The file may have them, whichever command reads it."""
+LARGEST: Final = 2**63 - 1
+"""The largest number of TOML. Python reads larger ones, and some of them cannot be written again."""
 LONGEST: Final = 64
 """The most characters of a key that are compared, and shown."""
 
@@ -84,7 +86,7 @@ def in_file(path: Path) -> dict[str, Given]:
         members = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidSettings(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own, UTF-8's, and that of a number of 5,000 digits
         raise InvalidSettings(f"{path} is not TOML: {str(error)[:256]}") from None
     fields = [setting.field for setting in (*SETTINGS, *SERVES)]
     for key in members:
@@ -102,6 +104,10 @@ def _text(member: Any, source: str) -> str:
     """Returns a value as a variable would have it. Raises InvalidSettings."""
     if isinstance(member, bool):
         return str(member).lower()
+    if isinstance(member, int) and not -LARGEST <= member <= LARGEST:
+        raise InvalidSettings(f"{source} is not a number of 64 bits")
+    if isinstance(member, str) and "\0" in member:
+        raise InvalidSettings(f"{source} has a NUL character, which no text of a setting can have")
     if isinstance(member, str | int | float):
         return str(member)
     if isinstance(member, list) and all(isinstance(each, str) and "," not in each for each in member):

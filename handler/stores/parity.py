@@ -33,6 +33,7 @@ def from_json(text: bytes | None) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
         lines(found)
+        json.dumps(found, ensure_ascii=False).encode()  # no page can have lone surrogates
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     return dict(found)

@@ -20,7 +20,7 @@ from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
 from core.operations import Infer, ModelSpec
 from core.signature import Signature
-from core.tensor import Tensor
+from core.tensor import Tensor, listed
 
 FIRST: Final = itemgetter(0)
 LAST: Final = itemgetter(-1)
@@ -148,4 +148,4 @@ def as_values(column: Any) -> Any:
     if not isinstance(column, np.ndarray):
         return column
     wide = {"i": np.int64, "u": np.uint64, "f": np.float64}.get(column.dtype.kind)
-    return column.tolist() if wide is None else column.astype(wide, copy=False)
+    return listed(column) if wide is None else column.astype(wide, copy=False)

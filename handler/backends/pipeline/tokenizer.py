@@ -5,6 +5,7 @@ the library holds about 170 bytes for each token, padding included.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from core.errors import InvalidInput, ModelFailed, ServingError, TooMany, shown
 from core.tensor import Tensor, TensorSpec, flat_texts
 from handler.backends.reasons import one_line
 from handler.backends.runs import check
-from handler.settings.checked import Wrong
+from handler.settings.checked import Wrong, size_of
 from handler.settings.functions import TokenizerSettings
 
 INT64: Final = DATATYPES["INT64"]
@@ -33,6 +34,8 @@ CHARACTERS_OF_TOKEN: Final = 64
 of megabytes is split as a whole for the few hundred tokens of its beginning."""
 TOGETHER: Final = 256 * 1024
 """Characters that are split at once: some megabytes of tokens, and a moment after which the work can be ended."""
+PANIC: Final = "PanicException"
+"""The class of the library's own mistakes. It is not an Exception, and no module has it."""
 PAD_TOKENS: Final = ("[PAD]", "<pad>", "<|padding|>")
 """The names of the padding token, if neither the settings nor the file name one."""
 
@@ -43,16 +46,28 @@ def opened(said: TokenizerSettings, folder: Path, path: str) -> Any:
 
     file, place = folder / said.file, f"{path}.file"
     try:
-        if (size := file.stat().st_size) > LARGEST_FILE:
+        if (size := size_of(file)) > LARGEST_FILE:
             raise Wrong(place, f"{said.file}, {size} bytes", f"at most {LARGEST_FILE} bytes")
         content = file.read_bytes()
     except OSError as error:
         raise Wrong(place, said.file, f"a file in the version's folder ({error.strerror})") from None
     try:
-        return Tokenizer.from_buffer(content)
+        with panics_as_errors():
+            return Tokenizer.from_buffer(content)
     except Exception as error:  # noqa: BLE001 - the library has no class of its own
         expected = f"a tokenizer.json of Hugging Face's tokenizers ({one_line(error)})"
         raise Wrong(place, said.file, expected) from None
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Raises RuntimeError in place of a panic of the library, which would end the thread instead of the request."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != PANIC:
+            raise
+        raise RuntimeError(one_line(error)) from error
 
 
 class SplitTexts:
@@ -130,7 +145,8 @@ class SplitTexts:
         for start, end in _portions(texts):
             check()  # raises why another thread has ended it
             try:
-                found = self._tokenizer.encode_batch(texts[start:end])
+                with panics_as_errors():
+                    found = self._tokenizer.encode_batch(texts[start:end])
             except Exception as error:
                 raise _failure(error) from error
             lengths[start:end] = own = [len(each.ids) for each in found]

@@ -123,12 +123,13 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
 
     Raises InvalidInput unless it is an array of numbers, of texts or of columns.
     """
+    name, numpy = getattr(file, "name", None), np.lib.format
     try:
-        name = getattr(file, "name", None)
-        array: Any = np.load(name or file, mmap_mode="r" if name else None, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        with np.errstate(over="ignore"):  # a header can claim any size: numpy would warn before it refuses
+            array: Any = numpy.open_memmap(name, mode="r") if name else numpy.read_array(file, allow_pickle=False)
+    except Exception as error:  # noqa: BLE001 - numpy's, tokenize's, and MemoryError have no common base below this
         raise InvalidInput(f"the file is not an array that numpy reads: {str(error)[:256]}") from None
-    if not isinstance(array, np.ndarray) or not array.ndim:
+    if not array.ndim:
         raise InvalidInput("the file is not an array with rows")
     start = skip
     while start < len(array):

@@ -18,6 +18,9 @@ REMEMBERED: Final = 60.0
 MOST: Final = 1024
 SHOWN_NAME: Final = 64
 MOST_MODELS: Final = 256
+NO_LIBRARY: Final = (
+    "DRAGOMAN_AUTH with tokens needs PyJWT: pip install 'dragoman[jwt]', or for Lambda EXTRAS='onnx jwt' sam build"
+)
 REASONS: Final = {
     "ExpiredSignatureError": "it has expired",
     "ImmatureSignatureError": "it is not valid yet",
@@ -35,7 +38,7 @@ class Tokens:
     def __init__(self, settings: Settings) -> None:
         """Raises InvalidSettings."""
         if find_spec("jwt") is None or find_spec("cryptography") is None:
-            raise InvalidSettings("DRAGOMAN_AUTH with tokens needs PyJWT: pip install 'dragoman[jwt]'")
+            raise InvalidSettings(NO_LIBRARY)
         required = {
             "DRAGOMAN_JWT_JWKS": settings.jwt_jwks,
             "DRAGOMAN_JWT_ISSUER": settings.jwt_issuer,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from core.dtype import BY_ONNX, BYTES
 from core.errors import shown
+from core.tensor import listed
 from handler.backends.onnx_file import Value
 from handler.commands.call import files
 from handler.commands.refused import Refused
@@ -127,7 +128,7 @@ def _fitted(given: GivenData, value: Value, array: NDArray[Any]) -> NDArray[Any]
 
 def texts(array: NDArray[Any]) -> NDArray[Any]:
     """Returns the elements as objects of str, as ONNX Runtime reads them."""
-    flat = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1).tolist()]
+    flat = [each.decode() if isinstance(each, bytes) else str(each) for each in listed(array.reshape(-1))]
     made = np.empty(len(flat), object)
     made[:] = flat
     return made.reshape(array.shape)
