@@ -44,7 +44,7 @@ test: setup ## Run the tests
 
 # Tracing doubles the CPU time of the tests, so coverage is that of the tests of single modules and of abuse, which must
 # reach every line without the long tests of whole protocols. It is valid until a file is newer.
-TRACED := tests/core tests/handler tests/lifecycle tests/abuse
+TRACED := tests/core tests/handler tests/abuse
 
 .coverage: $(shell find core handler models proto tests -type f -not -name '*.pyc') pyproject.toml README.md template.yaml Makefile
 	@rm -f $@

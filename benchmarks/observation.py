@@ -1,4 +1,4 @@
-"""What counting a tiny request and writing its line costs, against the same request without a record.
+"""What counting a tiny request, writing its line and looking at its key cost, against the same request without that.
 
 CPU time, in one process and without sockets, as the least of many rounds that take turns; and the p50 over one
 connection, of two servers that take turns. The lines go nowhere, because the cost of a file or a terminal is not ours.
@@ -6,6 +6,7 @@ A client waits for less than the CPU time: a record ends, and its line is writte
 """
 
 import asyncio
+import hashlib
 import os
 import time
 from contextlib import redirect_stderr
@@ -25,6 +26,9 @@ BODY: Final = b'{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2
 PATH: Final = "/v2/models/half_plus_three/infer"
 TIMES: Final = 200
 BAR: Final = 1.06
+BAR_KEYS: Final = 1.05
+KEY: Final = "a-key-of-benchmarks"
+KEYS: Final = {"DRAGOMAN_AUTH": "keys", "DRAGOMAN_KEYS": f"b sha256:{hashlib.sha256(KEY.encode()).hexdigest()} infer"}
 ROUNDS: Final = 8
 Message = dict[str, Any]
 
@@ -95,5 +99,14 @@ def main(*, quick: bool) -> list[Row]:
             ways["off"] = partial(client.latency, bare_port, wire, 2000)
             p50 = interleaved(ways, ROUNDS + 2)
         found.append(row(f"tiny, metrics and {form} access log, p50", p50["on"][2:], p50["off"][2:], "ms", BAR))
+    wires = {"on": client.request(PATH, BODY, {"x-api-key": KEY}), "off": wire}
+    with (
+        uvicorn("handler.asgi:app", environ | off | KEYS, quiet=True) as keyed_port,
+        uvicorn("handler.asgi:app", environ | off, quiet=True) as open_port,
+    ):
+        ways = {"on": partial(client.latency, keyed_port, wires["on"], 2000)}
+        ways["off"] = partial(client.latency, open_port, wires["off"], 2000)
+        p50 = interleaved(ways, ROUNDS + 2)
+    found.append(row("tiny, with a key, p50", p50["on"][2:], p50["off"][2:], "ms", BAR_KEYS))
     print(table("A request that is counted and logged, against one that is not", found))
     return found

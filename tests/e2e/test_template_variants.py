@@ -13,6 +13,9 @@ from tests.e2e.tools import ROOT, environment
 
 BUCKET = {"Bucket": "example-models"}
 JWT = {"Authorizer": "jwt", "JwtIssuer": "https://issuer.example/", "JwtAudience": "a,b"}
+TOKENS = {
+    "Auth": "jwt", "JwtIssuer": "https://issuer.example/", "JwtAudience": "a", "JwtKeys": "https://issuer.example/keys",
+}  # fmt: skip
 COGNITO = {"Authorizer": "cognito", "UserPool": "arn:aws:cognito-idp:us-east-1:123456789012:userpool/us-east-1_x"}
 AUTHORIZERS: dict[str, dict[str, str]] = {
     "none": {}, "api-key": {"Authorizer": "api-key"}, "iam": {"Authorizer": "iam"}, "cognito": COGNITO, "jwt": JWT,
@@ -174,6 +177,12 @@ VARIANTS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "snapshot": ({"Initialization": "snap-start", "Preload": "*"}, {
         "InferenceFunction.SnapStart.ApplyOn": "PublishedVersions",
     }),
+    "tokens": (TOKENS, {
+        f"{VARIABLES}.DRAGOMAN_AUTH": "jwt",
+        f"{VARIABLES}.DRAGOMAN_JWT_ISSUER": TOKENS["JwtIssuer"],
+        f"{VARIABLES}.DRAGOMAN_JWT_AUDIENCE": TOKENS["JwtAudience"],
+        f"{VARIABLES}.DRAGOMAN_JWT_JWKS": TOKENS["JwtKeys"],
+    }),
     "local store": ({"S3Endpoint": "http://172.17.0.1:9000"}, {f"{VARIABLES}.AWS_ENDPOINT_URL_S3": "http://172.17.0.1:9000"}),
 }  # fmt: skip
 REFUSED = {
@@ -186,6 +195,9 @@ REFUSED = {
     "batches among all models": ({"Batch": "queue", "Prefix": ""}, "need a Prefix for the models"),
     "batches among the models": ({"Batch": "both", "BatchPrefix": "models"}, "need a BatchPrefix"),
     "keys without lines": ({"Auth": "keys"}, "needs the lines of Keys"),
+    "either without lines": (TOKENS | {"Auth": "both"}, "needs the lines of Keys"),
+    "tokens without an audience": (TOKENS | {"JwtAudience": ""}, "needs JwtIssuer and JwtAudience"),
+    "tokens without keys": (TOKENS | {"JwtKeys": ""}, "needs JwtKeys"),
 }
 GATEWAYS = {
     f"{api}, {authorizer}, {origins}": {"Api": api} | AUTHORIZERS[authorizer] | ORIGINS[origins]
