@@ -53,6 +53,7 @@ class Rpc(NamedTuple):
     Deferred was decoded. `watched`: one answer is sent whenever it changes. `read_json`, `decode_json`: like `read` and
     `decode`, from and to proto3's JSON, for methods that carry tensors; they raise InvalidInput. `right`: as Route's.
     `named`: finds the model of a long message. `id_field`: the text by which clients distinguish a stream's answers.
+    `rest`: returns how many bytes of a message are not raw numbers, None if it is not known at once.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Rpc(NamedTuple):
     right: Right = Right.ADMIN
     named: Named | None = None
     id_field: str = ""
+    rest: Callable[[Part], int | None] | None = None
 
 
 class RpcMethod(NamedTuple):

@@ -213,6 +213,7 @@ V2_RPC: Final[tuple[RpcMethod, ...]] = methods(
         decode_json=rpc_json.decode,
         right=Right.INFER,
         named=NAMED,
+        rest=rpc_infer.rest,
     ),
     Rpc(
         "ModelStreamInfer",

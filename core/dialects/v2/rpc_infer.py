@@ -74,6 +74,12 @@ def read(body: bytes) -> ProtoRequest:
     return ProtoRequest(ModelInferRequest.FromString(rest), raw)
 
 
+def rest(body: Part) -> int | None:
+    """Returns the bytes of a message without its raw tensors; None if these may be texts, or if protobuf must look."""
+    split = fields.split(body, RAW_INPUT)
+    return None if split is None or b"BYTES" in split[0] else len(split[0])
+
+
 def ref(request: ProtoRequest) -> ModelRef:
     message = request.message
     return ModelRef(message.model_name, message.model_version or None)

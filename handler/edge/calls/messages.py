@@ -11,7 +11,7 @@ from core.operations import Deferred, ModelRef, ModelSpec, Operation
 from core.ports import Use
 from core.rpc import Form, RpcMethod
 from core.wire import Part
-from handler.edge.jobs import QUICKLY_READ, Decoded, ref_of
+from handler.edge.jobs import QUICKLY_READ, RAW_QUICKLY_READ, Decoded, ref_of
 from handler.edge.observe.record import refused
 from handler.edge.protocols import INTERNAL
 
@@ -72,7 +72,7 @@ class MessageCodec:
     `size`: bytes of the message, of a compressed body until it is read.
     """
 
-    __slots__ = ("_body", "_decoded", "_inflate", "_json", "_method", "_request", "refused", "size")
+    __slots__ = ("_body", "_decoded", "_inflate", "_is_long", "_json", "_method", "_request", "refused", "size")
 
     def __init__(
         self, method: RpcMethod, body: Any, *, json: bool = False, inflate: Callable[[], Any] | None = None
@@ -81,13 +81,24 @@ class MessageCodec:
         self._body = body
         self._inflate = inflate
         self._json = json
+        self._is_long: bool | None = None
         self._request: Any = None
         self.refused = False
         self._decoded: Decoded | None = None
         self.size = len(body)
 
     def is_long(self) -> bool:
-        return self.size > QUICKLY_READ
+        if self._is_long is None:
+            self._is_long = self.size > QUICKLY_READ and not self._is_raw()
+        return self._is_long
+
+    def _is_raw(self) -> bool:
+        """Decides whether a long message is a few short fields and numbers, which take no time to read."""
+        rest = None if self._json else self._method.rpc.rest
+        if rest is None or self.size > RAW_QUICKLY_READ:
+            return False
+        size = rest(self._body)
+        return size is not None and size <= QUICKLY_READ
 
     def ref(self) -> ModelRef | None:
         return None if self.is_long() else self.named()

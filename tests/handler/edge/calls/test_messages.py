@@ -14,7 +14,7 @@ from core.schema import grps
 from core.schema import open_inference as oip
 from handler.edge.app import App
 from handler.edge.calls.messages import QUICKLY_READ, MessageCodec
-from handler.edge.jobs import Job
+from handler.edge.jobs import RAW_QUICKLY_READ, Job
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import QUICK_RUNS
@@ -46,6 +46,26 @@ def settle(asked: Job[Any]) -> bytes:
             return asked.run()
         except Pending as pending:
             pending.future.result(30)
+
+
+NUMBERS, FEW = np.zeros(40_000, np.float32), np.zeros(9, np.float32)
+TYPED = question("m", typed("x", "FP32", NUMBERS)).SerializeToString()
+
+
+@pytest.mark.parametrize(("body", "is_long"), [
+    (question("m", raw("x", "FP32", NUMBERS)).SerializeToString(), False),
+    (question("m", raw("x", "FP32", np.zeros(RAW_QUICKLY_READ // 4 + 1, np.float32))).SerializeToString(), True),
+    (TYPED, True),
+    (TYPED + question("m", raw("x", "FP32", NUMBERS)).SerializeToString(), True),
+    (question("m", ({"name": "x", "datatype": "BYTES", "shape": [1]}, bytes(QUICKLY_READ))).SerializeToString(), True),
+    (question("m", raw("x", "FP32", FEW)).SerializeToString() + b"\xff" * QUICKLY_READ, True),
+    (TYPED[:-1], True),
+])  # fmt: skip
+def test_a_long_message_of_raw_numbers_is_quickly_read(body: bytes, *, is_long: bool) -> None:
+    """Neither texts are, nor numbers in fields of their own, nor what is no message. The same as JSON is long."""
+    assert MessageCodec(INFER, body).is_long() is is_long
+    assert MessageCodec(INFER, body, json=True).is_long()
+    assert MessageCodec(STREAM, body).is_long()
 
 
 def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(
