@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from skl2onnx import to_onnx
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
 
 from core.dtype import DATATYPES
 from core.explanation import explain
@@ -264,6 +261,10 @@ def test_a_file_of_numbers_is_not_one_of_text(tmp_path: Path) -> None:
 
 def test_a_scikit_learn_classifier_scores_by_what_it_knows(tmp_path: Path) -> None:
     """A logistic regression's score of a class is exact, with a file of its own training data as background."""
+    from skl2onnx import to_onnx  # noqa: PLC0415 - takes three seconds of each process that collects the tests
+    from sklearn.datasets import load_iris  # noqa: PLC0415 - as above
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - as above
+
     data, classes = load_iris(return_X_y=True)
     data = data.astype(np.float32)
     trained = LogisticRegression(max_iter=500).fit(data, classes)

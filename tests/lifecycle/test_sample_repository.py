@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
 
 from tests.support import v1_client
 from tests.support.server import ROOT, Server, serve
@@ -87,6 +85,9 @@ def test_half_plus_three_takes_any_rank(wire: Wire, shape: tuple[int, ...]) -> N
 
 def test_iris_tells_irises_apart(wire: Wire) -> None:
     """It agrees with scikit-learn up to the rounding of the weights."""
+    from sklearn.datasets import load_iris  # noqa: PLC0415 - takes two seconds of each process that collects the tests
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - as above
+
     features, classes = load_iris(return_X_y=True)
     regression = LogisticRegression(solver="newton-cg", tol=1e-12, max_iter=1000).fit(features, classes)
     tensors = wire.infer("iris", json_input("x", "FP32", features.astype(np.float32))).tensors()

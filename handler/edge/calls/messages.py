@@ -109,13 +109,13 @@ class MessageCodec:
         return self._method.path, self._body if is_only else b""
 
     def named(self) -> ModelRef | None:
-        """Looks into a long message for its name alone, and reads a short one."""
+        """Looks into a long message for its name alone, and reads one that is quickly read."""
         rpc = self._method.rpc
         if rpc.ref is None:
             return None
         if self._request is None:
             body = self._plain()
-            found = self._method.peek(body, json=self._json) if self.size > QUICKLY_READ else None
+            found = self._method.peek(body, json=self._json) if self.is_long() else None
             if found is not None:
                 return found
         return rpc.ref(self._message())

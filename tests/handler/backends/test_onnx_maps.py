@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from skl2onnx import to_onnx
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
 
 from core.dtype import DATATYPES
 from core.tensor import Tensor, TensorSpec
@@ -28,6 +25,10 @@ FP32 = DATATYPES["FP32"]
 @pytest.mark.parametrize("names", [None, np.array(["setosa", "versicolor", "virginica"])])
 def test_scikit_learns_maps_of_probabilities_are_a_tensor_with_labels(tmp_path: Path, names: Any) -> None:
     """skl2onnx exports them by default; the label stays an output beside them."""
+    from skl2onnx import to_onnx  # noqa: PLC0415 - takes three seconds of each process that collects the tests
+    from sklearn.datasets import load_iris  # noqa: PLC0415 - as above
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - as above
+
     data, classes = load_iris(return_X_y=True)
     trained = LogisticRegression(max_iter=500).fit(data, classes - 1 if names is None else names[classes])
     (tmp_path / "model.onnx").write_bytes(to_onnx(trained, data[:1].astype(np.float32)).SerializeToString())
