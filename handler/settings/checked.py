@@ -15,6 +15,8 @@ LONGEST_PATH: Final = 256
 """Characters of a key's path that a message has. A publisher chooses the names of some keys."""
 LONGEST_NAME: Final = 255
 """Bytes of a name in a path that file systems take."""
+LARGEST: Final = 2**63 - 1
+"""The largest whole number that answers, pages and ONNX Runtime can hold."""
 
 
 class Wrong(Exception):
@@ -55,10 +57,10 @@ def an_object(value: Any, path: str, *known: str) -> dict[str, Any]:
 def members_of(text: bytes) -> dict[str, Any]:
     """Returns the keys of a file. No error quotes a file that is not an object: it may hold a secret. Raises Wrong.
 
-    Lone surrogates are refused: no answer and no page could have such a text.
+    Lone surrogates and numbers of more than 64 bits are refused: no answer and no page could have them.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_whole)
         if b"\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -67,6 +69,14 @@ def members_of(text: bytes) -> dict[str, Any]:
     if value and not isinstance(value, dict):
         raise Wrong("the file", Unquoted(KINDS.get(type(value), "a number")), "an object")
     return an_object(value, "the file")
+
+
+def _whole(digits: str) -> int:
+    """Raises ValueError."""
+    value = int(digits) if len(digits) <= len(str(-LARGEST)) else LARGEST + 1
+    if not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"the number {digits[:16]}... has more than 64 bits")
+    return value
 
 
 def texts(value: Any, path: str) -> tuple[str, ...]:
@@ -82,7 +92,7 @@ def number(value: Any, path: str, least: int) -> int:
 
 
 def is_shape(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size >= -1 for size in value)
+    return isinstance(value, list) and all(type(size) is int and -1 <= size <= LARGEST for size in value)
 
 
 def is_below(file: Any) -> bool:

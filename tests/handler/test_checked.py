@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handler.settings.checked import Wrong, an_object, is_shape, number, texts
+from handler.settings.checked import Wrong, an_object, is_shape, members_of, number, texts
 
 
 def test_what_is_as_expected_is_handed_on() -> None:
@@ -18,6 +18,7 @@ def test_what_is_as_expected_is_handed_on() -> None:
     assert texts(["x", ""], "p") == ("x", "")
     assert texts([], "p") == ()
     assert number(3, "p", 3) == 3
+    assert members_of(b'{"a": %d, "b": %d}' % (2**63 - 1, 1 - 2**63)) == {"a": 2**63 - 1, "b": 1 - 2**63}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,13 @@ def test_what_is_not_is_named_with_its_value_and_what_was_expected(check: Any, m
     assert str(wrong.value) == message
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63), 10**400])
+def test_numbers_of_more_than_64_bits_are_refused(value: int) -> None:
+    """No answer could have them, wherever they stand in the file."""
+    with pytest.raises(Wrong, match=rf"expected JSON \(the number {value!s:.16}\.\.\. has more than 64 bits\)"):
+        members_of(b'{"a": [%d]}' % value)
+
+
 def test_long_values_are_shown_in_part() -> None:
     """A file may contain anything."""
     with pytest.raises(Wrong) as wrong:
@@ -53,7 +61,16 @@ def test_long_values_are_shown_in_part() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [([], True), ([-1, 0, 3], True), ([-2], False), ([True], False), ([1.0], False), ("12", False), (None, False)],
+    [
+        ([], True),
+        ([-1, 0, 3], True),
+        ([-2], False),
+        ([True], False),
+        ([1.0], False),
+        ("12", False),
+        (None, False),
+        ([2**63], False),
+    ],
 )
 def test_a_shape_is_an_array_of_sizes(value: Any, *, expected: bool) -> None:
     """-1 is any size."""
