@@ -199,8 +199,8 @@ def _read(path: Path, where: str) -> Any:
         raise
     except OSError as error:
         raise _wrong(where, error.strerror, "a file that can be read") from None
-    except Exception as error:  # numpy's and zipfile's own, and MemoryError, have no common base below this
-        raise _wrong(where, str(error).replace(str(path), ""), "a file of numbers") from error
+    except Exception as error:  # numpy's own, which may quote an object (<...>), zipfile's, and MemoryError
+        raise _wrong(where, str(error).replace(str(path), "").partition(": <")[0], "a file of numbers") from error
 
 
 def _check_bytes(size: int, where: str) -> None:
