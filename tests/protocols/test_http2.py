@@ -87,7 +87,7 @@ def test_a_refusal_leaves_the_connection(remote: Remote, path: str, body: bytes,
 
 
 def test_a_stream_that_is_refused_ends(remote: Remote) -> None:
-    """The client has not said that it would send nothing more."""
+    """The client could still send messages."""
     requests: queue.Queue[Any] = queue.Queue()
     requests.put(b"\x1a\xff")
     call: Any = remote.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
