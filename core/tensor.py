@@ -180,7 +180,7 @@ def objects(elements: Sequence[Any]) -> NDArray[Any]:
 
 
 def listed(array: NDArray[Any]) -> list[Any]:
-    """Returns an array as lists. Raises InvalidInput for texts of an array's file with numbers that are no characters.
+    """Returns an array as lists. Raises InvalidInput for texts whose numbers are not characters, as a file can have.
 
     >>> listed(np.array(["a"]))
     ['a']

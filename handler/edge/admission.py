@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
+from core.dialects.connect import ends
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, ServingError
 from core.wire import headers_of
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 Context = aio.ServicerContext[bytes, bytes]
 CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
-LONGEST_DETAILS: Final = 1300
-"""Bytes of an error's text. Percent-encoding makes three times as many, and clients accept 8 kB of trailers at most."""
 RIGHTS: Final = {method.path: method.rpc.right for method in RPCS}
 ADMITTED: "Final[ContextVar[ServedModels | None]]" = ContextVar("admitted", default=None)
 """The models for the call of the current task, once the doorkeeper has admitted it."""
@@ -76,6 +75,5 @@ def client_of(peer: str) -> tuple[str, int] | None:
 def refusal_of(error: ServingError) -> Refusal:
     """Returns how a call is refused, and notes it in the call's record."""
     refused(error)
-    details = error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
     metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
-    return CODES[error.fault], details, metadata
+    return CODES[error.fault], ends.short(error), metadata

@@ -120,7 +120,7 @@ def schemas(types: Iterable[type[BaseModel]]) -> Schema:
 
 
 def _referred(node: Any) -> Any:
-    """Puts references in place of what stands for them."""
+    """Replaces each schema that is a component with a reference to it."""
     if isinstance(node, list):
         return [_referred(each) for each in node]
     if not isinstance(node, dict):

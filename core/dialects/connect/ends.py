@@ -15,6 +15,8 @@ from core.wire import JSON, Header, HttpResponse, headers_of
 
 END_STREAM: Final = 2
 TRAILERS: Final = 128
+LONGEST_DETAILS: Final = 1300
+"""Bytes of an error's text in trailers. Percent-encoding makes three times as many, and clients of gRPC accept 8 kB."""
 PLAIN: Final = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
 """Characters that are not escaped in a Status-Message, beside letters, digits, _, ., - and ~: %x20-%x7E except %."""
 
@@ -42,12 +44,18 @@ def trailers(error: ServingError | None) -> bytes:
     return framed(b"".join(b"%b: %b\r\n" % line for line in status(error)), TRAILERS)
 
 
-def status(error: ServingError | None) -> list[Header]:
-    """Returns gRPC's trailers."""
+def status(error: ServingError | None, *, native: bool = False) -> list[Header]:
+    """Returns gRPC's trailers. `native`: they are headers indeed, which clients limit."""
     if error is None:
         return [(b"grpc-status", b"0")]
-    message = quote_from_bytes(error.message.encode(), PLAIN).encode()
+    text = short(error) if native else error.message
+    message = quote_from_bytes(text.encode(), PLAIN).encode()
     return [(b"grpc-status", b"%d" % code_of(error).number), (b"grpc-message", message), *headers_of(error)]
+
+
+def short(error: ServingError) -> str:
+    """Returns the text of an error as far as trailers can have it."""
+    return error.message.encode()[:LONGEST_DETAILS].decode(errors="ignore")
 
 
 def _error(error: ServingError) -> dict[str, str]:

@@ -57,7 +57,7 @@ class CallKind(NamedTuple):
 
     def trailers(self, error: ServingError | None) -> tuple[Header, ...]:
         """Returns what follows an answer, which only gRPC has."""
-        return (*ends.status(error),) if self.native else ()
+        return (*ends.status(error, native=True),) if self.native else ()
 
 
 def _unary(codec: bytes) -> CallKind:
@@ -134,7 +134,7 @@ def carrier(headers: Headers) -> str:
 
 def trailers_only(error: ServingError) -> HttpResponse:
     """Returns a refusal of gRPC in headers alone, for a call over HTTP/1.1, which a proxy may have made of it."""
-    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error)))
+    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error, native=True)))
 
 
 class Question(NamedTuple):

@@ -26,8 +26,9 @@ def serve(settings: Settings, how: Serving) -> int:
         raise InvalidSettings("--http2 has no --workers: leave one of the two out")
     try:
         import hypercorn  # noqa: F401, PLC0415 - an extra
+        import uvloop  # noqa: F401, PLC0415 - the same
     except ImportError:
-        raise InvalidSettings("`--http2` needs hypercorn: pip install 'dragoman[http2]'") from None
+        raise InvalidSettings("`--http2` needs hypercorn and uvloop: pip install 'dragoman[http2]'") from None
     return server.serve(settings, how, run)
 
 
@@ -55,7 +56,8 @@ def run(served: Any, settings: Settings, how: Serving, say: Callable[[], None]) 
         sockets = bind(bound, "--port", how.host, how.port)
         try:
             uvloop.run(until_signal())
-        except LifespanFailureError:
+        except LifespanFailureError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message has all the facts
             return NOT_STARTED
     return 0
 

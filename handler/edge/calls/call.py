@@ -18,7 +18,7 @@ from core.rpc import Form
 from core.wire import HttpResponse, Part
 from handler.edge import exchange
 from handler.edge.calls.codec import CallOptions, EnvelopeCodec
-from handler.edge.calls.incoming import Incoming
+from handler.edge.calls.incoming import Incoming, in_time
 from handler.edge.calls.messages import WATCH_SECONDS, Refusals, guarded
 from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.inline import Inline
@@ -71,7 +71,8 @@ class RemoteCall:
         options = self._options
         # Raw tensors are a message's last field: where a body ends aligned, the last of them needs no copy.
         end = exchange.length_in(headers, b"content-length")
-        body = await exchange.gather(headers, receive, options.limit, end, options.flight)
+        arriving = exchange.gather(headers, receive, options.limit, end, options.flight)
+        body = await (in_time(arriving) if self._question.kind.native else arriving)
         if body is None:
             return None
         works(None, self._timing, len(body))
@@ -147,23 +148,21 @@ class RemoteCall:
 
     async def _answers(self, body: "Part | Incoming", tell: Tell) -> None:
         if isinstance(body, Incoming):
-            await self._exchange(body.messages(), self._held, tell)
+            flight = self._options.flight
+            await self._exchange(body.messages(), self._held, tell, lambda frame: flight.fits(frame.content))
         elif self.form is Form.WATCH:
             await self._watch(only(self._frames(body)), tell)
         elif self.form is Form.STREAM:
             await _tell_each(self._each(only(self._frames(body))), tell)
         else:
             check_messages(body)
-            await self._exchange(self._messages(body), self._each, tell)
+            # Their bytes count already, as those of the body.
+            await self._exchange(self._messages(body), self._each, tell, lambda _: True)
 
-    async def _exchange(self, messages: AsyncIterator[Frame], each: Each, tell: Tell) -> None:
-        flight = self._options.flight
-        plan = exchanges.Plan(
-            partial(each, refusals=Refusals()),
-            self._id_of,
-            self._options.abreast,
-            lambda frame: flight.fits(frame.content),
-        )
+    async def _exchange(
+        self, messages: AsyncIterator[Frame], each: Each, tell: Tell, fits: Callable[[Frame], bool]
+    ) -> None:
+        plan = exchanges.Plan(partial(each, refusals=Refusals()), self._id_of, self._options.abreast, fits)
         await _tell_each(exchanges.answered(messages, plan), tell)
 
     async def _held(self, frame: Frame, refusals: Refusals) -> AsyncGenerator[Any]:

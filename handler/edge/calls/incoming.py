@@ -5,12 +5,26 @@ client's permission to send further answers on it. So what arrives is taken at o
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Final, TypeVar
 
 from core.dialects.connect.envelopes import HEAD, Frame, announced
 from core.errors import InvalidInput, ServerBusy, ServingError
 from handler.edge.exchange import Receive
 from handler.edge.flight import SMALL, Flight
+
+T = TypeVar("T")
+MESSAGE_SECONDS: Final = 120.0
+"""The longest time for one message, as over grpc.aio: 64 MB need it at 4 Mbit/s."""
+
+
+async def in_time(work: Awaitable[T]) -> T:
+    """Returns the result of the wait for a message. Raises ServerBusy if it does not come in time."""
+    try:
+        async with asyncio.timeout(MESSAGE_SECONDS):
+            return await work
+    except TimeoutError:
+        raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
 
 
 class Incoming:
@@ -71,6 +85,11 @@ class Incoming:
 
     async def _has(self, size: int, where: str) -> bool:
         """Waits for so many bytes. Returns False at the end of the body. Raises InvalidInput if it ends between."""
+        while not self._waiting and self._more and self._error is None:
+            await self._next()  # the client decides when the next message begins
+        return len(self._waiting) >= size or await in_time(self._arrives(size, where))
+
+    async def _arrives(self, size: int, where: str) -> bool:
         while len(self._waiting) < size:
             if self._error is not None:
                 raise self._error
@@ -78,9 +97,12 @@ class Incoming:
                 if size == HEAD and not self._waiting:
                     return False
                 raise InvalidInput(f"the request ends {where}, after {len(self._waiting)} bytes of it")
-            self._came.clear()
-            await self._came.wait()
+            await self._next()
         return True
+
+    async def _next(self) -> None:
+        self._came.clear()
+        await self._came.wait()
 
     def close(self) -> None:
         """Gives back what it holds."""

@@ -16,12 +16,13 @@ import pytest
 from grpc import aio
 
 from core.bounds import LONGEST_CALL
+from core.dialects.connect import ends
 from core.dialects.rpcs import RPCS
 from core.errors import ModelFailed
 from core.operations import ModelRef
 from core.schema import health, reflection
 from core.schema import open_inference as oip
-from handler.edge import admission, rpc
+from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from tests.handler.edge.client import ROOT, make
@@ -141,7 +142,7 @@ def test_a_text_that_no_client_could_receive_is_cut(app: App, monkeypatch: pytes
     monkeypatch.setattr(Registry, "server", fail)
     error = refused(app, "ServerMetadata", b"")
     assert error.code() is grpc.StatusCode.INTERNAL
-    assert error.details() == "日" * (admission.LONGEST_DETAILS // 3)
+    assert error.details() == "日" * (ends.LONGEST_DETAILS // 3)
     assert ("retry-after", "1") in list(error.trailing_metadata() or ())
 
 

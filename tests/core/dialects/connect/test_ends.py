@@ -34,6 +34,13 @@ def test_a_refusal_is_json_with_a_status_and_headers() -> None:
     assert ends.refusal(LATE).status == 504
 
 
+def test_a_long_text_fits_into_trailers_and_is_whole_in_an_envelope() -> None:
+    """Clients of gRPC refuse more than 8 kB of trailers, and would report that in place of the error."""
+    error = ModelNotFound("日" * 5000)
+    assert len(dict(ends.status(error, native=True))[b"grpc-message"]) == ends.LONGEST_DETAILS // 3 * 9
+    assert len(dict(ends.status(error))[b"grpc-message"]) == 5000 * 9
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_text_comes_through_grpc_webs_trailers(text: str) -> None:
     """The text is percent-encoded unless it is printable ASCII."""

@@ -148,7 +148,7 @@ ROLE = "arn:aws:iam::123456789012:role/team/server"
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str]]:
-    """A stand-in for STS and IAM, for what tests/e2e/test_permissions.py's server does not do: paths, and refusals."""
+    """A stand-in for STS and IAM: the server of tests/e2e/test_permissions.py has neither paths nor refusals."""
     told = {"arn": "arn:aws:sts::123456789012:assumed-role/server/session", "error": ""}
 
     class Query(BaseHTTPRequestHandler):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.dialects.connect.envelopes import frames
 from core.errors import InvalidInput, ServerBusy, ServingError, TooLarge
+from handler.edge.calls import incoming as incoming_module
 from handler.edge.calls.incoming import Incoming
 from handler.edge.flight import SMALL, Flight
 from tests.support.connect_samples import envelope
@@ -99,6 +100,27 @@ def test_a_body_that_its_client_leaves_is_cut() -> None:
     """Nobody will read the refusal, but no message is made of a part."""
     found, error = arriving(envelope(b"one"), envelope(b"two")[:-1])
     assert (found, type(error)) == ([b"one"], InvalidInput)
+
+
+def test_a_message_that_does_not_go_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold its part of the memory. Between two messages a client may wait as long as it likes."""
+    monkeypatch.setattr(incoming_module, "MESSAGE_SECONDS", 0.01)
+
+    async def work(body: bytes) -> None:
+        inbox: asyncio.Queue[Any] = asyncio.Queue()
+        inbox.put_nowait({"type": "http.request", "body": body, "more_body": True})
+        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"")
+        gathering = asyncio.create_task(incoming.gather())
+        async with asyncio.timeout(0.2):
+            async for _ in incoming.messages():
+                pass
+        gathering.cancel()
+
+    for part in (envelope(b"x")[:3], envelope(b"x")[:-1]):
+        with pytest.raises(ServerBusy, match="did not arrive in time"):
+            asyncio.run(work(envelope(b"one") + part))
+    with pytest.raises(TimeoutError):
+        asyncio.run(work(envelope(b"one")))
 
 
 def test_the_budget_of_the_server_counts() -> None:
