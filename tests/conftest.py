@@ -1,5 +1,6 @@
 """Fixtures for every folder of tests."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs slow tests first: then none of the modules that run side by side is left over at the end."""
     ranks = {stem: rank for rank, stem in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the collector from what stays until the end: 14,000 tests, through which it would look again and again."""
+    gc.freeze()
 
 
 def pytest_exception_interact(call: pytest.CallInfo[object], report: pytest.TestReport) -> None:
