@@ -105,8 +105,10 @@ test-http2: setup ## Run the tests of gRPC over the port of HTTP
 	TEST_HTTP2=1 $(BIN)/python -m pytest tests/protocols/grpc tests/protocols/test_clients.py -n 2 --dist loadfile
 
 # The tests on real parts: Lambda's runtime, an S3 server, sam build and sam local start-api. The container engine needs root.
+# Those of the engine run in one process (tests/e2e/conftest.py), the others beside it. Half of the time they wait.
+E2E_SPREAD := --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 e2e: setup ## Run the tests on Lambda's runtime, sam local and real S3 servers
-	$(BIN)/python -m pytest tests/e2e -p no:randomly --timeout=600 -o faulthandler_timeout=900
+	$(BIN)/python -m pytest tests/e2e $(E2E_SPREAD) -p no:randomly --timeout=600 -o faulthandler_timeout=900
 
 # What core/schema has of proto/: descriptor sets, which its modules load, and the types of their messages for mypy.
 # The schema that only `dragoman convert` reads stands beside it, and leaves the function's artifact with it. Triton's stands

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.e2e import engine, rie, s3, sam, tools, v1
 
@@ -17,11 +19,30 @@ collect_ignore = [
     "swift_server.py",
     "triton",
 ]
+ENGINE = ("test_artifact", "test_images", "test_init", "test_newcomer", "test_rpc", "test_sam_local", "test_v1")
+"""They take turns with the bridge of the container engine, and with the folders that building this project leaves."""
+
+
+class InTurns(LoadScopeScheduling):
+    """Gives the tests of a file to one process, and those of ENGINE to one, too."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        stem = Path(nodeid.partition("::")[0]).stem
+        return "engine" if stem in ENGINE else stem
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InTurns:
+    return InTurns(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest part first."""
+    items.sort(key=lambda item: item.path.stem not in ENGINE)
 
 
 @pytest.fixture(scope="session")
-def artifact() -> Path:
-    return sam.build()
+def artifact(testrun_uid: str) -> Path:
+    return sam.build(testrun_uid)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.e2e.engine import Engine
 from tests.e2e.s3 import Store
-from tests.e2e.tools import ARCHITECTURE, HOME, ROOT, daemon, environment, listens, run
+from tests.e2e.tools import ARCHITECTURE, HOME, ROOT, alone, daemon, environment, listens, run
 from tests.support.ports import free_port
 
 TEMPLATE = ROOT / "template.yaml"
@@ -35,9 +35,13 @@ def validate(template: Path = TEMPLATE) -> str:
     return sam("validate", "--lint", "--template", template)
 
 
-def build() -> Path:
-    """Return the folder of the function's artifact."""
-    sam("build", "--template", TEMPLATE, "--build-dir", BUILD, env={**os.environ, "ARCHITECTURE": ARCHITECTURE})
+def build(run_id: str) -> Path:
+    """Return the folder of the function's artifact, which is made once for each run of the tests."""
+    stamp = BUILD.with_suffix(".run")
+    with alone(BUILD.name):
+        if not stamp.exists() or stamp.read_text(encoding="utf-8") != run_id:
+            sam("build", "--template", TEMPLATE, "--build-dir", BUILD, env={**os.environ, "ARCHITECTURE": ARCHITECTURE})
+            stamp.write_text(run_id, encoding="utf-8")
     return BUILD / FUNCTION
 
 
@@ -58,6 +62,7 @@ class Local:
     @property
     def options(self) -> tuple[str, ...]:
         parameters = {"Bucket": self.bucket, "S3Endpoint": self.store.endpoint, "Architecture": ARCHITECTURE}
+        parameters["Timeout"] = "300"  # SAM prints nothing for a function that a busy machine kept beyond it
         overrides = [f"ParameterKey={key},ParameterValue={value}" for key, value in parameters.items()]
         return ("--template", str(BUILD / "template.yaml"), "--skip-pull-image", "--parameter-overrides", *overrides)
 

@@ -34,6 +34,7 @@ class Snapshot:
     wanted: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     log: Path = Path()
+    pid: int = 0
 
     def restore(self) -> float:
         """Let the instance continue; return the seconds that its hooks take."""
@@ -123,8 +124,9 @@ def taken(artifact: Path, variables: Mapping[str, str]) -> Iterator[Snapshot]:
                     "TMPDIR": temporary,
                     **variables,
                 },
-            ),
+            ) as process,
         ):
+            snapshot.pid = process.pid
             yield snapshot
     finally:
         server.shutdown()

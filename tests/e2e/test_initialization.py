@@ -62,21 +62,23 @@ def test_a_restored_instance_answers_at_once_with_what_is_newest(
 def test_a_restored_instance_makes_new_connections(artifact: Path, store: s3.Store, bucket: str) -> None:
     """Connections from before the snapshot are closed before it is taken."""
     with snapshot.taken(artifact, {**store.variables(bucket), **PRELOAD}) as instance:
-        assert not connections(int(store.endpoint.rpartition(":")[2]))
+        port = int(store.endpoint.rpartition(":")[2])
+        assert not connections(instance.pid, port)
         instance.restore()
         other = rie.event("POST", "/v2/models/strings/infer", STRINGS)
         assert instance.invoke(other)["statusCode"] == 200
+        assert connections(instance.pid, port)
 
 
 STRINGS = json.dumps({"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]}]})
 
 
-def connections(port: int) -> list[str]:
-    """Return the established connections from this machine to a local port that processes of ours do not hold."""
-    mine = set()
-    for file in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own
-            mine.add(str(file.readlink()))
+def connections(pid: int, port: int) -> list[str]:
+    """Return the established connections of a process to a local port."""
+    held = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            held.add(str(file.readlink()))
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     remote = f"{socket.ntohl(0x7F000001):08X}:{port:04X}"
-    return [row[1] for row in rows if row[2] == remote and row[3] == "01" and f"socket:[{row[9]}]" not in mine]
+    return [row[1] for row in rows if row[2] == remote and row[3] == "01" and f"socket:[{row[9]}]" in held]

@@ -93,12 +93,19 @@ def runtime_python() -> Path:
     return Path(found)
 
 
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Wait until no other process is in a block of this name: tests that run side by side want the same things made."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @cache
 def environment(name: str) -> Path:
     """Return the bin folder of one of the ENVIRONMENTS."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / f"{name}.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests that run side by side want it at the same time
+    with alone(name):
         return _installed(HOME / name, name)
 
 
@@ -127,12 +134,13 @@ def node_modules(wanted: Path) -> Path:
         raise RuntimeError("these tests need Node 20 or newer, with npm")
     home, text = HOME / f"npm-{wanted.parent.name}", wanted.read_text(encoding="utf-8")
     stamp = home / "installed.json"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != text:
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir(parents=True)
-        shutil.copy(wanted, home / "package.json")
-        run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=home)
-        stamp.write_text(text, encoding="utf-8")
+    with alone(home.name):
+        if not stamp.exists() or stamp.read_text(encoding="utf-8") != text:
+            shutil.rmtree(home, ignore_errors=True)
+            home.mkdir(parents=True)
+            shutil.copy(wanted, home / "package.json")
+            run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=home)
+            stamp.write_text(text, encoding="utf-8")
     return home / "node_modules"
 
 
@@ -145,18 +153,12 @@ def emulator() -> Path:
 
 def require(*commands: str) -> None:
     """Install the Debian packages of commands, and of files, that are missing."""
-    if missing := [DEBIAN[name] for name in commands if not shutil.which(name) and not Path(name).exists()]:
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        run("apt-get", "update", "-qq", env=env)
-        run(
-            "apt-get",
-            "install",
-            "-qq",
-            "--option=DPkg::Lock::Timeout=300",
-            "--no-install-recommends",
-            *missing,
-            env=env,
-        )
+    with alone("apt"):
+        if missing := [DEBIAN[name] for name in commands if not shutil.which(name) and not Path(name).exists()]:
+            env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            options = ("-qq", "--option=DPkg::Lock::Timeout=300", "--no-install-recommends")
+            run("apt-get", "update", "-qq", env=env)
+            run("apt-get", "install", *options, *missing, env=env)
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:
