@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from handler.stores.transfer import answers, retries
 from handler.stores.transfer import download as fetching
 from handler.stores.transfer import ranges as regions
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Has botocore read each of its files once: reading them is two thirds of making a client, and tests make hundreds."""
+    read, found = JSONFileLoader.load_file, {}
+
+    def once(loader: JSONFileLoader, path: str) -> Any:
+        if path not in found:
+            found[path] = read(loader, path)
+        return found[path]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(JSONFileLoader, "load_file", once)
+        yield
 
 
 @pytest.fixture

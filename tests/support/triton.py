@@ -50,8 +50,8 @@ class Triton:
         """Ends the connection of asyncio, and with it the answers that the client has not read."""
         if self._awaited_client is not None:
             self._runner.run(self._awaited_client.close())
+            gc.collect()
         self._runner.close()
-        gc.collect()
 
     def call(self, method: str, *arguments: Any, **more: Any) -> Any:
         """Returns what a method of the client returns. Raises Refused."""
