@@ -17,7 +17,7 @@ from tests.support.zoo import models as zoo
 SHAPE = [{"name": "x", "datatype": "INT64", "shape": [-1, 7]}]
 CRASHES = "import os\nos.abort()"
 HANGS = "import time\nwhile True:\n    time.sleep(1)"
-GREEDY = "kept = []\nwhile True:\n    kept.append(bytes(8_000_000).replace(b'\\0', b'x'))"
+GREEDY = "kept = []\nwhile True:\n    kept.append(b'x' * 8_000_000)"
 HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return inputs"
 PREDICTS = "def predict(inputs, parameters):\n    return inputs"
 
@@ -46,6 +46,12 @@ def variables(**values: str) -> Callable[[SetUp], object]:
 
 def python(source: str, *flags: str) -> Callable[[SetUp], object]:
     return lambda at: (at.add("code/1/model.py", source), at.loads(*flags))
+
+
+def hanging(at: SetUp) -> None:
+    """Adds a model that never loads, beside none that could take longer than the limit on a busy machine."""
+    shutil.rmtree(at.models / "wine")
+    python(HANGS, "--load-timeout", "1")(at)
 
 
 def loaded(plant: Callable[[SetUp], object]) -> Callable[[SetUp], object]:
@@ -159,7 +165,7 @@ FAULTS = [
     Fault("package-missing", "code/1", "pip install sklaern", python("import sklaern")),
     Fault("no-predict", "code/1", "define predict", python("x = 1")),
     Fault("load-crash", "code/1", "onnxruntime", python(CRASHES)),
-    Fault("load-limit", "code/1", "--load-timeout", python(HANGS, "--load-timeout", "8")),
+    Fault("load-limit", "code/1", "--load-timeout", hanging),
     Fault("load-limit", "code/1", "--load-memory", python(GREEDY, "--load-memory", "700MB")),
     Fault(
         "memory-limit",
