@@ -19,9 +19,13 @@ settings.register_profile(
 )
 settings.load_profile("ours")
 LONGEST = (
-    "test_round_trips", "test_fuzz", "test_documents", "test_grps_messages", "test_clients", "test_numbers",
-    "test_jsonio", "test_fetch_faults", "test_bucket_push", "test_store", "test_lengths", "test_errors", "test_grps",
-    "test_waiting", "test_replacing", "test_patterns", "test_pull", "test_streams", "test_answers",
+    "openapi/test_answers", "protocols/test_clients", "doctor/test_faults", "s3/test_fetch_faults", "protocols/test_errors",
+    "protocols/test_fuzz", "publish/test_bucket_push", "lifecycle/test_memory", "tests/test_walks", "openapi/test_typed",
+    "lifecycle/test_workers", "tests/test_documents", "encoding/test_jsonio", "commands/test_batch", "v1/test_numbers",
+    "publish/test_replacing", "protocols/test_exports", "abuse/test_gate_clients", "v1/test_values",
+    "platforms/test_contracts", "abuse/test_slow_models", "abuse/test_connections", "v2/test_round_trips",
+    "protocols/test_waiting", "connect/test_unexpected", "tests/test_patterns", "abuse/test_pipelined",
+    "lifecycle/test_repository_changes", "lifecycle/test_swap", "publish/test_optimize", "publish/test_pull",
 )  # fmt: skip
 """Modules that take 5 s and more, the longest first."""
 
@@ -29,8 +33,8 @@ LONGEST = (
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs slow tests first: then none of the modules that run side by side is left over at the end."""
-    ranks = {stem: rank for rank, stem in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    ranks = {place: rank for rank, place in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get("/".join(item.path.with_suffix("").parts[-2:]), len(ranks)))
 
 
 def pytest_collection_finish() -> None:

@@ -17,8 +17,8 @@ from tests.support.wire import Wire
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]
-START_SECONDS: Final = 30
-STOP_SECONDS: Final = 20
+START_SECONDS: Final = 60
+STOP_SECONDS: Final = 40
 ATTEMPTS: Final = 3
 UVICORN: Final = ("--log-level", "warning", "--http", "handler.edge.server.protocol:BoundedHttp", "--ws", "none")
 
