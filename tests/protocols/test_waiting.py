@@ -17,7 +17,7 @@ from tests.support.server import Server
 from tests.support.zoo.python import LOADS_LATE
 
 X = raw("x", "INT32", np.array([1], np.int32))
-DEADLINES = {PROTO: {"connect-timeout-ms": "300"}, WEB: {"grpc-timeout": "300m"}}
+DEADLINES = {PROTO: {"connect-timeout-ms": "1000"}, WEB: {"grpc-timeout": "1000m"}}
 EXCHANGE = f"/{OIP}/ModelStreamInfer"
 
 
@@ -52,27 +52,29 @@ def waiting(remote: Remote, gate: Path, **more: Any) -> Any:
     return remote.call("ModelInfer").future(held(gate).SerializeToString(), **{"timeout": SECONDS, **more})
 
 
-def queue_is_free(remote: Remote, gate: Path) -> bool:
-    """Returns whether one more may wait; it waits only as long as it takes to find out."""
-    with pytest.raises(grpc.RpcError) as refused:
-        waiting(remote, gate, timeout=0.2).result()
-    return refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+def in_queue(caller: Caller, count: int) -> bool:
+    """Returns whether so many requests wait for a thread, as the server counts them."""
+    return f"\ndragoman_queue {count}\n" in caller.client.get("/metrics").text
 
 
 def test_a_request_in_the_queue_is_dropped_when_its_client_leaves(
     single: tuple[Remote, Caller], tmp_path: Path
 ) -> None:
     """The client cancels or has a deadline; the place is free again, and the model never sees the request."""
-    remote, _ = single
+    remote, caller = single
     first, second, third, last = (tmp_path / name for name in ("first", "second", "third", "last"))
     running = waiting(remote, first)
     until(lambda: entered(first))
     cancelled = waiting(remote, second)
-    until(lambda: not queue_is_free(remote, tmp_path / "probe"))
+    until(lambda: in_queue(caller, 1))
     cancelled.cancel()
-    until(lambda: queue_is_free(remote, third))
+    until(lambda: in_queue(caller, 0))
+    with pytest.raises(grpc.RpcError) as late:
+        waiting(remote, third, timeout=0.5).result()
+    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    until(lambda: in_queue(caller, 0))
     kept = waiting(remote, last)
-    until(lambda: not queue_is_free(remote, tmp_path / "probe"))
+    until(lambda: in_queue(caller, 1))
     last.touch()
     first.touch()
     assert oip.ModelInferResponse.FromString(running.result()).model_name == "py_waits"
@@ -83,12 +85,12 @@ def test_a_request_in_the_queue_is_dropped_when_its_client_leaves(
 
 def test_too_many_at_once_are_refused_until_later(single: tuple[Remote, Caller], tmp_path: Path) -> None:
     """UNAVAILABLE is a code that clients try again; health is answered meanwhile."""
-    remote, _ = single
+    remote, caller = single
     gates = [tmp_path / name for name in ("first", "second")]
     calls = [waiting(remote, gates[0])]
     until(lambda: entered(gates[0]))
     calls.append(waiting(remote, gates[1]))
-    until(lambda: not queue_is_free(remote, tmp_path / "probe"))
+    until(lambda: in_queue(caller, 1))
     with pytest.raises(grpc.RpcError, match="DRAGOMAN_QUEUE") as refused:
         waiting(remote, tmp_path / "third").result()
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
