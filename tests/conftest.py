@@ -19,8 +19,9 @@ settings.register_profile(
 )
 settings.load_profile("ours")
 LONGEST = (
-    "openapi/test_answers", "protocols/test_clients", "doctor/test_faults", "s3/test_fetch_faults", "protocols/test_errors",
-    "protocols/test_fuzz", "publish/test_bucket_push", "lifecycle/test_memory", "tests/test_walks", "openapi/test_typed",
+    "openapi/test_answers", "protocols/test_clients", "doctor/test_faults", "s3/test_fetch_faults",
+    "protocols/test_errors", "protocols/test_fuzz", "publish/test_bucket_push", "lifecycle/test_memory",
+    "tests/test_walks", "openapi/test_typed",
     "lifecycle/test_workers", "tests/test_documents", "encoding/test_jsonio", "commands/test_batch", "v1/test_numbers",
     "publish/test_replacing", "protocols/test_exports", "abuse/test_gate_clients", "v1/test_values",
     "platforms/test_contracts", "abuse/test_slow_models", "abuse/test_connections", "v2/test_round_trips",

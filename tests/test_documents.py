@@ -112,13 +112,18 @@ def test_the_console_examples_with_settings_print_the_same(settings: str, block:
         check(block, server.port)
 
 
-@pytest.mark.parametrize(("program", "printed"), PYTHON)
-def test_the_python_examples_print_what_they_show(program: str, printed: str, server: Server) -> None:
-    """They run as a user would run them."""
+def check_program(program: str, printed: str, server: Server) -> None:
+    """Runs a program of a page as a user would run it, with the server's ports, and compares what it prints."""
     script = program.replace(":8080", f":{server.port}").replace(":9000", f":{server.rpc_port}")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
     assert alike(done.stdout, printed), done.stdout
+
+
+@pytest.mark.parametrize(("program", "printed"), PYTHON)
+def test_the_python_examples_print_what_they_show(program: str, printed: str, server: Server) -> None:
+    """They run as a user would run them."""
+    check_program(program, printed, server)
 
 
 @pytest.mark.parametrize("name", PAGES)

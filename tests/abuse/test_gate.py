@@ -18,13 +18,13 @@ from core.dialects.rpcs import RPCS
 from core.rpc import Form
 from core.wire import Right
 from handler.aws import Function
-from handler.edge import admission, rpc
+from handler.edge import admission
 from handler.edge.app import App
 from handler.settings import Settings
 from handler.site import pages
+from tests.handler.edge.beside import running
 from tests.support.connect_client import judged
 from tests.support.gated import CALLERS, Issuer, ask
-from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -223,13 +223,8 @@ def test_every_method_over_grpc(
                 call.cancel()
 
     async def main(app: App) -> list[Any]:
-        server = rpc.RpcServer(app, f"127.0.0.1:{free_port()}")
-        await server.start()
-        try:
-            async with aio.insecure_channel(server.address) as channel:
-                found = [(path, await outcome(channel, path, right), right) for path, right in admission.RIGHTS.items()]
-        finally:
-            await server.stop()
+        async with running(app) as (channel, _):
+            found = [(path, await outcome(channel, path, right), right) for path, right in admission.RIGHTS.items()]
         return [each for each in found if each[1] != expected(auth, caller, each[2])]
 
     with closing(App(Settings.from_env(environ(auth)))) as app:

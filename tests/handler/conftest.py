@@ -15,7 +15,7 @@ from handler.stores.transfer import ranges as regions
 
 @pytest.fixture(scope="session", autouse=True)
 def _read_once() -> Iterator[None]:
-    """Has botocore read each of its files once: reading them is two thirds of making a client, and tests make hundreds."""
+    """Has botocore read each of its files once: that is two thirds of making a client, and tests make hundreds."""
     read, found = JSONFileLoader.load_file, {}
 
     def once(loader: JSONFileLoader, path: str) -> Any:

@@ -13,9 +13,9 @@ from core.schema import open_inference as oip
 from handler.edge.app import App
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
+from tests.handler.edge.beside import served
 from tests.handler.edge.client import ROOT, ask, make
 from tests.handler.edge.test_rpc import ask as call
-from tests.handler.edge.test_rpc import served
 from tests.support.remote import question, raw
 from tests.support.s3_stand_in import StandIn
 

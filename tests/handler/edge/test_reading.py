@@ -13,8 +13,9 @@ from core.errors import InvalidInput, ServerBusy
 from handler.edge import reading
 from handler.edge.flight import NO_LIMIT, Flight
 from handler.edge.reading import Reading, most_messages
+from tests.handler.edge.beside import served
 from tests.handler.edge.client import make
-from tests.handler.edge.test_rpc import BODY, served
+from tests.handler.edge.test_rpc import BODY
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 

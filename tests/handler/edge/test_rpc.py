@@ -25,13 +25,13 @@ from core.schema import open_inference as oip
 from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
+from tests.handler.edge.beside import served
 from tests.handler.edge.client import ROOT, make
-from tests.support.ports import free_port
 from tests.support.remote import question, raw, tensors, typed
 from tests.support.zoo.python import ENDLESS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from core import operations as ops
@@ -51,22 +51,6 @@ def app() -> Iterator[App]:
     made = make()
     yield made
     made.close()
-
-
-def served(app: App, work: Callable[[aio.Channel, rpc.RpcServer], Awaitable[Any]]) -> Any:
-    """Returns what the work finds on a server of the application."""
-
-    async def main() -> Any:
-        address = f"127.0.0.1:{free_port()}"
-        server = rpc.RpcServer(app, address)
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                return await work(channel, server)
-        finally:
-            await server.stop()
-
-    return asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService") -> Any:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handler.edge import rpc
+from tests.handler.edge.beside import served
 from tests.handler.edge.client import ROOT, make
-from tests.handler.edge.test_rpc import served, wait_until
+from tests.handler.edge.test_rpc import wait_until
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:

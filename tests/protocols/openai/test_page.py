@@ -1,15 +1,13 @@
 """The commands of docs/text.md print what stands there."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support import texts
 from tests.support.server import ROOT, Server, serve_rpc
-from tests.test_documents import alike, check
+from tests.test_documents import check, check_program
 
 PAGE = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
 MARK = r"<!-- tested by tests/protocols/openai/test_page.py -->\n"
@@ -34,10 +32,7 @@ def test_the_commands_print_what_they_show(block: str, server: Server) -> None:
 @pytest.mark.parametrize(("program", "printed"), PYTHON)
 def test_the_programs_print_what_they_show(program: str, printed: str, server: Server) -> None:
     """As a user would run them."""
-    script = program.replace(":8080", f":{server.port}").replace(":9000", f":{server.rpc_port}")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert alike(done.stdout, printed), done.stdout
+    check_program(program, printed, server)
 
 
 def test_every_block_of_the_page_is_run() -> None:

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, save
 
 from core.schema import grps
-from handler.edge.rpc import RpcServer
+from tests.handler.edge.beside import running
 from tests.handler.edge.dispatch.meeting import INFER, Meeting, binary, rows
 from tests.support.asgi import Local, application
-from tests.support.ports import free_port
 from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
@@ -157,18 +156,13 @@ def test_every_protocol_reaches_a_batch(tmp_path: Path) -> None:
     meeting = Meeting(tmp_path, {"max_batch_size": 16, "max_delay_ms": 1000}, max_concurrency=1, THREADS="2")
 
     async def work() -> list[Any]:
-        server = RpcServer(meeting.local.app, address := f"127.0.0.1:{free_port()}")
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                first = await meeting.hold()
-                tasks = carried(meeting, channel)
-                await meeting.until(len(tasks))
-                meeting.open()
-                await first
-                return [await task for task in tasks]
-        finally:
-            await server.stop()
+        async with running(meeting.local.app) as (channel, _):
+            first = await meeting.hold()
+            tasks = carried(meeting, channel)
+            await meeting.until(len(tasks))
+            meeting.open()
+            await first
+            return [await task for task in tasks]
 
     found = meeting.run(work())
     meeting.close()

@@ -15,12 +15,11 @@ from grpc import aio
 from core import errors
 from core.errors import Fault
 from handler.aws import Function
-from handler.edge import rpc
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
+from tests.handler.edge.beside import served
 from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
-from tests.support.ports import free_port
 from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
@@ -42,20 +41,13 @@ TEXT = 'what a "model"\nsays \u202e'
 
 
 def over_grpc(app: Any) -> None:
-    async def main() -> None:
-        address = f"127.0.0.1:{free_port()}"
-        server = rpc.RpcServer(app, address)
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                method: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-                with pytest.raises(aio.AioRpcError) as refused:
-                    await method(MESSAGE, metadata=(("x-request-id", "mine"),))
-                assert ("x-request-id", "mine") in list(refused.value.trailing_metadata() or ())
-        finally:
-            await server.stop()
+    async def main(channel: aio.Channel, _: object) -> None:
+        method: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        with pytest.raises(aio.AioRpcError) as refused:
+            await method(MESSAGE, metadata=(("x-request-id", "mine"),))
+        assert ("x-request-id", "mine") in list(refused.value.trailing_metadata() or ())
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    served(app, main)
 
 
 ASK: dict[str, Callable[[Any], Any]] = {
@@ -297,22 +289,15 @@ def test_a_call_that_the_doorkeeper_refuses_is_one_line(
 def test_a_call_over_grpc_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the code, the model, and the bytes of the messages both ways; a stream is one line, too."""
 
-    async def main(app: Any) -> tuple[int, int]:
-        address = f"127.0.0.1:{free_port()}"
-        server = rpc.RpcServer(app, address)
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                one: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-                answer = await one(MESSAGE)
-                many: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-                answers = [each async for each in many(iter([MESSAGE, MESSAGE]))]
-                return len(answer), sum(map(len, answers))
-        finally:
-            await server.stop()
+    async def main(channel: aio.Channel, _: object) -> tuple[int, int]:
+        one: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        answer = await one(MESSAGE)
+        many: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        answers = [each async for each in many(iter([MESSAGE, MESSAGE]))]
+        return len(answer), sum(map(len, answers))
 
     with closing(make(ACCESS_LOG="true")) as app:
-        sizes = asyncio.run(asyncio.wait_for(main(app), 60))
+        sizes = served(app, main)
         found = lines(app, capsys)
         for line, received, sent in zip(found, (len(MESSAGE), 2 * len(MESSAGE)), sizes, strict=True):
             assert " OK " in line

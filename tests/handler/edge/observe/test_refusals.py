@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 from grpc import aio
 
 from core.schema.open_inference import ModelInferRequest
-from handler.edge import rpc
+from tests.handler.edge.beside import served
 from tests.handler.edge.calls.connect.client import call, envelope
 from tests.handler.edge.client import BODY, INFER, ask, make
 from tests.handler.edge.observe.test_access import GRPS, Context, event, function, lines
 from tests.handler.edge.observe.test_metrics import scraped
-from tests.support.ports import free_port
 from tests.support.remote import question
 
 JSON = [(b"content-type", b"application/json")]
@@ -33,21 +31,12 @@ def named(name: str) -> bytes:
 
 def over_grpc(path: str, *messages: bytes, metadata: Any = ()) -> Any:
     def sent(app: Any) -> None:
-        async def main() -> None:
-            address = f"127.0.0.1:{free_port()}"
-            server = rpc.RpcServer(app, address)
-            await server.start()
-            try:
-                async with aio.insecure_channel(address) as channel:
-                    method: Any = channel.stream_stream(path)
-                    try:
-                        assert [each async for each in method(iter(messages), metadata=metadata)]
-                    except aio.AioRpcError:
-                        return
-            finally:
-                await server.stop()
+        async def main(channel: aio.Channel, _: object) -> None:
+            method: Any = channel.stream_stream(path)
+            with suppress(aio.AioRpcError):
+                assert [each async for each in method(iter(messages), metadata=metadata)]
 
-        asyncio.run(asyncio.wait_for(main(), 60))
+        served(app, main)
 
     return sent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -20,12 +19,12 @@ from grpc import aio
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from core.errors import ModelFailed
-from handler.edge import rpc
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.traces import provider
 from handler.edge.observe.traces.parents import xray
 from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
+from tests.handler.edge.beside import served
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
 from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
 from tests.support.connect_client import OIP
@@ -53,18 +52,11 @@ def post(app: Any, path: str, body: bytes, kind: str, headers: Any) -> None:
 
 
 def over_grpc(app: Any, headers: Any) -> None:
-    async def main() -> None:
-        address = f"127.0.0.1:{free_port()}"
-        server = rpc.RpcServer(app, address)
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                one: Any = channel.unary_unary(CALL)
-                await one(MESSAGE, metadata=[(name.decode(), value.decode()) for name, value in headers])
-        finally:
-            await server.stop()
+    async def main(channel: aio.Channel, _: object) -> None:
+        one: Any = channel.unary_unary(CALL)
+        await one(MESSAGE, metadata=[(name.decode(), value.decode()) for name, value in headers])
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    served(app, main)
 
 
 ASK: dict[str, Any] = {
@@ -136,21 +128,14 @@ def test_a_failure_is_an_error_of_its_span(
 def test_a_stream_over_grpc_is_one_span(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
     """In its caller's trace; so is a call that no service has, whose name is not the client's."""
 
-    async def main(app: Any) -> None:
-        address = f"127.0.0.1:{free_port()}"
-        server = rpc.RpcServer(app, address)
-        await server.start()
-        try:
-            async with aio.insecure_channel(address) as channel:
-                many: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
-                assert len([each async for each in many(iter([MESSAGE] * 3), metadata=(("traceparent", PARENT),))]) == 3
-                with pytest.raises(aio.AioRpcError):
-                    await channel.unary_unary("/odd.Service/Method")(b"")
-        finally:
-            await server.stop()
+    async def main(channel: aio.Channel, _: object) -> None:
+        many: Any = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+        assert len([each async for each in many(iter([MESSAGE] * 3), metadata=(("traceparent", PARENT),))]) == 3
+        with pytest.raises(aio.AioRpcError):
+            await channel.unary_unary("/odd.Service/Method")(b"")
 
     with closing(make(TRACES="otlp", ACCESS_LOG="true")) as app:
-        asyncio.run(asyncio.wait_for(main(app), 60))
+        served(app, main)
         logged = lines(app, capsys)
     stream, odd = sorted(collector.roots(), key=lambda span: span.start_time_unix_nano)
     assert (stream.name, odd.name) == ("inference.GRPCInferenceService/ModelStreamInfer", "grpc")
