@@ -9,7 +9,6 @@ import math
 import sys
 import threading
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from handler.commands.call.infer import PreparedCall
 from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
 from handler.commands.call.protocols import answer
 from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 
 LIVE: Final = Packet("/v2/health/live", method="GET")
@@ -35,7 +35,7 @@ PAUSE: Final = 0.2
 COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "REQUESTS", "ERRORS")
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Measures, and prints a table. Returns 1 if a request failed. Raises Refused if the first one does."""
     concurrencies = _concurrencies(options.concurrency)
     if options.svg is not None and not Path(options.svg).absolute().parent.is_dir():
@@ -85,7 +85,7 @@ def _control(transport: Transport) -> float | None:
     return tally.quantile(0.5)
 
 
-def _measured(options: Namespace, prepared: PreparedCall, count: int) -> Level:
+def _measured(options: CommandOptions, prepared: PreparedCall, count: int) -> Level:
     """Measures one concurrency."""
     tallies = [TimeTally() for _ in range(count)]
     stop, start = threading.Event(), threading.Barrier(count + 1)
@@ -157,7 +157,7 @@ def _ms(seconds: float) -> str:
     return "-" if math.isnan(seconds) else f"{seconds * 1000:.2f}"
 
 
-def _end(options: Namespace, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
+def _end(options: CommandOptions, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
     """Prints what failed, and writes the other forms of the table."""
     failed: Counter[str] = Counter()
     for each in levels:

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import zipfile
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from handler.commands.doctor import (
 from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
 from handler.commands.models import reported
+from handler.commands.options import CommandOptions
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
@@ -50,7 +50,7 @@ ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman d
 UNLISTED: Final = "models: the repository has none to examine"
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Prints the findings. Returns 0 without an error among them, 1 with one, 2 for wrong arguments."""
     try:
         limits = _limits(options)
@@ -73,7 +73,7 @@ def _tell(name: str) -> None:
         sys.stderr.flush()
 
 
-def _limits(options: Namespace) -> LoadLimits:
+def _limits(options: CommandOptions) -> LoadLimits:
     """Raises ValueError for a limit that is not one."""
     found = []
     for flag, text, parse in (
@@ -92,7 +92,7 @@ def _limits(options: Namespace) -> LoadLimits:
 class Examination:
     """One run. Later parts use what earlier ones have found: the served models, and what their loads measured."""
 
-    def __init__(self, options: Namespace, limits: LoadLimits, visit: Visit) -> None:
+    def __init__(self, options: CommandOptions, limits: LoadLimits, visit: Visit) -> None:
         self._options = options
         self._limits = limits
         self._visit = visit
@@ -169,7 +169,7 @@ class Examination:
         self._load(settings, environ)
 
     def _load(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        if not self._options.load:
+        if self._options.no_load:
             self._visit.skipped.append("loads, memory and cold start: --no-load")
             return
         measured: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """`dragoman list`: a repository's versions and their states. It reads one listing and the settings files."""
 
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, escaped
 from handler.backends import EXPECTED
+from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.publish.meter import human
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     reason: str
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Prints the versions and their states. Raises Refused, ServingError."""
     text = options.target or settings.repository
     repository, models = _models(settings, text)

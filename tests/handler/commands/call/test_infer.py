@@ -15,6 +15,7 @@ from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
 from handler.commands.call.served import CalledModel
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
 from tests.support.ports import free_port
@@ -206,9 +207,7 @@ def test_dimensions_that_were_left_out_are_added(
 
 
 def read(model: CalledModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[Tensor, ...]:
-    from argparse import Namespace  # noqa: PLC0415 - of this function
-
-    return inputs.read(Namespace(input=texts, file=file, sample=False, rows=1), model)
+    return inputs.read(CommandOptions(input=texts, file=file, sample=False, rows=1), model)
 
 
 def test_values_of_a_model_that_declares_nothing_are_guessed() -> None:

@@ -217,7 +217,7 @@ def test_a_pull_that_breaks_off_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(S3Store, "fetch", broken)
-    assert run("pull", published, tmp_path / "out", "--quiet") == (130, "", "")
+    assert run("pull", published, tmp_path / "out", "--quiet") == (130, "", "\n")
     assert list(tmp_path.glob("out/*")) == []
     assert list(tmp_path.glob(".pull-*")) == []
 
