@@ -10,10 +10,10 @@ from core.errors import InvalidInput
 from core.operations import ModelRef
 from core.wire import Options
 from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
+from handler.commands.meter import Meter
 from handler.commands.models import reported
 from handler.commands.options import CommandOptions
 from handler.commands.publish import targets
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.edge.batch import files
 from handler.edge.batch.runner import BatchRunner, batch_rows

@@ -59,6 +59,8 @@ def run(options: CommandOptions) -> int:
     if landed.status != OK:
         raise Refused(reason(landed))
     found = answer(prepared.protocol, prepared.model, landed)
-    show = shown.document if options.json else shown.table
-    print(show(prepared.model, found, seconds))  # noqa: T201 - the result
+    if options.json:
+        print(shown.document(prepared.model, found, seconds))  # noqa: T201 - the result
+    else:
+        shown.show(prepared.model, found, seconds)
     return 0

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from core.errors import escaped
 from handler.commands import results
 from handler.commands.convert import library_model, models_config, sources
+from handler.commands.meter import Meter
 from handler.commands.options import CommandOptions
 from handler.commands.publish import push, shelf, targets, versions
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings

@@ -7,8 +7,8 @@ from handler.commands import results
 from handler.commands.convert import process
 from handler.commands.convert.sources import FORMATS, Format
 from handler.commands.convert.work import LibraryJob
+from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
-from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.stores import parity
 

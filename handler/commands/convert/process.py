@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Final, NamedTuple
 
 from handler.commands.convert.work import LibraryJob
-from handler.commands.publish.meter import human
+from handler.commands.meter import human
 from handler.commands.refused import Refused
 
 ROOT: Final = Path(__file__).parents[3]

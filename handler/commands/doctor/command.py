@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from core.errors import escaped
 from handler.commands.doctor import (
     artifact,
     bucket,
@@ -26,6 +25,7 @@ from handler.commands.doctor import (
 )
 from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
+from handler.commands.meter import Meter
 from handler.commands.models import reported
 from handler.commands.options import CommandOptions
 from handler.lifecycle.repository import Repository
@@ -44,7 +44,6 @@ LOGIN: Final = re.compile(r"//[^/@]*@")
 """Credentials in a URI. They are a fault, and not for a report."""
 ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
-CLEAR: Final = "\r\x1b[K"
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
 UNLISTED: Final = "models: the repository has none to examine"
@@ -64,13 +63,6 @@ def run(options: CommandOptions) -> int:
         examination.template_and_artifact()
     print(report.as_json(visit) if options.json else report.as_text(visit))  # noqa: T201 - the result
     return 1 if visit.failed else 0
-
-
-def _tell(name: str) -> None:
-    """Shows on a terminal which model is being loaded. "": none."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{CLEAR}loading {escaped(name)}" if name else CLEAR)
-        sys.stderr.flush()
 
 
 def _limits(options: CommandOptions) -> LoadLimits:
@@ -176,8 +168,10 @@ class Examination:
         self._visit.measured["models"] = measured
         self._visit.measured["init"] = loads.initialisation(environ, self._limits)
         may = [each for each in self._models if settings.allow_code or not any(map(model_files.is_code, each.versions))]
-        self._visit.add(loads.examine(may, environ, self._limits, measured, _tell))
-        _tell("")
+        with Meter(quiet=False) as meter:
+            self._visit.add(
+                loads.examine(may, environ, self._limits, measured, lambda name: meter.show(f"loading {name}"))
+            )
         every = (f"{model.name}/{version.folder}" for model in self._models for version in model.versions)
         self._visit.measured["unmeasured"] = [name for name in every if name not in measured]
         self._visit.measured["memory"] = sizing.recommend(self._visit.measured)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from handler.commands import results
+from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.buckets import opened
-from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.commands.staging import appear, of_number, staged
 from handler.lifecycle.repository import Version

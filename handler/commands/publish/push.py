@@ -5,10 +5,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from handler.commands import results, signature
+from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
 from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
 from handler.commands.publish.buckets import opened
-from handler.commands.publish.meter import Meter, human
 from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused

@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any, Final
 
 from core.errors import ServingError, escaped
+from handler.commands.meter import Meter
 from handler.commands.options import CommandOptions
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
@@ -33,7 +33,7 @@ def run(options: CommandOptions) -> None:
     times: list[float] = []
     rows: list[dict[str, str]] = []
     meter = Meter(quiet=False)
-    with closing(line(options.url, _headers(options.header), options.timeout)) as connection:
+    with closing(line(options.url, _headers(options.header), options.timeout)) as connection, meter:
         sender = senders.Replayer(connection, options.protocol)
         for exchange in islice(recorded.read(options.files), options.limit):
             began = time.perf_counter()
@@ -43,7 +43,6 @@ def run(options: CommandOptions) -> None:
             meter.show(f"{counts.total()} requests sent, {counts.total() - counts[SAME]} not the same")
             if outcome != SAME and len(rows) < MOST_LINES:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
-    meter.end()
     _tell(options, counts, rows, times)
     if not counts:
         raise Refused("these files have no request with its answer")

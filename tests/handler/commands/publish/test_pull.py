@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handler.cli import main
-from handler.commands.publish import meter
+from handler.commands import meter
 from handler.stores import Forbidden
 from handler.stores.s3.store import S3Store
 from tests.handler.commands.publish.conftest import adds
