@@ -11,13 +11,13 @@ INSTALL = {
     "fish": "~/.config/fish/completions/dragoman.fish",
 }
 """Where each shell looks for such a script."""
-PLACES = "; ".join(f"{shell}: {place}" for shell, place in INSTALL.items())
+PLACES = "\n".join(f"{shell}: {place}" for shell, place in INSTALL.items())
 
 
 @command(
     "completion",
     "print a script that completes commands and flags in a shell",
-    f"Print a script that completes commands and flags. Write it where the shell looks. {PLACES}.",
+    f"Print a script that completes commands and flags. Write it where the shell looks:\n\n\b\n{PLACES}",
 )
 @argument("shell", type=click.Choice([*INSTALL]), metavar="|".join(INSTALL), help="the shell")
 def completion(options: CommandOptions) -> None:

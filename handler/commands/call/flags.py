@@ -28,7 +28,8 @@ def request(work: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             type=FILE,
             metavar="[NAME=]PATH",
-            help="an input from a .npy, .json, .csv or other file; without NAME: the columns of a .csv file",
+            help="an input from a .npy, .json, .csv or other file (its bytes); "
+            "without NAME: the columns of a .csv file",
         ),
         click.option("--sample", is_flag=True, help="make inputs from the model's metadata"),
         click.option(

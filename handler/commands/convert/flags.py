@@ -12,11 +12,13 @@ from handler.settings.parsers import seconds, share, size
 @argument(
     "source",
     required=False,
+    metavar="[SOURCE]",
     type=FILE,
     help="a model's file, a folder of Hugging Face, a SavedModel, or a folder of numbered ones",
 )
 @argument(
     "target",
+    required=False,
     metavar="REPOSITORY/NAME",
     type=FILE,
     help="s3://bucket/prefix/NAME (or gs://, az://), or a model's folder; with --models-config: REPOSITORY",
@@ -59,6 +61,10 @@ from handler.settings.parsers import seconds, share, size
 @json_lines
 def convert(options: CommandOptions) -> None:
     """Converts and publishes. Raises Refused, InvalidSettings."""
+    if options.target is None:  # click fills arguments from the left, and the first of these is the optional one
+        options.source, options.target = None, options.source
+    if options.target is None:
+        raise click.UsageError("Missing argument 'REPOSITORY/NAME'.", click.get_current_context())
     from handler.commands.convert import command  # noqa: PLC0415 - 0.5 s, which only the command needs
 
     with_settings(command.run, options)

@@ -382,6 +382,7 @@ def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None
     (("pull", "s3://b/m", "--all", "--version", "1"), "--version and --all exclude each other"),
     (("sign", "m"), "one of --key and --unsigned is needed"),
     (("sign", "m", "--key", "k", "--unsigned"), "one of --key and --unsigned is needed"),
+    (("convert",), "Missing argument 'REPOSITORY/NAME'."),
     (("keys", "new"), "Missing option '--name'."),
 ])  # fmt: skip
 def test_a_wrong_use_ends_with_2(run: Any, arguments: tuple[str, ...], told: str) -> None:
