@@ -49,13 +49,13 @@ class Meter:
         if self._moves:
             from rich import progress as parts  # noqa: PLC0415 - 100 ms, for a terminal
 
-            bar, rate, left = parts.DownloadColumn(), parts.TransferSpeedColumn(), parts.TimeRemainingColumn()
-            self._start(what, total, parts.BarColumn(), bar, rate, left)
+            numbers = parts.DownloadColumn(), parts.TransferSpeedColumn(), parts.TimeRemainingColumn()
+            self._start(what, total, parts.BarColumn(), *numbers)
 
     def add(self, count: int) -> None:
         """Adds bytes that were sent, or subtracts bytes that must be sent again."""
-        if self._shown is not None:
-            self._shown.advance(self._shown.task_ids[0], count)
+        if (shown := self._shown) is not None:  # another thread may end it meanwhile
+            shown.advance(shown.task_ids[0], count)
 
     def show(self, line: str) -> None:
         """Shows a line on a terminal, which the next one replaces."""
@@ -66,8 +66,8 @@ class Meter:
 
     def say(self, line: str) -> None:
         """Prints a line that stays on the screen."""
-        if self._shown is not None:
-            self._shown.console.print(escaped(line))
+        if (shown := self._shown) is not None:
+            shown.console.print(escaped(line))
         elif not self._quiet:
             self._stream.write(f"{escaped(line)}\n")
             self._stream.flush()

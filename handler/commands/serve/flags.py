@@ -13,7 +13,6 @@ from handler.settings.sources import FILE, SERVES, Layered
 
 RELOADING: Final = {"repository_poll": "1"}
 """The default of a setting under --reload: new versions are found within a second."""
-HELP_ALL: Final = "show the flags of all settings"
 SHORT: Final = frozenset(
     ("repository", "preload", "memory_limit", "allow_code", "threads", "workers", "auth", "keys_file", "log_level")
 )
