@@ -5,6 +5,7 @@ fixed shows. A signature that TensorFlow answers differently each time, or whose
 and the report says so.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -132,23 +133,31 @@ class _Comparison:
         first = ""
         for highest in HIGHEST:
             try:
-                calls = [_below(highest, call) for call in self._made(asked)]
-                return calls, [asked.theirs(call) for call in calls]
+                pairs = list(self._made(asked, highest))
             except Exception as error:  # noqa: BLE001 - TensorFlow's errors have no common base
                 first = first or reason(error)
+            else:
+                return [call for call, _ in pairs], [answer for _, answer in pairs]
         raise _Unanswered(first)
 
-    def _made(self, asked: AskedSignature) -> list[Arrays]:
-        seed = self._job.seed
-        if asked.fixed or not asked.values:
-            return [asked.narrowed(asked.made(self._graph, asked.fixed, 3, seed + index)) for index in range(FIXED)]
-        widest = max(int(np.prod([abs(size) for size in (value.shape or (1,))[1:]])) for value in asked.values)
-        most = max(sum(FEW) + 1, min(ROWS, MOST_ELEMENTS // max(1, widest), WORK // max(1, self._size)))
-        sizes = zip((*FEW, most - sum(FEW)), FREE, strict=True)
-        return [
-            asked.narrowed(asked.made(self._graph, rows, free, seed + index))
-            for index, (rows, free) in enumerate(sizes)
-        ]
+    def _made(self, asked: AskedSignature, highest: int) -> Iterator[tuple[Arrays, Arrays]]:
+        """Yields made rows and the original's answers. The numbers of rows depend on the seed and the model alone."""
+        sizes = [(asked.fixed, free) for free in FREE[:1] * FIXED] if asked.fixed else [*zip(FEW, FREE, strict=False)]
+        answer: Arrays = {}
+        for index, (rows, free) in enumerate(sizes):
+            call = _below(highest, asked.narrowed(asked.made(self._graph, rows, free, self._job.seed + index)))
+            answer = asked.theirs(call)
+            yield call, answer
+        most = 0 if asked.fixed else self._most(asked, answer) - sum(FEW)
+        if most > 0:
+            call = asked.narrowed(asked.made(self._graph, most, FREE[-1], self._job.seed + len(sizes)))
+            yield _below(highest, call), asked.theirs(_below(highest, call))
+
+    def _most(self, asked: AskedSignature, answer: Arrays) -> int:
+        """Returns how many rows take seconds and some 100 MB at most. `answer`: that of the last of FEW."""
+        sizes = [math.prod(abs(size) for size in (value.shape or (1,))[1:]) for value in asked.values]
+        sizes += [array.size // FEW[-1] for array in answer.values()]
+        return min(ROWS, MOST_ELEMENTS // max(1, *sizes), WORK // max(1, self._size))
 
     def _outputs_of(
         self,
