@@ -1,9 +1,10 @@
 """`dragoman batch` against calling the model in process with batches of the same size.
 
 The control has its arrays in memory, calls ONNX Runtime with the same options, and keeps nothing. Ours reads a file of
-lines of JSON, of an array or of CSV, checks it, and writes a file of answers; it locks, journals and computes the digest
-of its input. Both load the model. The second control is the loop that one would write: orjson for each line, numpy, the
-model, orjson. The fastest rounds are compared: the model takes all processors, and so does whatever else runs.
+lines of JSON, of an array or of CSV, checks it, and writes a file of answers; it locks, journals and computes the
+digest of its input. Both load the model. The second control is the loop that one would write: orjson for each line,
+numpy, the model, orjson. The fastest rounds are compared: the model takes all processors, and so does whatever else
+runs.
 """
 
 import tempfile
