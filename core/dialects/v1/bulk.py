@@ -45,19 +45,22 @@ class BoundRows(NamedTuple):
         Raises InvalidInput for an output without a row for each row, and for NaN and infinities if `non_finite` is
         None.
         """
-        named_outputs = named(outputs, self.signature)
-        for alias, tensor in named_outputs:
-            if tensor.shape[:1] != (self.rows,):
-                raise InvalidInput(
-                    f"output {shown(alias)} has the shape {list(tensor.shape)} for {self.rows} records; expected "
-                    f"{self.rows} rows"
-                )
-        texts = [_texts(output, non_finite) for output in named_outputs]
-        if len(texts) == 1:
-            return texts[0]
-        heads = (jsonio.dumps(output.alias).replace(b"%", b"%%") + b":%b" for output in named_outputs)
-        template = b"{" + b",".join(heads) + b"}"
-        return [template % row for row in zip(*texts, strict=True)]
+        return texts(named(outputs, self.signature), self.rows, non_finite)
+
+
+def texts(outputs: Sequence[Output], rows: int, non_finite: NonFinite | None) -> list[bytes]:
+    """Returns the JSON text of each row's prediction. Raises InvalidInput as `BoundRows.texts` does."""
+    for alias, tensor in outputs:
+        if tensor.shape[:1] != (rows,):
+            raise InvalidInput(
+                f"output {shown(alias)} has the shape {list(tensor.shape)} for {rows} records; expected {rows} rows"
+            )
+    columns = [_texts(output, non_finite) for output in outputs]
+    if len(columns) == 1:
+        return columns[0]
+    heads = (jsonio.dumps(output.alias).replace(b"%", b"%%") + b":%b" for output in outputs)
+    template = b"{" + b",".join(heads) + b"}"
+    return [template % row for row in zip(*columns, strict=True)]
 
 
 def bind(instances: Any, spec: ModelSpec, signature_name: str = "") -> BoundRows:
