@@ -32,6 +32,7 @@ BODIES: Mapping[str, tuple[str, Any]] = {
     "split": (JSON, {"dataframe_split": {"columns": NAMES, "index": [0, 1], "data": ROWS}}),
     "records": (JSON, {"dataframe_records": [dict(zip(NAMES, row, strict=True)) for row in ROWS]}),
     "csv": (CSV, LINES),
+    "lines": ("application/jsonlines", "".join(f"{json.dumps(row)}\n" for row in ROWS)),
 }
 Answers = Callable[..., Answer]
 
