@@ -1,6 +1,7 @@
 """What commands have in common: how a function becomes one of click's, and the options that several of them have."""
 
 import functools
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
@@ -64,3 +65,18 @@ def checked(read: Callable[[str], T], expected: str = "") -> Callable[[str], T]:
             raise click.BadParameter(f"it is {text[:64]!r}; expected {expected or error}") from None
 
     return value
+
+
+def seconds(text: str) -> float:
+    """Reads the time for an answer. Raises ValueError."""
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not float(text):
+        raise ValueError("seconds above 0, below 100000")
+    return float(text)
+
+
+def tolerance(text: str) -> float:
+    """Reads how far two numbers may differ. Raises ValueError."""
+    found = float(text)
+    if not 0 <= found < float("inf"):
+        raise ValueError
+    return found

@@ -263,6 +263,13 @@ def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, caps
         ("infer m --rows none", "Invalid value for '--rows': 'none' is not a valid integer range."),
         ("infer m --rows 0", "Invalid value for '--rows': 0 is not in the range 1<=x<=9999999."),
         ("bench m --seconds 0", "Invalid value for '--seconds': it is '0'; expected seconds above 0, below 100000"),
+        (
+            "replay f --timeout nan",
+            "Invalid value for '--timeout': it is 'nan'; expected seconds above 0, below 100000",
+        ),
+        ("replay f --rtol -1", "Invalid value for '--rtol': it is '-1'; expected a number from 0 on"),
+        ("replay f --atol inf", "Invalid value for '--atol': it is 'inf'; expected a number from 0 on"),
+        ("replay f --atol x", "Invalid value for '--atol': it is 'x'; expected a number from 0 on"),
         ("bench m --protocol v3", "is not one of 'v2', 'v2-binary', 'v1', 'grpc', 'connect', 'grps'."),
     ],
 )

@@ -1,20 +1,13 @@
 """The options of `dragoman infer` and `dragoman bench`."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
-from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command
+from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds
 from handler.commands.refused import Refused
-
-
-def _seconds(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not float(text):
-        raise ValueError("seconds above 0, below 100000")
-    return float(text)
 
 
 def request(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +32,7 @@ def request(work: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--url", help=f"the server; default: {URL}, with --protocol grpc: {GRPC}"),
         click.option("--key", metavar="KEY|@FILE", help="key or token (JWT), or the file that has it"),
         click.option(
-            "--timeout", type=checked(_seconds), metavar="SECONDS", default="300", help="for an answer; default: 300"
+            "--timeout", type=checked(seconds), metavar="SECONDS", default="300", help="for an answer; default: 300"
         ),
     )
     for each in reversed(added):
@@ -72,7 +65,7 @@ def infer(options: CommandOptions) -> int:
     "--concurrency", default=LEVELS, metavar="N,...", help=f"numbers of concurrent requests; default: {LEVELS}"
 )
 @click.option(
-    "--seconds", type=checked(_seconds), metavar="SECONDS", default="5", help="for each concurrency; default: 5"
+    "--seconds", type=checked(seconds), metavar="SECONDS", default="5", help="for each concurrency; default: 5"
 )
 @as_json
 @click.option("--svg", type=FILE, metavar="FILE", help="draw throughput and latency into this file")

@@ -2,8 +2,9 @@
 
 import click
 
-from handler.commands.options import FILE, CommandOptions, argument, as_json, command
+from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds, tolerance
 
+NUMBER = checked(tolerance, "a number from 0 on")
 PROTOCOLS = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
 URL = "http://127.0.0.1:8080"
 
@@ -14,12 +15,16 @@ URL = "http://127.0.0.1:8080"
 )
 @click.option("--url", default=URL, help=f"default: {URL}")
 @click.option("--protocol", type=click.Choice(PROTOCOLS), default="same", help="default: that of each request")
-@click.option("--rtol", type=float, metavar="NUMBER", default=1e-5, help="relative tolerance of numbers; default: 1e-5")
-@click.option("--atol", type=float, metavar="NUMBER", default=1e-8, help="absolute tolerance of numbers; default: 1e-8")
+@click.option(
+    "--rtol", type=NUMBER, metavar="NUMBER", default="1e-5", help="relative tolerance of numbers; default: 1e-5"
+)
+@click.option(
+    "--atol", type=NUMBER, metavar="NUMBER", default="1e-8", help="absolute tolerance of numbers; default: 1e-8"
+)
 @click.option(
     "--limit", type=click.IntRange(1, 999_999_999), metavar="N", help="the most requests to send; default: all"
 )
-@click.option("--timeout", type=float, metavar="SECONDS", default=60.0, help="for an answer; default: 60")
+@click.option("--timeout", type=checked(seconds), metavar="SECONDS", default="60", help="for an answer; default: 60")
 @click.option("--header", multiple=True, help="'name: value' to send; may be repeated")
 @as_json
 def replay(options: CommandOptions) -> None:
