@@ -1,6 +1,5 @@
 """Writes an image's context (a wheel of this installation, the models, the Dockerfile), and has the engine build it."""
 
-import argparse
 import os
 import shlex
 import shutil
@@ -10,7 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from handler.commands.init.wheel import installed, wheel
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
+from handler.settings.routing import VERSION
 
 DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
 IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
@@ -18,7 +19,7 @@ FOLDER: Final = "repository"
 """The models' folder in the context."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Returns the engine's exit code, or 0 after the context alone. Raises Refused."""
     if "://" in (options.models or ""):
         raise Refused("the models of an image come from a folder; `dragoman pull` fetches them from a bucket")
@@ -41,10 +42,16 @@ def run(options: argparse.Namespace) -> int:
 def _check(models: Path | None, constraints: Path | None) -> None:
     if models is not None and not models.is_dir():
         raise Refused(f"there is no folder {models}")
-    if models is not None and not any(each.is_dir() and not each.name.startswith(".") for each in models.iterdir()):
+    if models is not None and not any(_has_versions(each) for each in models.iterdir()):
+        if _has_versions(models):
+            raise Refused(f"{models} is one model: name the folder of the models, {models.resolve().parent}")
         raise Refused(f"{models} has no models: expected a folder for each, such as {models}/iris/1/model.onnx")
     if constraints is not None and not constraints.is_file():
         raise Refused(f"there is no file {constraints}")
+
+
+def _has_versions(folder: Path) -> bool:
+    return folder.is_dir() and any(each.is_dir() and VERSION.fullmatch(each.name) for each in folder.iterdir())
 
 
 def write(folder: Path, models: Path | None, constraints: Path | None = None) -> None:
@@ -74,7 +81,7 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def command(options: argparse.Namespace, context: Path) -> list[str]:
+def command(options: CommandOptions, context: Path) -> list[str]:
     """Returns the engine's command line."""
     words = [options.engine, "build", "--target", options.target, "--tag", options.tag]
     words += ["--platform", options.platform] if options.platform else []
