@@ -13,7 +13,7 @@ from core.wire import HttpResponse, MethodNotAllowed, Right, Router
 from handler.edge import exchange
 from handler.edge.exchange import SAFE, Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
-from handler.edge.observe.observer import PROMETHEUS, Observer, paths
+from handler.edge.observe.observer import Observer, paths
 from handler.edge.observe.record import refused, unfound
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
@@ -76,7 +76,9 @@ class Elsewhere:
             raise MethodNotAllowed(method, path, SAFE)
         if visitor.recognise().models is not None:
             raise NotPermitted("this credential is for some models; the metrics concern all of them")
-        return HttpResponse(200, (PROMETHEUS,), (await self._dispatcher.aside(self._observer.scrape, path),))
+        accept = visitor.headers.get(b"accept", b"").decode("latin-1")
+        kind, metrics = await self._dispatcher.aside(self._observer.scrape, path, accept)
+        return HttpResponse(200, (kind,), (metrics,))
 
     def _refusal(self, error: ServingError, scope: Scope, path: str) -> HttpResponse:
         """Returns the page that asks a browser for a key, and the protocol's error for anybody else."""
