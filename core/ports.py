@@ -20,6 +20,8 @@ MODELS_KEY = "dragoman.models"
 """The member of ASGI's scope that holds the Models which the caller of a request may ask."""
 CONTROL_KEY = "dragoman.control"
 """The member of ASGI's scope that says why the caller cannot load and unload models; "" if it can."""
+OWN_ID_KEY = "dragoman.own_id"
+"""The member of ASGI's scope with the id that the client has sent, b"" without one."""
 
 
 class Model(Protocol):

@@ -10,7 +10,7 @@ from core.errors import ServingError
 from core.wire import Header, Right
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.counts import Counts
-from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, chosen
+from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 
@@ -69,7 +69,7 @@ class Observer:
     def begin(self, scope: Scope, send: Send) -> Record:
         """Begins the record of a request over HTTP."""
         given: str = scope.get(ID_KEY, "")
-        record = Record(scope["method"], scope["path"], chosen(None, given), send, given)
+        record = Record(scope["method"], scope["path"], drawn(given), send, given)
         RECORD.set(record)
         return record
 
