@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from core.deadline import NEVER, Deadline, answerable, within
 from core.errors import InvalidInput, escaped, shown
-from core.wire import REQUEST_ID, Header
-from handler.edge.members import EventForm, checked, form_of
+from handler.edge.members import EventForm, checked, form_of, id_of
 
 GATEWAY_SECONDS: Final = 29.0
 """API Gateway waits this long for an integration, from when it took the request (its quota; HTTP APIs wait 30)."""
@@ -174,17 +173,7 @@ def scope_of(event: Mapping[str, Any], base_path: str) -> dict[str, Any]:
     stage = context.get("stage") if form in (EventForm.V2, EventForm.V1) else ""
     texts = (each if isinstance(each, str) else "" for each in (inner.get("method"), inner.get("path"), stage))
     method, path, stage = texts
-    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": _named(event)}
-
-
-def _named(event: Mapping[str, Any]) -> tuple[Header, ...]:
-    """Returns the header with the client's own id of the request, if the event has it."""
-    for headers in (event.get("headers"), event.get("multiValueHeaders")):
-        for name, value in headers.items() if isinstance(headers, dict) else ():
-            text = value[-1] if isinstance(value, list) and value else value
-            if isinstance(name, str) and name.lower() == REQUEST_ID.decode() and isinstance(text, str):
-                return ((REQUEST_ID, text.encode("utf-8", "replace")),)
-    return ()
+    return {"method": method, "path": _split(unquote(path), base_path or _prefix(stage))[1], "headers": id_of(event)}
 
 
 def direct(event: Mapping[str, Any]) -> dict[str, Any]:
