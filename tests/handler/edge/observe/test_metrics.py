@@ -186,6 +186,10 @@ def test_metrics_may_be_off_and_are_for_readers_alone() -> None:
     """The right is READ, the method GET; a key of some models does not see the others' numbers."""
     with closing(make(METRICS="off")) as app:
         assert ask(app, "GET", "/metrics")[0] == 404
+    for setting, status, text in (("", 404, "there is nothing at"), ("triton", 200, "nv_inference_count")):
+        with closing(function(DRAGOMAN_METRICS=setting)) as made:
+            answer = made(event("GET", "/metrics"), Context())
+            assert (answer["statusCode"], text in answer["body"]) == (status, True)
     with closing(make()) as app:
         assert ask(app, "POST", "/metrics")[0] == 405
         assert ask(app, "GET", TFS)[0] == 404
