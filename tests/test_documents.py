@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from core.dialects import DIALECTS
-from tests.support import reference
+from tests.support import links, reference
 from tests.support.server import Server, serve, serve_rpc
 
 ROOT = Path(__file__).parents[1]
@@ -138,6 +138,16 @@ def test_links_lead_somewhere(name: str) -> None:
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def test_links_out_are_secure_known_and_written_one_way(server: Server) -> None:
+    """`make check-links` asks for each of them. It needs a network, so no test does."""
+    assert len(links.written()) > 5
+    assert links.faults(links.written()) == []
+    said = links.faults(["http://github.com/a/b", "https://github.com/a/b/", "https://gihtub.com/a"])
+    assert [each.partition(": ")[2][:9] for each in said] == ["write htt", "also writ", "the host "]
+    url = f"http://127.0.0.1:{server.port}/v2"
+    assert (links.broken(url), links.broken(f"{url}/no")) == ("", f"{url}/no: 404")
 
 
 def anchors(page: str) -> set[str]:

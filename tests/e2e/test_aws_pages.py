@@ -1,6 +1,6 @@
 """The commands that need an AWS account run against MiniStack: buckets, and the whole stack of template.yaml.
 
-`sam build` and the built function have tests of their own, so the function's code is left out here.
+`sam build` and the built function, also that of `init --aws`, have tests of their own: its code is left out here.
 """
 
 import os
@@ -16,7 +16,7 @@ from tests.support.ports import free_port
 from tests.support.walks import BLOCK, COMMAND, Walk
 
 BY = "tests/e2e/test_aws_pages.py"
-PAGES = ("docs/aws.md", "README.md", "docs/deploy.md", "docs/platforms.md")
+PAGES = ("docs/aws.md", "README.md", "docs/init.md", "docs/deploy.md", "docs/platforms.md")
 LAST = ("sam delete", "aws s3 rb")
 ANSWERS = "\\n\\nexample-models\\n" + "\\n" * 60
 """To the questions of `sam deploy --guided`: the stack's name, the region, the bucket, and the rest as it is."""
@@ -41,7 +41,8 @@ def commands() -> dict[str, str]:
     found: dict[str, str] = {}
     for page in PAGES:
         for named, _, _, content in BLOCK.findall((ROOT / page).read_text("utf-8")):
-            found |= dict(COMMAND.findall(content) if named == BY else ())
+            for command, shown in COMMAND.findall(content) if named == BY else ():
+                found.setdefault(command, shown)
     return {command: found[command] for command in sorted(found, key=lambda each: each.startswith(LAST))}
 
 
