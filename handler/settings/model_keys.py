@@ -30,7 +30,7 @@ TABLE: Final = (
     ModelKey("inputs[].format, outputs[].format", "text", '"FORMAT_NONE"', "`FORMAT_NHWC` or `FORMAT_NCHW`, which the configuration shows to Triton's image clients"),
     ModelKey("inputs[].parameters, outputs[].parameters, inputs[].tags, outputs[].tags", "any value", "", "MLServer's; without effect"),
     ModelKey("version_policy", "object", '{"latest": {}}', "the versions that are served, by one of the next three keys"),
-    ModelKey("version_policy.latest.num_versions", "whole number", "1", "the newest so many"),
+    ModelKey("version_policy.latest.num_versions", "whole number", "1", "how many of the newest versions"),
     ModelKey("version_policy.all", "object", "", "all versions, by an empty object"),
     ModelKey("version_policy.specific.versions", "array", "required", "these versions, such as `[1, 2]`"),
     ModelKey("version_labels", "object", "{}", 'versions by label, such as `{"stable": 1, "canary": 2}`, for `/v1/models/NAME/labels/LABEL`; looked up with each request'),

@@ -23,6 +23,8 @@ PROTOCOLS: Final = {
 }
 """What is counted apart, as people write it: the protocols of inferences, and questions that are not inferences."""
 
+APART: Final = ("custom", "explain")
+
 
 class TimesView(BaseModel):
     """Times of successes in milliseconds, None without any."""

@@ -15,7 +15,7 @@ from core.tensor import TensorSpec
 from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.traffic.recent import merged
 from handler.site import examples
-from handler.site.numbers import ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
+from handler.site.numbers import APART, ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
 from handler.stores import parity
 
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
@@ -202,6 +202,9 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "failures": count.failures,
             "times": times_view(count),
             "spans": [span_view(ago, lapse.total) for ago, lapse in known.spans],
-            "protocols": [protocol_view(name, count, known.spans) for name, count in known.protocols.items()],
+            "protocols": [
+                protocol_view(name, known.protocols[name], known.spans)
+                for name in sorted(known.protocols, key=APART.__contains__)  # protocols first, in their order
+            ],
         }
     )
