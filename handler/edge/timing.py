@@ -79,7 +79,7 @@ class Timing:
         if self.use is None:
             return ""
         if self.durations is None and not self.ended:
-            self.failed(self.use)
+            self._fail(self.use)  # the statistics have it, whatever the question
         self.ended = True
         return str(self.use.version.decode())
 
@@ -137,9 +137,10 @@ class Timing:
     def failed(self, use: Any) -> None:
         if self.apart:
             self.asked(use, success=False)
-            return
-        if self.ended:
-            return
+        elif not self.ended:
+            self._fail(use)
+
+    def _fail(self, use: Any) -> None:
         spent = time.perf_counter_ns() - self.begun
         use.record((self.begun - self.came, spent), self.size, self.protocol, success=False)
 
