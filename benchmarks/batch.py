@@ -1,9 +1,10 @@
 """`dragoman batch` against calling the model in process with batches of the same size.
 
 The control has its arrays in memory, calls ONNX Runtime with the same options, and keeps nothing. Ours reads a file of
-lines of JSON, checks it, and writes a file of answers; it locks, journals and computes the digest of its input. Both
-load the model. The second control is the loop that one would write: orjson for each line, numpy, the model, orjson.
-The fastest rounds are compared: the model takes all processors, and so does whatever else runs.
+lines of JSON, of an array or of CSV, checks it, and writes a file of answers; it locks, journals and computes the
+digest of its input. Both load the model. The second control is the loop that one would write: orjson for each line,
+numpy, the model, orjson. The fastest rounds are compared: the model takes all processors, and so does whatever else
+runs.
 """
 
 import tempfile
@@ -29,7 +30,7 @@ BAR: Final = 1 / 0.9
 SIZE: Final = 256
 RECORDS: Final = {"trees": 100_000, "encoder": 512, "linear": 100_000}
 TOKENS: Final = 4
-PAIRS: Final = (("jsonl", "alone"), ("npy", "alone"), ("jsonl", "plain"))
+PAIRS: Final = (("jsonl", "alone"), ("npy", "alone"), ("csv", "alone"), ("jsonl", "plain"))
 NAMES: Final = {"alone": "model alone", "plain": "plain loop"}
 
 
@@ -95,11 +96,13 @@ def main(*, quick: bool = False) -> list[Row]:
         for name, records in make(folder).items():
             lines = (orjson.dumps(record) for record in records.tolist())
             (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
+            np.savetxt(folder / f"{name}.csv", records, "%g", ",")
             records = records if name == "encoder" else records.astype(np.float32)  # noqa: PLW2901 - as the model takes them
             np.save(folder / f"{name}.npy", records)
             works: dict[str, Callable[[], object]] = {
                 "jsonl": partial(ours, folder, name, "jsonl"),
                 "npy": partial(ours, folder, name, "npy"),
+                "csv": partial(ours, folder, name, "csv"),
                 "alone": partial(bare, folder, name, records),
                 "plain": partial(plain, folder, name, records),
             }

@@ -57,8 +57,11 @@ class Routes:
     def __init__(self, contract: Contract) -> None:
         self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(contract)]
         self._known: dict[tuple[str, str, str], Destination] = {}
+        self._has_pages = bool(contract.hosted)
 
     def destination(self, scope: Scope) -> Destination:
+        if self._has_pages and _asks_for_page(scope):
+            return Destination(path_of(scope)[0], is_rpc=False, dialect=None)
         known = self._known.get((scope["method"], scope["path"], scope.get("root_path", "")))
         if known is not None and b"%" not in (scope.get("raw_path") or b""):  # nearly always
             return known
@@ -78,3 +81,10 @@ class Routes:
             known = Destination(path, is_rpc=False, dialect=dialect, route=route, values=values)
             self._known[method, scope["path"], scope.get("root_path", "")] = known
         return route, values
+
+
+def _asks_for_page(scope: Scope) -> bool:
+    """Decides whether a browser asks for a model's page, whose path a platform of several models has, too."""
+    if scope["method"] not in ("GET", "HEAD") or not path_of(scope)[0].startswith("/models/"):
+        return False
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])

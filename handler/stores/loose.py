@@ -97,21 +97,29 @@ class LooseStore:
         self._name = settings.model_name
         self._each = settings.contract.layout == "each"
 
+    @property
+    def _awaits(self) -> bool:
+        """Whether the platform makes the directory with the first model that it puts there."""
+        return self._each and not self._root.exists()
+
     def check(self, _: Progress | None = None) -> None:
-        self._inner.check()
+        if not self._awaits:
+            self._inner.check()
 
     def has(self, model: str) -> bool:
         """Decides whether a model's folder can be listed."""
-        return self._place(model) is not None or self._inner.has(model)
+        return self._place(model) is not None or (not self._awaits and self._inner.has(model))
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
+        if self._awaits:
+            return []
         only = self._only()
         return self._inner.models() if only is None else [only[0]]
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         place = self._place(model)
         if place is None:
-            return () if self._only() is not None else self._inner.files(model)
+            return () if self._awaits or self._only() is not None else self._inner.files(model)
         self.check()
         files = settled(place.folder)
         if not place.is_version:

@@ -5,10 +5,11 @@
      "data": {"rows": 178, "kind": "given", "file": "wine.csv"}, or {"rows": 1000, "kind": "made", "seed": 0},
      "outputs": [{"name", "datatype", "tolerance", "largest_absolute", "largest_relative", "different", "values"},
                  {"name", "datatype", "flips", "ties", "values"}],
-     "notes": ["..."], "load_seconds": 0.004, "bytes": 5120}
+     "notes": ["..."], "load_seconds": 0.004, "bytes": 5120,
+     "signatures": [{"name", "method", "rows", "kind"}]}, of a SavedModel; each output has its "signature", too
 
 "outputs" has the first form for numbers, the second for labels. A label that flips is a tie if its two best scores
-are equal within the tolerance.
+are equal within the tolerance. Without outputs, nothing could be compared, and the notes say why.
 """
 
 import json
@@ -57,7 +58,9 @@ def lines(report: Mapping[str, Any]) -> list[str]:
 def sentence(report: Mapping[str, Any]) -> str:
     """Returns a report in a line: "wine.skops (scikit-learn 1.9.1) by skl2onnx 1.20.0: 178 rows given, ..."."""
     data, source = report["data"], report["source"]
-    parts = [f"{int(data['rows'])} rows {data['kind']}", *differences(report)]
+    parts = (
+        [f"{int(data['rows'])} rows {data['kind']}", *differences(report)] if report["outputs"] else ["not compared"]
+    )
     parts.append(f"loads in {float(report['load_seconds']) * 1000:.0f} ms")
     return f"{source['file']} ({report['library']}) by {report['converter']}: {', '.join(parts)}"
 

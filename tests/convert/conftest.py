@@ -3,14 +3,15 @@
 A few tests start the child as users do.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handler.cli import main
-from handler.commands.convert import process, work
+from handler.commands.convert import child, process
 from tests.support.server import Server, serve_rpc
 
 Run = Callable[..., tuple[int, str, str]]
@@ -31,10 +32,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Converts without a child."""
 
-    def converted(job: work.LibraryJob, _: process.ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
-        return work.convert(job, say)
+    def each(jobs: Sequence[process.Job], _: process.ChildLimits, say: Callable[[str], None]) -> Iterator[Any]:
+        for job in jobs:
+            yield import_module(child.KINDS[type(job).__name__]).convert(job, say)
 
-    monkeypatch.setattr(process, "converted", converted)
+    monkeypatch.setattr(process, "each", each)
 
 
 @pytest.fixture(scope="module")

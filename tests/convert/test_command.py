@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.convert import saved_models
 from tests.convert.saved_models import FLOAT, signature, v1
 from tests.e2e import s3 as servers
 
+FILES = ["model-settings.json", "model.onnx", "parity.json"]
+pytestmark = pytest.mark.usefixtures("here")
 Run = "Callable[..., tuple[int, str, str]]"
 
 
@@ -63,14 +66,14 @@ def answer(model: Path, version: int) -> float:
 def test_one_saved_model_becomes_one_version(run: Any, versions: Path, tmp_path: Path) -> None:
     """Its number is the folder's. Nothing else is left in the repository."""
     code, out, err = run(versions / "00000002", tmp_path / "new" / "adds")
-    assert (code, err) == (0, "")
+    assert (code, [line.split()[0] for line in err.splitlines()]) == (0, ["loading", "converting", "comparing"])
     converted, published = out.splitlines()
     assert converted.startswith(f"{versions / '00000002'}: serving_default (predict); ")
-    assert converted.endswith(" bytes of ONNX")
-    assert published.startswith(f"{tmp_path / 'new' / 'adds' / '2'}: 2 files, ")
+    assert converted.endswith(" B of ONNX")
+    assert published.startswith(f"{tmp_path / 'new' / 'adds' / '2'}: 3 files, ")
     assert published.endswith("; served")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["adds"]
-    assert sorted(path.name for path in (tmp_path / "new/adds/2").iterdir()) == ["model-settings.json", "model.onnx"]
+    assert sorted(path.name for path in (tmp_path / "new/adds/2").iterdir()) == FILES
     assert answer(tmp_path / "new" / "adds", 2) == 2
 
 
@@ -93,10 +96,10 @@ def test_what_is_converted_is_optimised_as_a_push_does_it(run: Any, tmp_path: Pa
         return {"serving_default": signature({"x": x}, {"y": y})}
 
     saved_models.build(tmp_path / "1", make)
-    code, out, err = run(tmp_path / "1", tmp_path / "models" / "large", "--optimize")
+    code, out, err = run(tmp_path / "1", tmp_path / "models" / "large", "--optimize", "--quiet")
     assert (code, err, out.endswith("; served; optimised\n")) == (0, "", True), out
     made = tmp_path / "models" / "large" / "1"
-    assert {each.name for each in made.iterdir()} == {"model-settings.json", "model.onnx", "model.onnx.data"}
+    assert {each.name for each in made.iterdir()} == {*FILES, "model.onnx.data"}
     session = onnxruntime.InferenceSession(made / "model.onnx")
     assert (session.run(["y"], {"x": np.ones(1, np.float32)})[0] == 4).all()
 
@@ -116,7 +119,7 @@ def test_what_is_there_stays_unless_forced(run: Any, versions: Path, tmp_path: P
     model = tmp_path / "adds"
     run(versions / "1", model, "--version", "2")
     (model / "2").rename(model / "002")
-    code, _, err = run(versions, model)
+    code, _, err = run(versions, model, "--quiet")
     assert (code, err) == (1, f"dragoman: {model}/2 exists already: --force replaces it\n")
     assert [path.name for path in model.iterdir()] == ["002"]
     assert run(versions / "00000002", model, "--force")[0] == 0
@@ -169,7 +172,7 @@ def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
         return {"serving_default": signature({"x": x}, {"y": v1.placeholder(FLOAT, [None], name="y") + x})}
 
     saved_models.build(tmp_path / "1", make)
-    code, out, err = run(tmp_path / "1", tmp_path / "models/m")
+    code, out, err = run(tmp_path / "1", tmp_path / "models/m", "--quiet")
     assert (code, out) == (1, "")
     assert err == "dragoman: signature 'serving_default' needs the placeholder 'y', which it does not feed\n"
     assert not (tmp_path / "models").exists()
@@ -184,7 +187,7 @@ def test_nothing_is_published_before_everything_is_converted(run: Any, versions:
 
     shutil.copytree(versions / "1", tmp_path / "base/1")
     saved_models.build(tmp_path / "base/2", make)
-    code, out, err = run(tmp_path / "base", tmp_path / "models/m")
+    code, out, err = run(tmp_path / "base", tmp_path / "models/m", "--quiet")
     assert (code, err.count("\n")) == (1, 1)
     assert out.startswith(f"{tmp_path / 'base/1'}: serving_default (predict); ")
     assert not (tmp_path / "models").exists()
@@ -246,6 +249,7 @@ def test_a_model_whose_settings_are_none_is_refused_before_the_conversion(
     (["{versions}", "{tmp}/m", "--version", "1"], "--version is for one SavedModel, and {versions} has 3 numbered"),
     (["{versions}/1", "{tmp}/m", "--version", "-1"], "--version is '-1'; expected a whole number"),
     (["--models-config", "x", "{tmp}", "{tmp}/m"], "--models-config names the models to convert: give only"),
+    (["--models-config", "x", "{tmp}", "--data", "x.csv"], "--data has the rows of one model, and --models-config"),
     (["--models-config", "{tmp}/x", "{tmp}"], "{tmp}/x cannot be read: No such file or directory"),
 ])  # fmt: skip
 def test_mistakes_on_the_command_line_cost_no_import(
@@ -299,9 +303,9 @@ def test_a_saved_model_is_published_into_a_bucket(
     """An existing version stays unless it is forced."""
     code, out, err = run(versions / "1", f"{repository}/adds", "--quiet")
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].startswith(f"{repository}/adds/1: 2 files, ")
+    assert out.splitlines()[1].startswith(f"{repository}/adds/1: 3 files, ")
     first = objects(server, repository)
-    assert sorted(first) == ["adds/1/model-settings.json", "adds/1/model.onnx"]
+    assert sorted(first) == [f"adds/1/{name}" for name in FILES]
     other = (versions / "10", f"{repository}/adds", "--version", "1", "--quiet")
     assert run(*other) == (1, "", f"dragoman: {repository}/adds/1 exists already: --force replaces it\n")
     assert objects(server, repository) == first
@@ -346,21 +350,21 @@ def test_the_command_line_imports_nothing_of_it() -> None:
 
 def test_a_missing_extra_names_its_cure(versions: Path, tmp_path: Path) -> None:
     """Machines where only servers run do not have the extra."""
-    done = python(
-        "import sys; sys.modules['tensorflow'] = None\n"
-        f"from handler.cli import main; sys.exit(main(['convert', {str(versions / '1')!r}, {str(tmp_path / 'm')!r}]))"
-    )
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('No module named tensorflow')", encoding="utf-8")
+    command = [sys.executable, "-m", "dragoman", "convert", str(versions / "1"), str(tmp_path / "m"), "--quiet"]
+    paths = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | paths)
     assert done.returncode == 1
     assert done.stderr.startswith("dragoman: `dragoman convert` needs TensorFlow, tf2onnx and ONNX Runtime")
     assert done.stderr.endswith("pip install 'dragoman[convert]'\n")
 
 
-def test_the_command_prints_its_result_and_nothing_else(versions: Path, tmp_path: Path) -> None:
-    """It prints one line for each conversion and one for each version, and no log lines of TensorFlow's."""
+def test_one_child_converts_all_versions(versions: Path, tmp_path: Path) -> None:
+    """It prints a line for each conversion and each version, steps on stderr, and no lines of TensorFlow's."""
     done = python(
         "import sys; from handler.cli import main; "
         f"sys.exit(main(['convert', {str(versions)!r}, {str(tmp_path / 'm')!r}]))"
     )
     assert done.returncode == 0
     assert done.stdout.count("\n") == 6
-    assert done.stderr == ""
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["loading", "converting", "comparing"] * 3

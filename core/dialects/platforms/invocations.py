@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from core.dialects.platforms import bodies, replies
-from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_NPY, by_rows, wanted
+from core.dialects.platforms.replies import AS_CSV, AS_JSON, AS_LINES, AS_NPY, by_rows, wanted
 from core.dialects.v1 import predict, request
 from core.dialects.v1.request import V1Question, Verb
 from core.dialects.v2 import infer
@@ -57,7 +57,7 @@ def decode(call: Call, *, as_mlflow: bool = False) -> tuple[Infer | Deferred, Re
     if kind == TRITON or infer.HEADER_LENGTH in call.request.headers:
         return _binary(call, parameters.get(HEAD_SIZE) if kind == TRITON else None)
     form = wanted(call.request, kind if kind in replies.FORMS and not as_mlflow else AS_JSON)
-    if kind in (AS_CSV, AS_NPY):
+    if kind in (AS_CSV, AS_NPY, AS_LINES):
         header = parameters.get("header", "")
         return Deferred(ref(call), partial(_read, call, kind, header, form)), _as_it_is
     if kind != AS_JSON and kind not in UNTYPED:
@@ -141,6 +141,10 @@ def _tensors(call: Call, kind: str, header: str, spec: ModelSpec) -> tuple[Tenso
         from core.dialects.platforms import npy  # noqa: PLC0415 - for its clients alone
 
         return (npy.read(body, spec),)
+    if kind == AS_LINES:
+        from core.dialects.platforms import lines  # noqa: PLC0415 - the same
+
+        return lines.read(bytes(body), spec)
     from core.dialects.platforms import table  # noqa: PLC0415 - the same
 
     return table.read(bytes(body), spec, header)

@@ -1,4 +1,4 @@
-"""The forms of answers on a platform's inference route, chosen by Accept: JSON, CSV, or one array of numpy's.
+"""The forms of answers on a platform's inference route, chosen by Accept: JSON, its lines, CSV, one array of numpy's.
 
 JSON is {"predictions": ...}, which MLflow, Vertex AI and TensorFlow Serving share. Azure ML's clients, who send
 "input_data", get the predictions alone. A client without a preference gets the form of its own request.
@@ -13,8 +13,8 @@ from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
 from core.wire import JSON, HttpError, HttpRequest, HttpResponse
 
-AS_JSON, AS_CSV, AS_NPY = "application/json", "text/csv", "application/x-npy"
-FORMS: Final = (AS_JSON, AS_CSV, AS_NPY)
+AS_JSON, AS_CSV, AS_NPY, AS_LINES = "application/json", "text/csv", "application/x-npy", "application/jsonlines"
+FORMS: Final = (AS_JSON, AS_CSV, AS_NPY, AS_LINES)
 ANY: Final = frozenset(("*/*", "application/*", "text/*"))
 Value = Callable[[Sequence[Output], NonFinite | None], Any]
 
@@ -44,9 +44,13 @@ def phrase(outputs: Sequence[Output], form: str, value: Value, non_finite: NonFi
     """Returns the answer of an inference. `value`: makes the JSON value of the outputs. Raises InvalidInput."""
     if form == AS_JSON:
         return HttpResponse(200, (JSON,), (jsonio.dumps(value(outputs, non_finite)),))
+    if form == AS_LINES:
+        from core.dialects.platforms import lines  # noqa: PLC0415 - for its clients alone
+
+        return HttpResponse(200, ((b"content-type", AS_LINES.encode()),), (lines.write(outputs, non_finite),))
     tensors = [output.tensor for output in outputs]
     if form == AS_CSV:
-        from core.dialects.platforms import table  # noqa: PLC0415 - for its clients alone
+        from core.dialects.platforms import table  # noqa: PLC0415 - the same
 
         return HttpResponse(200, ((b"content-type", b"text/csv; charset=utf-8"),), (table.write(tensors),))
     from core.dialects.platforms import npy  # noqa: PLC0415 - the same

@@ -9,6 +9,7 @@ from operator import itemgetter, methodcaller
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.dialects.v1.answer import Output, named
 from core.dialects.v1.inputs import from_table
@@ -44,19 +45,22 @@ class BoundRows(NamedTuple):
         Raises InvalidInput for an output without a row for each row, and for NaN and infinities if `non_finite` is
         None.
         """
-        named_outputs = named(outputs, self.signature)
-        for alias, tensor in named_outputs:
-            if tensor.shape[:1] != (self.rows,):
-                raise InvalidInput(
-                    f"output {shown(alias)} has the shape {list(tensor.shape)} for {self.rows} records; expected "
-                    f"{self.rows} rows"
-                )
-        texts = [_texts(output, non_finite) for output in named_outputs]
-        if len(texts) == 1:
-            return texts[0]
-        heads = (jsonio.dumps(output.alias).replace(b"%", b"%%") + b":%b" for output in named_outputs)
-        template = b"{" + b",".join(heads) + b"}"
-        return [template % row for row in zip(*texts, strict=True)]
+        return texts(named(outputs, self.signature), self.rows, non_finite)
+
+
+def texts(outputs: Sequence[Output], rows: int, non_finite: NonFinite | None) -> list[bytes]:
+    """Returns the JSON text of each row's prediction. Raises InvalidInput as `BoundRows.texts` does."""
+    for alias, tensor in outputs:
+        if tensor.shape[:1] != (rows,):
+            raise InvalidInput(
+                f"output {shown(alias)} has the shape {list(tensor.shape)} for {rows} records; expected {rows} rows"
+            )
+    columns = [_texts(output, non_finite) for output in outputs]
+    if len(columns) == 1:
+        return columns[0]
+    heads = (jsonio.dumps(output.alias).replace(b"%", b"%%") + b":%b" for output in outputs)
+    template = b"{" + b",".join(heads) + b"}"
+    return [template % row for row in zip(*columns, strict=True)]
 
 
 def bind(instances: Any, spec: ModelSpec, signature_name: str = "") -> BoundRows:
@@ -87,45 +91,58 @@ def instances(lines: Sequence[bytes]) -> Any:
     Lines of numbers may become one array. Raises InvalidInput if a line is not one value, without saying which.
     """
     text = b",".join(lines)
-    if len(text) < simd.WORTH_SIMD * len(lines) and _is_one_value_each(lines, text):
-        values = _numbers(lines, text) if len(text) >= simd.WORTH_SIMD else None
+    if len(text) < simd.WORTH_SIMD * len(lines) and (inner := _joined(lines, text)) is not None:
+        is_flat = len(text) >= simd.WORTH_SIMD and text[:1] != b"{"
+        values = _numbers(lines, inner) if is_flat else None
         if values is None:
             values = jsonio.loads_lists(b"[" + text + b"]")
+        elif text[:1] != b"[":
+            values = values.reshape(-1)
         if len(values) == len(lines):
             return values
     return [*map(jsonio.loads_shaped, lines)]
 
 
-def _numbers(lines: Sequence[bytes], text: bytes) -> Any:
-    """Returns lines that are lists of equally many numbers as one array; None for others. `text`: the joined lines.
+def numbers(lines: Sequence[bytes]) -> NDArray[Any] | None:
+    """Returns lines of JSON's numbers between commas as rows of int64, uint64 or double; None for other lines.
 
-    Their brackets are taken away, so that simdjson reads one long array: rows cost it more than numbers.
+    Few lines are not worth it, and None, too.
     """
-    if text[:1] == b"{" or b'"' in text or len(set(map(COMMAS, lines))) != 1:
+    inner = b",".join(lines)
+    is_worth = len(inner) >= simd.WORTH_SIMD and not any(each in inner for each in b"[{")
+    return _numbers(lines, inner) if is_worth else None
+
+
+def _numbers(lines: Sequence[bytes], inner: bytes) -> NDArray[Any] | None:
+    """Returns lines of equally many numbers as one array; None for others. `inner`: the lines without brackets.
+
+    Without brackets, simdjson reads one long array: rows cost it more than numbers.
+    """
+    if b'"' in inner or len(set(map(COMMAS, lines))) != 1:
         return None
-    inner = b",".join([line[1:-1] for line in lines]) if text[:1] == b"[" else text
     try:
         values = jsonio.loads(b'{"numbers":[%b]}' % inner, frozenset((NUMBERS,)))[NUMBERS]
     except InvalidInput:
         return None
-    if not isinstance(values, np.ndarray):
-        return None
-    return values.reshape(len(lines), -1) if text[:1] == b"[" else values
+    return values.reshape(len(lines), -1) if isinstance(values, np.ndarray) else None
 
 
-def _is_one_value_each(lines: Sequence[bytes], text: bytes) -> bool:
-    """Decides whether the joined lines, if they are JSON of as many values, have one value in each line.
+def _joined(lines: Sequence[bytes], text: bytes) -> bytes | None:
+    """Returns the joined lines, those of lists without their brackets; None if a line may not be one value.
 
-    `[1` and `2]` are one value when they are joined, and `3,4` would make up for it. This is impossible if brackets
-    stand only at the ends of lines: each value begins with one, and there are as many as lines. So it is with braces,
-    and with commas where there is neither: all of them stand between lines.
+    `text`: the joined lines. Their JSON has a value in each line if it has as many values: `[1` and `2]` are one value
+    when they are joined, and `3,4` would make up for it. This is impossible if brackets stand only at the ends of
+    lines: each value begins with one, and there are as many as lines. So it is with braces, and with commas where there
+    is neither: all of them stand between lines.
     """
     ends = set(map(FIRST, lines)), set(map(LAST, lines))
     if ends == LISTS:
-        return text.count(b"[") == len(lines) == text.count(b"]")
+        inner = b",".join([line[1:-1] for line in lines])
+        return None if any(each in inner for each in b"[]") else inner
     if ends == OBJECTS:
-        return text.count(b"{") == len(lines) == text.count(b"}")
-    return not any(each in text for each in b'[{"') and text.count(b",") == len(lines) - 1
+        return text if text.count(b"{") == len(lines) == text.count(b"}") else None
+    is_plain = not any(each in text for each in b'[{"') and text.count(b",") == len(lines) - 1
+    return text if is_plain else None
 
 
 def _texts(output: Output, non_finite: NonFinite | None) -> list[bytes]:

@@ -1,31 +1,39 @@
-"""The process that converts a model of another library: `python -m handler.commands.convert.child`.
+"""The process that converts models: `python -m handler.commands.convert.child`.
 
-Stdin has a LibraryJob as JSON, and the bytes that the process may take. Stdout has a JSON object a line: {"step":
-words} for each step, and {"done": report} or {"refused": reason} at the end. What libraries print goes to stderr.
+Stdin has JSON: {"memory": the bytes that the process may take or null, "jobs": [[a name of KINDS, the job], ...]}.
+Stdout has a JSON object a line: {"step": words} for each step, {"done": report} for each job in turn, and {"refused":
+reason} instead of the first that fails, which ends the process. What libraries print goes to stderr.
 """
 
 import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 from handler.commands.refused import Refused
+
+KINDS: Final = {
+    "LibraryJob": "handler.commands.convert.work",
+    "SavedModelJob": "handler.commands.convert.saved_model.work",
+}
+"""A job's type -> the module that has it, and `convert(job, progress)`."""
 
 
 def main() -> int:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     said = json.loads(sys.stdin.read())
-    _limit(said.pop("memory"))
+    _limit(said["memory"])
 
     def tell(**line: Any) -> None:
         out.write(json.dumps(line) + "\n")
 
     try:
-        from handler.commands.convert.work import LibraryJob, convert  # noqa: PLC0415 - within the limit
-
-        tell(done=convert(LibraryJob(**said), lambda step: tell(step=step)))
+        for kind, job in said["jobs"]:
+            module = import_module(KINDS[kind])  # within the limit
+            tell(done=module.convert(getattr(module, kind)(**job), lambda step: tell(step=step)))
     except Refused as refusal:
         tell(refused=str(refusal))
     except MemoryError:

@@ -1,4 +1,4 @@
-"""`dragoman convert`: from arguments to published versions. TensorFlow is imported when all else has been checked."""
+"""`dragoman convert`: from arguments to published versions. The conversion begins when all else has been checked."""
 
 import json
 from argparse import Namespace
@@ -9,13 +9,16 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import escaped
 from handler.commands import results
-from handler.commands.convert import library_model, models_config, sources
+from handler.commands.convert import library_model, models_config, process, sources
+from handler.commands.convert.saved_model.work import SavedModelJob
+from handler.commands.convert.work import written
 from handler.commands.publish import push, shelf, targets, versions
-from handler.commands.publish.meter import Meter
+from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
+from handler.stores import parity
 
 MARKERS: Final = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -45,8 +48,7 @@ def run(options: Namespace, settings: Settings) -> None:
     named = _configured(options) if options.models_config is not None else [_model(options, settings)]
     models = [_checked(model, settings, force=options.force) for model in named]
     with TemporaryDirectory(prefix="convert-") as made:
-        for model in models:
-            _convert(model, Path(made) / model.target.name, options)
+        _convert(models, Path(made), options, Meter(quiet=options.quiet))
         for model in models:
             _push(model, Path(made) / model.target.name, options, settings)
 
@@ -75,6 +77,8 @@ def _model(options: Namespace, settings: Settings) -> ModelJobs:
 def _configured(options: Namespace) -> list[ModelJobs]:
     if options.source is not None or options.version is not None:
         raise Refused("--models-config names the models to convert: give only REPOSITORY")
+    if options.data is not None:
+        raise Refused("--data has the rows of one model, and --models-config names several")
     repository = targets.repository(options.target) or "."
     models = []
     for config in models_config.read(Path(options.models_config)):
@@ -134,28 +138,22 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     return model._replace(settings=json.loads(there.settings) | model.settings)
 
 
-def _convert(model: ModelJobs, made: Path, options: Namespace) -> None:
-    """Writes the model into a folder as `dragoman push` takes it. Raises Refused."""
-    from handler.commands.convert.saved_model.conversion import convert  # noqa: PLC0415 - seconds, and all of TensorFlow
-
-    for job in model.jobs:
-        converted = convert(job.folder, options.signature)
-        _write(made / str(job.number) / "model.onnx", converted.model)
-        _write(made / str(job.number) / FILE, _text(converted.settings))
-        names = ", ".join(f"{name} ({each['method']})" for name, each in converted.settings["signatures"].items())
-        line = f"{job.folder}: {escaped(names)}; {len(converted.model)} bytes of ONNX"
-        named = list(converted.settings["signatures"])
-        results.tell(options, line, source=str(job.folder), signatures=named, bytes=len(converted.model))
-    if model.settings:
-        _write(made / FILE, _text(model.settings))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as error:
-        raise Refused(f"{path} cannot be written: {error.strerror}; TMPDIR names another place") from None
+def _convert(models: Sequence[ModelJobs], made: Path, options: Namespace, meter: Meter) -> None:
+    """Writes each model into a folder as `dragoman push` takes it. Raises Refused."""
+    folders = [(job.folder, made / model.target.name / str(job.number)) for model in models for job in model.jobs]
+    asked = (options.signature, options.data, options.tolerance, options.flips, options.seed)
+    jobs = [SavedModelJob(str(source), str(folder), *asked) for source, folder in folders]
+    limits = process.ChildLimits(options.timeout, options.memory)
+    for job, report in zip(jobs, process.each(jobs, limits, meter.say), strict=True):
+        names = ", ".join(f"{each['name']} ({each['method']})" for each in report["signatures"])
+        line = escaped(f"{job.source}: {names}; {parity.sentence(report)}; {human(report['bytes'])} of ONNX")
+        named = [each["name"] for each in report["signatures"]]
+        results.tell(options, line, source=job.source, signatures=named, bytes=report["bytes"], parity=report)
+        for note in report["notes"]:
+            meter.say(note)
+    for model in models:
+        if model.settings:
+            written(made / model.target.name / FILE, _text(model.settings))
 
 
 def _text(settings: Mapping[str, Any]) -> bytes:

@@ -8,16 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Final, NamedTuple
 
+from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import LibraryJob
 from handler.commands.publish.meter import human
 from handler.commands.refused import Refused
 
+Job = LibraryJob | SavedModelJob
 ROOT: Final = Path(__file__).parents[3]
 WITHHELD: Final = ("AWS_", "DRAGOMAN_")
 """The child publishes nothing: it gets no credentials, and no settings."""
@@ -32,8 +34,14 @@ class ChildLimits(NamedTuple):
     memory: int | None
 
 
-def converted(job: LibraryJob, limits: ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
+def converted(job: Job, limits: ChildLimits, say: Callable[[str], None]) -> dict[str, Any]:
     """Returns the report. `say`: takes the words of each step. Raises Refused with the child's reason, or its end."""
+    (report,) = each([job], limits, say)
+    return report
+
+
+def each(jobs: Sequence[Job], limits: ChildLimits, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Converts in one child, which imports a library once. Yields a report for each job. The time is that of a job."""
     with TemporaryFile() as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", "handler.commands.convert.child"],
@@ -47,8 +55,9 @@ def converted(job: LibraryJob, limits: ChildLimits, say: Callable[[str], None]) 
         reader = threading.Thread(target=_read, args=(child.stdout, lines), daemon=True)
         reader.start()
         try:
-            _ask(child, {**job._asdict(), "memory": limits.memory})
-            return _followed(child, lines, limits, say, errors)
+            _ask(child, {"memory": limits.memory, "jobs": [(type(job).__name__, job._asdict()) for job in jobs]})
+            for _ in jobs:
+                yield _followed(child, lines, limits, say, errors)
         finally:
             _end(child)
             reader.join()

@@ -18,6 +18,7 @@ from handler.commands.convert.parity import given
 from handler.commands.convert.parity.measured import Measured, ParityJob, measured
 from handler.commands.convert.sources import FORMATS
 from handler.commands.convert.sources.original import LibraryModel, SourceOptions
+from handler.commands.refused import Refused
 from handler.settings.model import FILE
 from handler.stores import parity
 
@@ -54,7 +55,7 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they concern the libraries' own code: a publisher cannot act on them
         model: LibraryModel = import_module(row.module).convert(source, options, progress)
-        path.write_bytes(model.onnx)
+        written(path, model.onnx)
         progress("comparing the answers of both")
         found = measured(model, path, ParityJob(data, job.tolerance, job.flips, job.seed))
     settings = {**_signatures(model, found), **model.settings}
@@ -70,9 +71,18 @@ def convert(job: LibraryJob, progress: Callable[[str], None]) -> dict[str, Any]:
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(file, folder / name)
     if settings:
-        (folder / FILE).write_bytes(parity.to_json(settings))
-    (folder / parity.FILE).write_bytes(parity.to_json(report))
+        written(folder / FILE, parity.to_json(settings))
+    written(folder / parity.FILE, parity.to_json(report))
     return report
+
+
+def written(path: Path, content: bytes) -> None:
+    """Writes a file of a version. Raises Refused."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise Refused(f"{path} cannot be written: {error.strerror}; TMPDIR names another place") from None
 
 
 def _digest(source: Path) -> str | None:

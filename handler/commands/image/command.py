@@ -11,6 +11,7 @@ from typing import Final
 
 from handler.commands.init.wheel import installed, wheel
 from handler.commands.refused import Refused
+from handler.settings.routing import VERSION
 
 DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
 IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
@@ -41,10 +42,16 @@ def run(options: argparse.Namespace) -> int:
 def _check(models: Path | None, constraints: Path | None) -> None:
     if models is not None and not models.is_dir():
         raise Refused(f"there is no folder {models}")
-    if models is not None and not any(each.is_dir() and not each.name.startswith(".") for each in models.iterdir()):
+    if models is not None and not any(_has_versions(each) for each in models.iterdir()):
+        if _has_versions(models):
+            raise Refused(f"{models} is one model: name the folder of the models, {models.resolve().parent}")
         raise Refused(f"{models} has no models: expected a folder for each, such as {models}/iris/1/model.onnx")
     if constraints is not None and not constraints.is_file():
         raise Refused(f"there is no file {constraints}")
+
+
+def _has_versions(folder: Path) -> bool:
+    return folder.is_dir() and any(each.is_dir() and VERSION.fullmatch(each.name) for each in folder.iterdir())
 
 
 def write(folder: Path, models: Path | None, constraints: Path | None = None) -> None:

@@ -35,8 +35,8 @@ def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path 
         found = names()
     except ServingError as error:
         return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
-    if found:
-        return Glance(found, _loose(local, found[0]))
+    if found or settings.contract.hosted:  # the platform brings models later
+        return Glance(found, _loose(local, found[0]) if found else "")
     return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from core.dialects.v1 import bulk
 from core.dialects.v1.inputs import Bindings
@@ -75,20 +76,65 @@ class CsvBlock:
         return CsvBlock(self._records[start:end], self._header)
 
     def call(self, terms: BatchTerms) -> RecordCall:
-        cells = self._cells()
-        bindings, header = terms.bindings, [*self._header]
-        if ID in header and terms.has_ids:
-            place = header.index(ID)
-            self.ids = [row.pop(place) for row in cells]
+        header = [*self._header]
+        place = header.index(ID) if ID in header and terms.has_ids else None
+        if place is not None:
             header.remove(ID)
+        bindings = terms.bindings
         only = _only(header, bindings)
         if header and only is None:
-            bound = (bindings or {}).get
-            columns = zip(header, zip(*cells, strict=True), strict=True)
-            table = {name: typed(column, _datatype(bound(name)), name) for name, column in columns}
-            return predictions(bulk.bind_table(table, len(cells), terms.spec, terms.signature), self.ids, terms)
-        values = _flat(_numbers(cells, _datatype(only)), only)
-        return predictions(bulk.bind(values, terms.spec, terms.signature), self.ids, terms)
+            kinds = [_datatype((bindings or {}).get(name)) for name in header]
+            rows = bulk.bind_table(self._table(header, kinds, place), len(self), terms.spec, terms.signature)
+        else:
+            rows = bulk.bind(_flat(self._matrix(_datatype(only), place), only), terms.spec, terms.signature)
+        return predictions(rows, self.ids, terms)
+
+    def _table(self, header: Sequence[str], kinds: Sequence[DataType | None], place: int | None) -> dict[str, Any]:
+        """Returns the columns by name. Raises InvalidInput."""
+        numbers = self._numbers(place) if all(kind is not None and _is_real(kind) for kind in kinds) else None
+        if numbers is not None:
+            return dict(zip(header, numbers.astype(np.float64).T, strict=True))
+        columns = zip(header, zip(*self._cells_without(place), strict=True), kinds, strict=True)
+        return {name: typed(column, kind, name) for name, column, kind in columns}
+
+    def _matrix(self, datatype: DataType | None, place: int | None) -> Any:
+        """Returns the rows of the only input. Raises InvalidInput."""
+        numbers = None if datatype in (BYTES, BOOL) else self._numbers(place)
+        if numbers is not None and datatype is not None and _is_real(datatype):
+            return numbers.astype(np.float64)
+        if numbers is not None and (datatype is None or numbers.dtype.kind in "iu"):
+            return numbers
+        return _numbers(self._cells_without(place), datatype)
+
+    def _numbers(self, place: int | None) -> NDArray[Any] | None:
+        """Returns the cells as one array, if JSON would read them alike: a tenth of the time that csv takes.
+
+        `place`: of the column of ids; only a first or last one is cut off here.
+        """
+        records, last = self._records, len(self._header) - 1
+        if place not in (None, 0, last) or any(b'"' in record for record in records):
+            return None
+        ids: Sequence[bytes] = ()
+        if place is not None:
+            cut = bytes.rpartition if place else bytes.partition
+            parts = [cut(record, b",") for record in records]
+            records, ids = ([part[end] for part in parts] for end in ((0, -1) if place else (-1, 0)))
+        numbers = bulk.numbers(records)
+        if numbers is None or (self._header and numbers.shape[1] != last + (place is None)):
+            return None
+        if place is not None:
+            try:
+                self.ids = [own.decode().removesuffix("\r") for own in ids]
+            except UnicodeDecodeError:
+                return None
+        return numbers
+
+    def _cells_without(self, place: int | None) -> list[list[str]]:
+        """Returns the rows' cells, and keeps the ids at a place. Raises InvalidInput."""
+        cells = self._cells()
+        if place is not None:
+            self.ids = [row.pop(place) for row in cells]
+        return cells
 
     def _cells(self) -> list[list[str]]:
         """Returns the rows' cells. Raises InvalidInput."""
@@ -123,6 +169,10 @@ def _only(columns: Iterable[str], bindings: Bindings) -> Binding | None:
 
 def _datatype(binding: Binding | None) -> DataType | None:
     return None if binding is None else BYTES if binding.encoded else binding.spec.datatype
+
+
+def _is_real(datatype: DataType) -> bool:
+    return datatype.is_float or datatype.name == "BF16"
 
 
 def _flat(values: Any, only: Binding | None) -> Any:
@@ -161,7 +211,7 @@ def _fits(cell: str, datatype: DataType) -> bool:
 
 def _parsed(cells: Any, datatype: DataType | None) -> Any:
     """Returns texts as numbers: int64 or uint64 for whole ones, else double. Raises ValueError."""
-    if datatype is not None and (datatype.is_float or datatype.name == "BF16"):
+    if datatype is not None and _is_real(datatype):
         return np.array(cells, np.float64)
     for dtype in (np.int64, np.uint64, *(() if datatype is not None else (np.float64,))):
         try:

@@ -89,6 +89,8 @@ def test_the_context_can_be_had_alone(tmp_path: Path, models: Path, capsys: pyte
     (["s3://bucket/models"], "`dragoman pull` fetches them"),
     (["nowhere"], "there is no folder nowhere"),
     (["."], "has no models: expected a folder for each"),
+    (["iris"], "iris is one model: name the folder of the models, "),
+    (["iris/1"], "iris/1 has no models: expected a folder for each"),
     (["--constraints", "none.txt"], "there is no file none.txt"),
     (["--engine", "no-such-engine"], "no program no-such-engine to build an image with"),
 ])  # fmt: skip
@@ -97,5 +99,7 @@ def test_what_cannot_become_an_image_is_refused(
 ) -> None:
     """Nothing has been built."""
     monkeypatch.chdir(tmp_path)
+    if words[0].startswith("iris"):
+        (tmp_path / "iris" / "1").mkdir(parents=True)
     assert cli.main(["build-image", *words, "--tag", "x"]) == 1
     assert text in capsys.readouterr().err

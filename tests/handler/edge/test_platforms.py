@@ -88,6 +88,18 @@ def test_a_model_that_comes_while_the_endpoint_runs_can_be_loaded(start: Start, 
     assert (local.call("POST", "/models/new/invoke", ROW).status, load(local, "new").status) == (404, 404)
 
 
+def test_an_endpoint_of_several_models_begins_without_their_folder(start: Start, tmp_path: Path) -> None:
+    """It is healthy before SageMaker unpacks the first model, and loads it then. Browsers get the console's pages."""
+    local = hosted(start, tmp_path)
+    first = [local.call("GET", path) for path in ("/ping", "/models", "/models/abc")]
+    assert [answer.status for answer in first] == [200, 200, 404]
+    assert (load(local, "abc").status, first[1].json()) == (404, {"models": []})
+    shutil.copytree(ROOT / "models" / "iris" / "1", tmp_path / "models" / "abc" / "model")
+    assert load(local, "abc").status == 200
+    kinds = [local.call(method, "/models/abc", b"", {"accept": "text/html,*/*"}) for method in ("GET", "DELETE")]
+    assert [answer.headers["content-type"].partition(";")[0] for answer in kinds] == ["text/html", "application/json"]
+
+
 @pytest.mark.parametrize("body", [{"url": 1}, {"model_name": None}, {"url": "/etc/passwd"}, {"model_name": "../x"}])
 def test_what_is_not_a_load_is_refused(start: Start, base: Path, body: Mapping[str, Any]) -> None:
     """No request makes the server look outside the folder of models."""

@@ -32,6 +32,7 @@ BODIES: Mapping[str, tuple[str, Any]] = {
     "split": (JSON, {"dataframe_split": {"columns": NAMES, "index": [0, 1], "data": ROWS}}),
     "records": (JSON, {"dataframe_records": [dict(zip(NAMES, row, strict=True)) for row in ROWS]}),
     "csv": (CSV, LINES),
+    "lines": ("application/jsonlines", "".join(f"{json.dumps(row)}\n" for row in ROWS)),
 }
 Answers = Callable[..., Answer]
 
@@ -160,10 +161,12 @@ def test_sagemaker_hosts_several_models(tmp_path: Path) -> None:
 
     Source: https://docs.aws.amazon.com/sagemaker/latest/dg/mms-container-apis.html.
     """
-    for name in ("abc", "def"):
-        copytree(ROOT / "models" / "iris" / "1", tmp_path / "models" / name / "model")
     environ = {"SAGEMAKER_MULTI_MODEL": "true", "SAGEMAKER_BASE_DIR": str(tmp_path), "SAGEMAKER_BIND_TO_PORT": "PORT"}
     with started(tmp_path / "log", environ) as server:
+        assert asked(server, "GET", "/ping").status == 200  # the folder of the models is not there
+        assert "does not exist" not in server.log.read_text()
+        for name in ("abc", "def"):
+            copytree(ROOT / "models" / "iris" / "1", tmp_path / "models" / name / "model")
         urls = {name: f"{tmp_path}/models/{name}/model" for name in ("abc", "def")}
         loads = [asked(server, "POST", "/models", JSON, {"model_name": name, "url": url}) for name, url in urls.items()]
         assert [answer.status for answer in loads] == [200, 200]

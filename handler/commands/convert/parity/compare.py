@@ -1,6 +1,6 @@
 """How much the answers of two models differ, output by output."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -73,3 +73,24 @@ def shaped(name: str, ours: NDArray[Any], theirs: Mapping[str, NDArray[Any]]) ->
     if found.shape != ours.shape:
         raise Refused(f"output {name!r} is {list(ours.shape)} in ONNX Runtime, {list(found.shape)} in the original")
     return found
+
+
+def judge(found: Sequence[Mapping[str, Any]], effects: Sequence[str], share: float) -> None:
+    """Raises Refused with what differs, and why if that is known. `share`: of the labels may differ."""
+    wrong = []
+    for each in found:
+        name, count = each["name"], each["values"]
+        where = f"output {name!r}" if "signature" not in each else f"signature {each['signature']!r}: output {name!r}"
+        if each.get("different"):
+            wrong.append(
+                f"{where} differs by up to {each['largest_absolute']:.3g} in {each['different']} of {count} "
+                f"numbers (tolerance {each['tolerance']:g})"
+            )
+        flips = each.get("flips", 0) - each.get("ties", 0)
+        if flips > share * count:
+            wrong.append(f"{where} has another label in {flips} of {count} rows (permitted: {share:g})")
+    if wrong:
+        cure = "; --tolerance and --flips permit more"
+        raise Refused(
+            f"the converted model does not answer as the original does: {'; '.join([*wrong, *effects])}{cure}"
+        )

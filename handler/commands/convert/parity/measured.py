@@ -14,7 +14,6 @@ from handler.backends.onnx_file import Value, signature
 from handler.commands.convert.parity import compare, given, samples
 from handler.commands.convert.parity.given import GivenData
 from handler.commands.convert.sources.original import Arrays, LibraryModel, library, refusing, versioned
-from handler.commands.refused import Refused
 
 LOADS: Final = 3
 MISSING: Final = 0.1
@@ -52,7 +51,7 @@ def measured(model: LibraryModel, path: Path, job: ParityJob) -> Measured:
     effect = []
     if model.wide and (lost := _rounded(rows, narrow)):
         effect = [_effect(lost, _different(sides.compared(theirs, sides.theirs(narrow))))]
-    _judge(found, effect, job)
+    compare.judge(found, effect, job.flips)
     gaps = sides.gaps(rows) if model.gaps and job.data is None else []
     report = {
         "runtime": versioned("onnxruntime"),
@@ -72,7 +71,7 @@ class _Sides:
         inputs, self.outputs = signature(path)
         self.inputs = [value for value in inputs if not value.optional]
         self._model, self._job = model, job
-        self._session, self.seconds = _session(path)
+        self._session, self.seconds = load(path)
 
     def theirs(self, rows: Mapping[str, NDArray[Any]]) -> Arrays:
         """Asks the original. Raises Refused."""
@@ -89,7 +88,7 @@ class _Sides:
 
     def narrow(self, rows: Mapping[str, NDArray[Any]]) -> Arrays:
         """Returns the rows in the inputs' datatypes, as a request has them."""
-        return {value.name: _narrow(value, rows[value.name]) for value in self.inputs}
+        return {value.name: narrow(value, rows[value.name]) for value in self.inputs}
 
     def compared(self, ours: Arrays, theirs: Arrays) -> list[dict[str, Any]]:
         return _compared(self.outputs, ours, theirs, self._model.scores, self._job)
@@ -112,8 +111,8 @@ def _different(found: Sequence[Mapping[str, Any]]) -> int:
     return sum(each.get("different", 0) + each.get("flips", 0) - each.get("ties", 0) for each in found)
 
 
-def _session(path: Path) -> tuple[Any, float]:
-    """Returns the session, and the median time of a load. Raises Refused if ONNX Runtime does not load the model."""
+def load(path: Path) -> tuple[Any, float]:
+    """Returns a session of the ONNX model, and the median time of a load. Raises Refused if it does not load."""
     runtime = library("onnxruntime", "another library", "onnx")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
@@ -137,7 +136,7 @@ def _rows(model: LibraryModel, inputs: Sequence[Value], job: ParityJob) -> dict[
     return samples.made(graph, inputs, model.domains, ROWS, job.seed)
 
 
-def _narrow(value: Value, array: NDArray[Any]) -> NDArray[Any]:
+def narrow(value: Value, array: NDArray[Any]) -> NDArray[Any]:
     """Returns an array in the input's datatype, as a request has it."""
     row = BY_ONNX[value.element]
     if row is BYTES:
@@ -183,21 +182,3 @@ def _data(job: ParityJob, rows: int) -> dict[str, Any]:
     if job.data is None:
         return {"kind": "made", "rows": rows, "seed": job.seed}
     return {"kind": "given", "rows": rows, "file": job.data.path.name}
-
-
-def _judge(found: Sequence[Mapping[str, Any]], effect: Sequence[str], job: ParityJob) -> None:
-    """Raises Refused with what differs, and why if that is known."""
-    wrong = []
-    for each in found:
-        name, count = each["name"], each["values"]
-        if each.get("different"):
-            wrong.append(
-                f"output {name!r} differs by up to {each['largest_absolute']:.3g} in {each['different']} of {count} "
-                f"numbers (tolerance {each['tolerance']:g})"
-            )
-        flips = each.get("flips", 0) - each.get("ties", 0)
-        if flips > job.flips * count:
-            wrong.append(f"output {name!r} has another label in {flips} of {count} rows (permitted: {job.flips:g})")
-    if wrong:
-        cure = "; --tolerance and --flips permit more"
-        raise Refused(f"the converted model does not answer as the original does: {'; '.join([*wrong, *effect])}{cure}")

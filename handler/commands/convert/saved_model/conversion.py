@@ -22,14 +22,22 @@ Settings = dict[str, Any]
 
 
 class Converted(NamedTuple):
+    """`unread`: features by signature that no output needs. TensorFlow still requires those without a default."""
+
     model: bytes
     settings: Settings
+    unread: Mapping[str, Sequence[Feature]]
 
 
 def convert(folder: Path, chosen: Sequence[str] = ()) -> Converted:
     """Converts the `chosen` signatures, all where empty. Raises Refused."""
     with opened(folder, chosen) as saved:
-        return _Conversion(saved).run()
+        return converted(saved)
+
+
+def converted(saved: SavedModel) -> Converted:
+    """Converts the signatures of a SavedModel that is open. Raises Refused."""
+    return _Conversion(saved).run()
 
 
 class _Conversion:
@@ -60,7 +68,14 @@ class _Conversion:
             names,
             [feed for feed in self._feeds.all if not all(feed in self._fed(each) for each in self._signatures)],
         )
-        return Converted(made.model, self._settings(made, names))
+        return Converted(
+            made.model, self._settings(made, names), {each.name: self._unread(each) for each in self._signatures}
+        )
+
+    def _unread(self, signature: SavedSignature) -> list[Feature]:
+        needed = {feature.name for feature in self._features[signature.name]}
+        parsed = {feature.name: feature for parser in self._parsed[signature.name] for feature in parser.dense}
+        return [feature for name, feature in parsed.items() if name not in needed]
 
     def _cut_at_inputs(self) -> Any:
         """Returns the frozen graph. Feeds replace the signatures' inputs; outputs and replaced tensors have copies."""

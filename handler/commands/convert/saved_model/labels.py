@@ -43,7 +43,7 @@ def _one_of_nothing(signature: SavedSignature, features: Iterable[Feature]) -> d
     if signature.examples is not None:
         example = tf.train.Example()
         for feature in features:
-            _zeros(example.features.feature[feature.name], feature.dtype, abs(int(np.prod(feature.shape))))
+            fill_zeros(example.features.feature[feature.name], feature.dtype, abs(int(np.prod(feature.shape))))
         return {tensor(signature.examples.tensor): [example.SerializeToString()]}
     return {
         tensor(port.tensor): np.zeros(
@@ -53,7 +53,8 @@ def _one_of_nothing(signature: SavedSignature, features: Iterable[Feature]) -> d
     }
 
 
-def _zeros(feature: Any, dtype: int, count: int) -> None:
+def fill_zeros(feature: Any, dtype: int, count: int) -> None:
+    """Gives a feature of an example so many zeros, or empty texts."""
     kind = tf.as_dtype(dtype)
     values: Sequence[Any] = [0] * count
     if kind == tf.string:

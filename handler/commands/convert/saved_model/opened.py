@@ -62,6 +62,7 @@ class SavedModel:
         )
         for function in constant.library.function:
             function.attr.pop("_noinline", None)
+            _gather_constants(function)
         return _inlined(constant, fetches)
 
     def tables(self, graph: Any) -> dict[bytes, tuple[Any, Any]]:
@@ -106,6 +107,23 @@ def _chosen(present: Sequence[str], chosen: Sequence[str]) -> list[str]:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())[:256]
+
+
+def _gather_constants(function: Any) -> None:
+    """Lets a function gather from constants: freezing replaces its variables, and leaves ResourceGather as it is."""
+    arguments = {argument.name: argument.type for argument in function.signature.input_arg}
+    for node in [node for node in function.node_def if node.op == "ResourceGather"]:
+        if arguments.get(node.input[0]) == node.attr["dtype"].type:
+            axis = function.node_def.add(name=f"{node.name}/dragoman_axis", op="Const")
+            axis.attr["dtype"].type = tf.int32.as_datatype_enum
+            axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(node.attr["batch_dims"].i, tf.int32))
+            node.op = "GatherV2"
+            node.attr["batch_dims"].i = node.attr["batch_dims"].i  # absent ones are 0
+            node.input.insert(2, f"{axis.name}:output:0")
+            node.attr["Tparams"].type = node.attr["dtype"].type
+            node.attr["Taxis"].type = tf.int32.as_datatype_enum
+            for name in ("dtype", "validate_indices"):
+                node.attr.pop(name, None)
 
 
 def _inlined(graph: Any, fetches: Sequence[str]) -> Any:

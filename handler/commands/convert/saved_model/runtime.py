@@ -25,6 +25,8 @@ try:
         from tf2onnx import optimizer, tfonnx
         from tf2onnx.onnx_opset import math
 except ImportError as error:
+    if "bad_alloc" in str(error):  # within --memory
+        raise MemoryError from None
     raise Refused(
         f"`dragoman convert` needs TensorFlow, tf2onnx and ONNX Runtime ({error}): pip install 'dragoman[convert]'"
     ) from None

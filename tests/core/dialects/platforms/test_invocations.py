@@ -222,6 +222,7 @@ def answer(form: dict[str, str], *outputs: tuple[str, str, Any], kind: str = JSO
 
 ONE = ("y", "FP32", np.array([[0.5, 1.5], [float("nan"), 2]], "f4"))
 TWO = ("z", "BYTES", np.array([b"a", b'b,"c'], object))
+LINES = "application/jsonlines"
 WORDS = "the outputs have the shapes"
 
 
@@ -236,6 +237,8 @@ WORDS = "the outputs have the shapes"
     ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
+    ({"accept": LINES}, None, [ONE], b"[0.5,1.5]\n[NaN,2.0]\n"),
+    ({"accept": LINES}, None, [ONE, TWO], b'{"y":[0.5,1.5],"z":"a"}\n{"y":[NaN,2.0],"z":"b,\\"c"}\n'),
 ])  # fmt: skip
 def test_accept_and_the_body_decide_on_the_form(
     form: dict[str, str], body: Any, outputs: list[Any], expected: bytes
@@ -257,6 +260,7 @@ def test_an_array_is_answered_as_one(output: Any) -> None:
     ({"accept": "text/html"}, [ONE], HttpError, "Accept is 'text/html'; expected one of application/json, text/csv"),
     ({"accept": "text/csv"}, [("s", "FP32", np.float32(1))], InvalidInput, WORDS),
     ({"accept": "text/csv"}, [ONE, ("s", "FP32", np.zeros(3, "f4"))], InvalidInput, WORDS),
+    ({"accept": LINES}, [("s", "FP32", np.float32(1))], InvalidInput, "the shape .* for 0 records; expected 0 rows"),
     ({"accept": "application/x-npy"}, [ONE, TWO], InvalidInput, r"the model has the outputs \['y', 'z'\]: accept JSON"),
     ({"accept": "application/x-npy"}, [("z", "BYTES", np.array([b"\xff"], object))], Exception, "not UTF-8"),
 ])  # fmt: skip
@@ -266,6 +270,39 @@ def test_an_answer_that_the_form_cannot_carry_is_refused(
     """The refusal names what the client can accept instead."""
     with pytest.raises(error, match=message):
         answer(form, *outputs)
+
+
+@pytest.mark.parametrize(("model", "body", "expected"), [
+    (MATRIX, "[1, 2]\r\n\n [3, 4.5]\n", {"x": [[1, 2], [3, 4.5]]}),
+    (MATRIX, "[1, 2]\n" * 3000, {"x": [[1, 2]] * 3000}),
+    (MATRIX, '{"x": [1, 2]}', {"x": [[1, 2]]}),
+    (MATRIX, '{"features": [1, 2]}\n{"features": [3, 4]}', {"x": [[1, 2], [3, 4]]}),
+    (spec(features=("FP32", (-1, 1))), '{"features": 1}\n{"features": 2}', {"features": [[1], [2]]}),
+    (ROWS, '{"a": 1.5, "b": 2}\n{"b": 3, "a": 4}', {"a": [[1.5], [4]], "b": [[2], [3]]}),
+    (ANY, "1\n2", {"input-0": [1, 2]}),
+])  # fmt: skip
+def test_lines_are_rows(model: ModelSpec, body: str, expected: Any) -> None:
+    """As "instances" has them, or SageMaker's "features". The answer has lines, too, unless Accept says otherwise."""
+    operation, reply = decoded(LINES, body, model)
+    assert {tensor.name: tensor.array.tolist() for tensor in operation.inputs} == expected
+    assert b"".join(answer({}, ONE, kind=LINES, body="[1, 2]\n[3, 4]").parts) == b"[0.5,1.5]\n[NaN,2.0]\n"
+    found = answer({"accept": JSON}, ONE, kind=LINES, body="[1, 2]\n[3, 4]")
+    assert b"".join(found.parts) == b'{"predictions":[[0.5,1.5],[NaN,2.0]]}'
+    assert callable(reply)
+
+
+@pytest.mark.parametrize(("body", "error", "message"), [
+    ("[1, 2]\n\n[3, 4\n5]", InvalidInput, "line 2 is not JSON: "),
+    ('{"x": [1, 2], "x": [1, 2]}\n[', InvalidInput, "the JSON has the member 'x' twice"),
+    ("\n \r\n", InvalidInput, "the body has no lines; expected a row in each"),
+    ('[1, 2]\n[1, "a"]', InvalidInput, "Failed to process element: 1 of 'instances' list"),
+    ("1\n" * 262_144, TooMany, "the body has 262145 lines; at most 262144 are read"),
+    ("[[" * 200_000, TooMany, "arrays and objects"),
+])  # fmt: skip
+def test_lines_that_are_not_rows_are_refused(body: str, error: type[Exception], message: str) -> None:
+    """The refusal names the line, and lines are counted before they are read."""
+    with pytest.raises(error, match=message):
+        decoded(LINES, body, MATRIX)
 
 
 def test_without_a_preference_the_answer_has_the_form_of_the_request() -> None:

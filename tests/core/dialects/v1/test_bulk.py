@@ -68,6 +68,18 @@ def test_long_lines_that_are_not_plain_numbers() -> None:
         assert plain(bulk.instances([odd] * 2000)) == [json.loads(odd.replace(b"Inf", b"Infinity"))] * 2000
 
 
+@pytest.mark.parametrize(("line", "expected"), [
+    (b"11,-22", [11, -22]), (b"1.5, 2", [1.5, 2]), (b"7.25", [7.25]), (b"1,,2", None), (b"1,x", None), (b'1,"2"', None),
+    (b"[1],2", None), (b"1,{}", None), (b"true,1", None), (b"+1,2", None),
+])  # fmt: skip
+def test_numbers_between_commas_are_rows(line: bytes, expected: list[float] | None) -> None:
+    """If they are JSON's, each line has as many, and the lines are worth it."""
+    found = bulk.numbers([line] * 4000)
+    assert (found if found is None else found.tolist()) == (expected and [expected] * 4000)
+    assert bulk.numbers([line]) is None
+    assert bulk.numbers([line] * 4000 + [b"1,2,3"]) is None
+
+
 @given(st.data())
 def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
     """Of every datatype and shape, with one output and with two, an output without elements included."""
