@@ -33,7 +33,8 @@ ARG LAMBDA_EXTRAS=onnx
 RUN set -eu; \
   /tools/bin/pip install --quiet --no-compile --target /function --constraint constraints.txt "$(ls wheels/dragoman-*.whl)[$LAMBDA_EXTRAS]"; \
   sh /tools/finish /function /var/task; \
-  rm -rf /function/bin /function/handler/commands
+  cd /function; \
+  rm -rf bin handler/commands click* rich* markdown_it* mdurl* pygments*
 
 FROM ${LAMBDA} AS lambda
 COPY --from=function /function /var/task

@@ -137,9 +137,9 @@ clean: ## Remove everything that make has made
 # The function's artifact: its wheel and requirements are made of this checkout, and the rest is as `dragoman init --aws` has it.
 # Servers that verify signatures need "onnx signing".
 EXTRAS ?= onnx
-# boto3 is in the runtime already: 33 MB less in the artifact.
+# boto3 is in the runtime already: 33 MB less in the artifact. The command line is not in it.
 NEEDED = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  print(*(r for r in sum((p["optional-dependencies"][e] for e in "$(EXTRAS)".split()), p["dependencies"]) if not r.startswith("boto3")), sep="\n")
+  print(*(r for r in sum((p["optional-dependencies"][e] for e in "$(EXTRAS)".split()), p["dependencies"]) if not r.startswith(("boto3", "click", "rich"))), sep="\n")
 WHEELS = $(ARTIFACTS_DIR)/wheel
 REQUIREMENTS = $(ARTIFACTS_DIR)/requirements.txt
 

@@ -1,11 +1,11 @@
 """`dragoman index`: writes the index by which any web server offers a folder of models as a repository."""
 
 import hashlib
-from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from handler.commands import results
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import NAME, VERSION
 from handler.settings import Settings
@@ -15,7 +15,7 @@ from handler.stores.web import index
 from handler.stores.web.index import IndexedFile
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Writes index.json into the folder, whole or not at all. Raises Refused, ServingError."""
     root = Path(options.folder)
     if not root.is_dir():

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import zipfile
-from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -291,10 +290,10 @@ def test_a_record_that_cannot_be_formatted_is_left_to_its_handler() -> None:
 def test_a_command_escapes_its_refusal(capsys: pytest.CaptureFixture[str]) -> None:
     """A store's text reaches a terminal, which it must not steer."""
 
-    def fail(_: Namespace) -> None:
+    def fail() -> None:
         raise InvalidInput("\x1b[2Jgone")
 
-    assert entry.run(fail, Namespace()) == 1
+    assert entry.run(fail) == 1
     assert capsys.readouterr().err == "dragoman: \\x1b[2Jgone\n"
 
 

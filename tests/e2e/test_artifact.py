@@ -25,6 +25,7 @@ def test_the_artifact_holds_the_function_and_nothing_of_its_surroundings(artifac
     assert {"core", "handler", "numpy", "onnxruntime", "mangum"} <= names
     assert "commands" not in {entry.name for entry in (artifact / "handler").iterdir()}
     assert not names & {"boto3", "botocore", "uvicorn", "pytest", "models", "tests", "bin", "wheel", "requirements.txt"}
+    assert not names & {"click", "rich", "pygments"}
 
 
 def test_the_artifact_fits_into_lambda(artifact: Path) -> None:

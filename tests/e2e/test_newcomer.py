@@ -117,7 +117,7 @@ def test_a_newcomer_runs_the_function(machine: debian.Machine, local: sam.Local,
     built = machine.home / "function" / ".aws-sam" / "build" / sam.FUNCTION
     names = {entry.name for entry in built.iterdir()}
     assert {"core", "handler", "onnxruntime"} <= names
-    assert not names & {"boto3", "wheels", "requirements.txt", "template.yaml", "uvicorn"}
+    assert not names & {"boto3", "click", "rich", "wheels", "requirements.txt", "template.yaml", "uvicorn"}
     printed = step("doctor of the function", f"{shell}; cd function; dragoman doctor")
     assert "nothing is wrong" in printed.splitlines()[-1]
     assert f"artifact .aws-sam/build/{sam.FUNCTION}" in printed

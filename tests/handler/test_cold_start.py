@@ -19,8 +19,8 @@ def imported(statement: str) -> set[str]:
 
 
 HEAVY = {
-    "core.dialects.v1.verbs", "core.explanation", "numpy.random", "boto3", "botocore", "fastapi", "google.protobuf",
-    "grpc", "onnxruntime", "pydantic", "simdjson", "starlette", "uvicorn",
+    "core.dialects.v1.verbs", "core.explanation", "numpy.random", "boto3", "botocore", "click", "fastapi",
+    "google.protobuf", "grpc", "onnxruntime", "pydantic", "rich", "simdjson", "starlette", "uvicorn",
 }  # fmt: skip
 HEALTH = """
 from handler.aws import lambda_handler

@@ -2,7 +2,6 @@
 
 import json
 import time
-from argparse import Namespace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -11,9 +10,10 @@ from core.errors import InvalidInput
 from core.operations import ModelRef
 from core.wire import Options
 from handler.commands.batch.journal import OutputFile, OutputOrigin, digest
+from handler.commands.meter import Meter
 from handler.commands.models import reported
+from handler.commands.options import CommandOptions
 from handler.commands.publish import targets
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.edge.batch import files
 from handler.edge.batch.runner import BatchRunner, batch_rows
@@ -27,7 +27,7 @@ FAILED: Final = 3
 """The exit code of an output that is whole, in which some records have errors."""
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Raises Refused, ServingError, InvalidSettings."""
     settings = Layered({}).settings()
     source, output = Path(options.input), Path(options.output)
@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
         raise Refused(f"{error.filename or source}: {error.strerror}") from None
 
 
-def _form(options: Namespace) -> str:
+def _form(options: CommandOptions) -> str:
     form = options.format or files.SUFFIXES.get(Path(options.input).suffix.lower())
     if form is None:
         known = ", ".join(files.SUFFIXES)
@@ -51,7 +51,7 @@ def _form(options: Namespace) -> str:
     return str(form)
 
 
-def _run(options: Namespace, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
+def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
     """Returns how many records were there before."""
     target = targets.model(options.model, settings.repository)
     if "://" not in target.repository and not Path(target.repository).is_dir():
@@ -87,7 +87,9 @@ def _blocks(form: str, file: BinaryIO, limits: BlockLimits, skip: int) -> files.
         raise Refused(f"{file.name}: {error.message}") from None
 
 
-def _pump(options: Namespace, file: BinaryIO, runner: BatchRunner, blocks: files.Blocks, answers: OutputFile) -> None:
+def _pump(
+    options: CommandOptions, file: BinaryIO, runner: BatchRunner, blocks: files.Blocks, answers: OutputFile
+) -> None:
     meter = Meter(quiet=options.quiet)
     path = Path(options.input)
     before = path.stat()
@@ -107,7 +109,7 @@ def _pump(options: Namespace, file: BinaryIO, runner: BatchRunner, blocks: files
     answers.finish()
 
 
-def _tell(options: Namespace, answers: OutputFile, skipped: int, seconds: float) -> int:
+def _tell(options: CommandOptions, answers: OutputFile, skipped: int, seconds: float) -> int:
     """Prints the summary. Returns the exit code."""
     records, errors, _ = answers.standing
     done = records - skipped

@@ -9,7 +9,6 @@ import math
 import sys
 import threading
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,9 @@ from handler.commands.call.infer import PreparedCall
 from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
 from handler.commands.call.protocols import answer
 from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
+from handler.commands.tables import GrowingTable
 
 LIVE: Final = Packet("/v2/health/live", method="GET")
 """The request whose time is the client's own, and the way's: the server does next to nothing for it."""
@@ -31,11 +32,11 @@ INTERRUPTED: Final = 130
 GIVEN_UP: Final = 10
 """Failures in a row after which a connection gives up: the server has probably ended."""
 PAUSE: Final = 0.2
-"""Seconds between two updates of the moving line."""
+"""Seconds between two notes of how far it is."""
 COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "REQUESTS", "ERRORS")
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Measures, and prints a table. Returns 1 if a request failed. Raises Refused if the first one does."""
     concurrencies = _concurrencies(options.concurrency)
     if options.svg is not None and not Path(options.svg).absolute().parent.is_dir():
@@ -51,18 +52,16 @@ def run(options: Namespace) -> int:
     finally:
         transport.close()
     levels: list[Level] = []
-    if not options.json:
-        _print("  ".join(COLUMNS))
     interrupted = False
-    try:
-        for each in concurrencies:
-            levels.append(_measured(options, prepared, each))
-            if not options.json:
-                _print(_line(levels[-1]))
-            if not levels[-1].requests:
-                break  # nothing is answered any more
-    except KeyboardInterrupt:
-        interrupted = True
+    with GrowingTable(COLUMNS, shown=not options.json) as table:
+        try:
+            for each in concurrencies:
+                levels.append(_measured(options, prepared, each, table))
+                table.add(_cells(levels[-1]))
+                if not levels[-1].requests:
+                    break  # nothing is answered any more
+        except KeyboardInterrupt:
+            interrupted = True
     _end(options, prepared, levels, control)
     return INTERRUPTED if interrupted else FAILED if any(each.errors for each in levels) else 0
 
@@ -85,7 +84,7 @@ def _control(transport: Transport) -> float | None:
     return tally.quantile(0.5)
 
 
-def _measured(options: Namespace, prepared: PreparedCall, count: int) -> Level:
+def _measured(options: CommandOptions, prepared: PreparedCall, count: int, table: GrowingTable) -> Level:
     """Measures one concurrency."""
     tallies = [TimeTally() for _ in range(count)]
     stop, start = threading.Event(), threading.Barrier(count + 1)
@@ -98,7 +97,7 @@ def _measured(options: Namespace, prepared: PreparedCall, count: int) -> Level:
     start.wait()
     began = time.monotonic()
     try:
-        _watch(began, options.seconds, count, tallies, threads)
+        _watch(began, options.seconds, tallies, threads, table)
     finally:
         stop.set()
     for thread in threads:
@@ -132,32 +131,29 @@ def _work(
 
 
 def _watch(
-    began: float, seconds: float, count: int, tallies: Sequence[TimeTally], threads: Sequence[threading.Thread]
+    began: float,
+    seconds: float,
+    tallies: Sequence[TimeTally],
+    threads: Sequence[threading.Thread],
+    table: GrowingTable,
 ) -> None:
     """Waits until the time is over or all threads have given up. Reports on a terminal how far it is."""
-    moves = sys.stderr.isatty()
     while (left := began + seconds - time.monotonic()) > 0 and any(thread.is_alive() for thread in threads):
         threads[0].join(min(left, PAUSE))
-        if moves:
-            done = sum(tally.count for tally in tallies)
-            sys.stderr.write(f"\r\x1b[K{count} at a time: {seconds - left:.0f} of {seconds:g} s, {done} requests")
-            sys.stderr.flush()
-    if moves:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        done = sum(tally.count for tally in tallies)
+        table.note(f"{len(tallies)} at a time: {seconds - left:.0f} of {seconds:g} s, {done} requests")
 
 
-def _line(level: Level) -> str:
+def _cells(level: Level) -> tuple[str, ...]:
     times = map(_ms, (level.p50, level.p90, level.p99, level.most))
-    cells = str(level.concurrency), f"{level.rate:.1f}", *times, str(level.requests), str(level.errors)
-    return "  ".join(cell.rjust(len(head)) for cell, head in zip(cells, COLUMNS, strict=True))
+    return str(level.concurrency), f"{level.rate:.1f}", *times, str(level.requests), str(level.errors)
 
 
 def _ms(seconds: float) -> str:
     return "-" if math.isnan(seconds) else f"{seconds * 1000:.2f}"
 
 
-def _end(options: Namespace, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
+def _end(options: CommandOptions, prepared: PreparedCall, levels: Sequence[Level], control: float | None) -> None:
     """Prints what failed, and writes the other forms of the table."""
     failed: Counter[str] = Counter()
     for each in levels:

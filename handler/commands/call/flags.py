@@ -1,76 +1,89 @@
-"""The flags of `dragoman infer` and `dragoman bench`."""
+"""The options of `dragoman infer` and `dragoman bench`."""
 
-import argparse
 import re
+from collections.abc import Callable
 from typing import Any
 
+import click
+
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
+from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command
 from handler.commands.refused import Refused
-
-
-def add(commands: Any) -> None:
-    infer = commands.add_parser(
-        "infer",
-        help="send a model one request, and print its answer",
-        description="Send a model one request, and print its answer. The server describes the model's inputs.",
-    )
-    _add_request(infer)
-    infer.add_argument("--json", action="store_true", help="print JSON")
-    bench = commands.add_parser(
-        "bench",
-        help="measure a model's latency and throughput",
-        description="Send a model the same request again and again, at several concurrencies, and print a table.",
-    )
-    _add_request(bench)
-    bench.add_argument(
-        "--concurrency", default=LEVELS, metavar="N,...", help=f"numbers of concurrent requests; default: {LEVELS}"
-    )
-    bench.add_argument("--seconds", type=_seconds, default=5.0, help="seconds for each concurrency; default: 5")
-    bench.add_argument("--json", action="store_true", help="print JSON")
-    bench.add_argument("--svg", metavar="FILE", help="draw throughput and latency into this file")
-
-
-def _add_request(command: argparse.ArgumentParser) -> None:
-    command.add_argument("model", metavar="MODEL")
-    command.add_argument("--version", default="", help="version of the model; default: the server's choice")
-    command.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help="an input, such as age=22 or 'x=[[1, 2]]'"
-    )
-    command.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        metavar="[NAME=]PATH",
-        help="an input from a .npy, .json, .csv or other file (its bytes); without NAME: the columns of a .csv file",
-    )
-    command.add_argument("--sample", action="store_true", help="make inputs from the model's metadata")
-    command.add_argument("--rows", type=_rows, default=1, help="rows of --sample; default: 1")
-    command.add_argument("--protocol", choices=NAMES, default="v2", help="default: v2")
-    command.add_argument("--url", help=f"the server; default: {URL}, with --protocol grpc: {GRPC}")
-    command.add_argument("--key", metavar="KEY|@FILE", help="key or token (JWT), or the file that has it")
-    command.add_argument("--timeout", type=_seconds, default=300.0, help="seconds to wait; default: 300")
 
 
 def _seconds(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text) or not float(text):
-        raise argparse.ArgumentTypeError(f"it is {text[:64]!r}; expected seconds above 0, below 100000")
+        raise ValueError("seconds above 0, below 100000")
     return float(text)
 
 
-def _rows(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", text) or not int(text):
-        raise argparse.ArgumentTypeError(f"it is {text[:64]!r}; expected 1 to 9999999")
-    return int(text)
+def request(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that describe a request."""
+    added = (
+        argument("model", help="name of the model"),
+        click.option("--version", default="", help="version of the model; default: the server's choice"),
+        click.option("--input", multiple=True, metavar="NAME=VALUE", help="an input, such as age=22 or 'x=[[1, 2]]'"),
+        click.option(
+            "--file",
+            multiple=True,
+            type=FILE,
+            metavar="[NAME=]PATH",
+            help="an input from a .npy, .json, .csv or other file (its bytes); "
+            "without NAME: the columns of a .csv file",
+        ),
+        click.option("--sample", is_flag=True, help="make inputs from the model's metadata"),
+        click.option(
+            "--rows", type=click.IntRange(1, 9_999_999), metavar="N", default=1, help="rows of --sample; default: 1"
+        ),
+        click.option("--protocol", type=click.Choice(NAMES), default="v2", help="default: v2"),
+        click.option("--url", help=f"the server; default: {URL}, with --protocol grpc: {GRPC}"),
+        click.option("--key", metavar="KEY|@FILE", help="key or token (JWT), or the file that has it"),
+        click.option(
+            "--timeout", type=checked(_seconds), metavar="SECONDS", default="300", help="for an answer; default: 300"
+        ),
+    )
+    for each in reversed(added):
+        work = each(work)
+    return work
 
 
-def run(options: argparse.Namespace) -> int:
+@command(
+    "infer",
+    "send a model one request, and print its answer",
+    "Send a model one request, and print its answer. The server describes the model's inputs.",
+)
+@request
+@as_json
+def infer(options: CommandOptions) -> int:
     """Asks a server. Raises Refused."""
-    if options.sample and (options.input or options.file):
-        raise Refused("--sample makes all inputs: leave out --input and --file")
-    if options.command == "infer":
-        from handler.commands.call import infer  # noqa: PLC0415 - 0.4 s, which only the command needs
+    _check(options)
+    from handler.commands.call import infer  # noqa: PLC0415 - 0.4 s, which only the command needs
 
-        return infer.run(options)
+    return infer.run(options)
+
+
+@command(
+    "bench",
+    "measure a model's latency and throughput",
+    "Send a model the same request again and again, at several concurrencies, and print a table.",
+)
+@request
+@click.option(
+    "--concurrency", default=LEVELS, metavar="N,...", help=f"numbers of concurrent requests; default: {LEVELS}"
+)
+@click.option(
+    "--seconds", type=checked(_seconds), metavar="SECONDS", default="5", help="for each concurrency; default: 5"
+)
+@as_json
+@click.option("--svg", type=FILE, metavar="FILE", help="draw throughput and latency into this file")
+def bench(options: CommandOptions) -> int:
+    """Asks a server again and again. Raises Refused."""
+    _check(options)
     from handler.commands.call import bench  # noqa: PLC0415 - as above
 
     return bench.run(options)
+
+
+def _check(options: CommandOptions) -> None:
+    if options.sample and (options.input or options.file):
+        raise Refused("--sample makes all inputs: leave out --input and --file")

@@ -1,7 +1,6 @@
 """`dragoman infer`: one request, and its answer as a table or JSON."""
 
 import time
-from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ from handler.commands.call import defaults, inputs, shown
 from handler.commands.call.protocols import PROTOCOLS, CallProtocol, answer
 from handler.commands.call.served import CalledModel, described
 from handler.commands.call.transport import OK, GrpcTransport, HttpTransport, Packet, Transport, reason
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 
 
@@ -20,7 +20,7 @@ class PreparedCall(NamedTuple):
     packet: Packet
 
 
-def connect(options: Namespace) -> Transport:
+def connect(options: CommandOptions) -> Transport:
     """Returns a connection to the server that the flags name; it is opened by its first request. Raises Refused."""
     key = _key(options)
     if PROTOCOLS[options.protocol].rpc:
@@ -28,7 +28,7 @@ def connect(options: Namespace) -> Transport:
     return HttpTransport(options.url or defaults.URL, key, options.timeout)
 
 
-def _key(options: Namespace) -> str | None:
+def _key(options: CommandOptions) -> str | None:
     """Returns the key, or what its file has. Raises Refused."""
     said: str | None = options.key
     if said is None or not said.startswith("@"):
@@ -39,14 +39,14 @@ def _key(options: Namespace) -> str | None:
         raise Refused(f"--key {said}: {getattr(error, 'strerror', None) or 'not a text'}") from None
 
 
-def prepare(options: Namespace, transport: Transport) -> PreparedCall:
+def prepare(options: CommandOptions, transport: Transport) -> PreparedCall:
     """Makes the request that the flags describe. Raises Refused."""
     protocol = PROTOCOLS[options.protocol]
     model = described(transport, options.model, options.version, rpc=protocol.rpc)
     return PreparedCall(protocol, model, protocol.write(model, inputs.read(options, model)))
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Sends one request, and prints its answer. Raises Refused."""
     transport = connect(options)
     try:
@@ -59,6 +59,8 @@ def run(options: Namespace) -> int:
     if landed.status != OK:
         raise Refused(reason(landed))
     found = answer(prepared.protocol, prepared.model, landed)
-    show = shown.document if options.json else shown.table
-    print(show(prepared.model, found, seconds))  # noqa: T201 - the result
+    if options.json:
+        print(shown.document(prepared.model, found, seconds))  # noqa: T201 - the result
+    else:
+        shown.show(prepared.model, found, seconds)
     return 0

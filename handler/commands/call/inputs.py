@@ -1,7 +1,6 @@
 """From `--input NAME=VALUE` and `--file [NAME=]PATH` to tensors of the datatypes and shapes that the model declares."""
 
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from core.float16 import bf16_from_float
 from core.tensor import Tensor, TensorSpec, as_column, listed
 from handler.commands.call import files, samples
 from handler.commands.call.served import CalledModel, hint
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 
 
-def read(options: Namespace, model: CalledModel) -> tuple[Tensor, ...]:
+def read(options: CommandOptions, model: CalledModel) -> tuple[Tensor, ...]:
     """Returns the tensors of a request. Raises Refused for wrong, missing and unknown inputs."""
     if options.sample:
         return samples.made(model, options.rows)

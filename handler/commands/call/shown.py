@@ -1,4 +1,4 @@
-"""Outputs as a terminal shows them, and as JSON."""
+"""Outputs as a table, and as JSON."""
 
 from typing import Any, Final
 
@@ -7,8 +7,10 @@ from core.encoding import jsonio, proto_json
 from core.encoding.jsonio import NonFinite, numeric
 from core.errors import escaped
 from core.tensor import Tensor
+from handler.commands import tables
 from handler.commands.call.protocols import ModelAnswer
 from handler.commands.call.served import CalledModel
+from handler.commands.tables import TableRow
 
 MOST_ROWS: Final = 50
 WIDEST: Final = 60
@@ -39,30 +41,24 @@ def _text(content: bytes) -> Any:
         return {"b64": proto_json.from_bytes(content)}
 
 
-def table(model: CalledModel, answer: ModelAnswer, seconds: float) -> str:
-    """Returns the outputs that have a row for each input's row as a table, and others below it."""
+def show(model: CalledModel, answer: ModelAnswer, seconds: float) -> None:
+    """Prints the outputs that have a row for each input's row as a table, and others below it."""
     version = answer.version or model.version
-    lines = [f"{escaped(model.name)}{f' version {escaped(version)}' if version else ''}, {seconds * 1000:.1f} ms", ""]
+    print(f"{escaped(model.name)}{f' version {escaped(version)}' if version else ''}, {seconds * 1000:.1f} ms\n")  # noqa: T201 - the result
     rows = next((each.array.shape[0] for each in answer.outputs if each.array.ndim), 0)
     columns = [each for each in answer.outputs if each.array.ndim and each.array.shape[0] == rows]
     if columns:
-        lines += _lines(columns, rows)
-    others = [each for each in answer.outputs if not any(each is column for column in columns)]
-    return "\n".join([*lines, *(f"{_head(each)}: {_cell(each, LONGEST)}" for each in others)])
+        cells = ([_cell(_row(each, row), WIDEST) for each in columns] for row in range(min(rows, MOST_ROWS)))
+        tables.show([_head(each) for each in columns], [*map(TableRow, cells)])
+    if rows > MOST_ROWS:
+        print(f"... and {rows - MOST_ROWS} more rows: --json prints them")  # noqa: T201 - the same
+    for each in answer.outputs:
+        if not any(each is column for column in columns):
+            print(f"{_head(each)}: {_cell(each, LONGEST)}")  # noqa: T201 - the same
 
 
 def _head(tensor: Tensor) -> str:
     return f"{escaped(tensor.name)} {tensor.datatype.name} {list(tensor.array.shape)}"
-
-
-def _lines(columns: list[Tensor], rows: int) -> list[str]:
-    cells = [[_head(each) for each in columns]]
-    cells += [[_cell(_row(each, row), WIDEST) for each in columns] for row in range(min(rows, MOST_ROWS))]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(columns))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    if rows > MOST_ROWS:
-        lines.append(f"... and {rows - MOST_ROWS} more rows: --json prints them")
-    return lines
 
 
 def _row(tensor: Tensor, row: int) -> Tensor:

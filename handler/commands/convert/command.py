@@ -1,7 +1,6 @@
 """`dragoman convert`: from arguments to published versions. The conversion begins when all else has been checked."""
 
 import json
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,8 +11,9 @@ from handler.commands import results
 from handler.commands.convert import library_model, models_config, process, sources
 from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import written
+from handler.commands.meter import Meter, human
+from handler.commands.options import CommandOptions
 from handler.commands.publish import push, shelf, targets, versions
-from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
@@ -38,7 +38,7 @@ class ModelJobs(NamedTuple):
     settings: Mapping[str, Any]
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Converts everything before it publishes anything. Raises Refused, ServingError."""
     if options.models_config is None and options.source is not None:
         row = sources.recognised(Path(options.source), options.format)
@@ -53,7 +53,7 @@ def run(options: Namespace, settings: Settings) -> None:
             _push(model, Path(made) / model.target.name, options, settings)
 
 
-def _run_library(options: Namespace, row: sources.Format, settings: Settings) -> None:
+def _run_library(options: CommandOptions, row: sources.Format, settings: Settings) -> None:
     """Converts the model of another library in a child process, and publishes it. Raises Refused, ServingError."""
     target, source = targets.model(options.target, settings.repository), Path(options.source)
     if options.signature:
@@ -67,14 +67,14 @@ def _run_library(options: Namespace, row: sources.Format, settings: Settings) ->
         _push(ModelJobs(target, [job], {}), model, options, settings)
 
 
-def _model(options: Namespace, settings: Settings) -> ModelJobs:
+def _model(options: CommandOptions, settings: Settings) -> ModelJobs:
     target = targets.model(options.target, settings.repository)
     if options.source is None:
         raise Refused("two arguments are needed: SOURCE REPOSITORY/NAME")
     return ModelJobs(target, _jobs(Path(options.source), versions.number(options.version)), {})
 
 
-def _configured(options: Namespace) -> list[ModelJobs]:
+def _configured(options: CommandOptions) -> list[ModelJobs]:
     if options.source is not None or options.version is not None:
         raise Refused("--models-config names the models to convert: give only REPOSITORY")
     if options.data is not None:
@@ -138,7 +138,7 @@ def _checked(model: ModelJobs, settings: Settings, *, force: bool) -> ModelJobs:
     return model._replace(settings=json.loads(there.settings) | model.settings)
 
 
-def _convert(models: Sequence[ModelJobs], made: Path, options: Namespace, meter: Meter) -> None:
+def _convert(models: Sequence[ModelJobs], made: Path, options: CommandOptions, meter: Meter) -> None:
     """Writes each model into a folder as `dragoman push` takes it. Raises Refused."""
     folders = [(job.folder, made / model.target.name / str(job.number)) for model in models for job in model.jobs]
     asked = (options.signature, options.data, options.tolerance, options.flips, options.seed)
@@ -160,15 +160,15 @@ def _text(settings: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(settings, indent=2, ensure_ascii=False)}\n".encode()
 
 
-def _push(model: ModelJobs, made: Path, options: Namespace, settings: Settings) -> None:
+def _push(model: ModelJobs, made: Path, options: CommandOptions, settings: Settings) -> None:
     """Publishes a folder's versions as `dragoman push` does. Raises Refused, ServingError."""
     asked = {
         "model": made,
         "target": str(model.target),
         "version": None,
-        "check": True,
+        "no_check": False,
         "optimize": options.optimize,
         "sign_key": None,
-        "sign_cert": [],
+        "sign_cert": (),
     }
-    push.run(Namespace(**asked, force=options.force, quiet=options.quiet, json=options.json), settings)
+    push.run(CommandOptions(**asked, force=options.force, quiet=options.quiet, json=options.json), settings)

@@ -1,6 +1,5 @@
 """From the command line to the child that converts a model of another library, and from its report to the terminal."""
 
-from argparse import Namespace
 from pathlib import Path
 
 from core.errors import escaped
@@ -8,12 +7,13 @@ from handler.commands import results
 from handler.commands.convert import process
 from handler.commands.convert.sources import FORMATS, Format
 from handler.commands.convert.work import LibraryJob
-from handler.commands.publish.meter import Meter, human
+from handler.commands.meter import Meter, human
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.stores import parity
 
 
-def convert(source: Path, row: Format, folder: Path, options: Namespace, meter: Meter) -> None:
+def convert(source: Path, row: Format, folder: Path, options: CommandOptions, meter: Meter) -> None:
     """Writes a version's files into a folder, and prints its parity. Raises Refused."""
     if not source.exists():
         raise Refused(f"there is no file or folder {source}")

@@ -16,7 +16,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import LibraryJob
-from handler.commands.publish.meter import human
+from handler.commands.meter import human
 from handler.commands.refused import Refused
 
 Job = LibraryJob | SavedModelJob

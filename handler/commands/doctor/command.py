@@ -4,13 +4,11 @@ import os
 import re
 import sys
 import zipfile
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from core.errors import escaped
 from handler.commands.doctor import (
     artifact,
     bucket,
@@ -27,7 +25,9 @@ from handler.commands.doctor import (
 )
 from handler.commands.doctor.findings import Visit, error
 from handler.commands.doctor.loads import LoadLimits
+from handler.commands.meter import Meter
 from handler.commands.models import reported
+from handler.commands.options import CommandOptions
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
@@ -44,13 +44,12 @@ LOGIN: Final = re.compile(r"//[^/@]*@")
 """Credentials in a URI. They are a fault, and not for a report."""
 ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
-CLEAR: Final = "\r\x1b[K"
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
-def run(options: Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Prints the findings. Returns 0 without an error among them, 1 with one, 2 for wrong arguments."""
     try:
         limits = _limits(options)
@@ -66,14 +65,7 @@ def run(options: Namespace) -> int:
     return 1 if visit.failed else 0
 
 
-def _tell(name: str) -> None:
-    """Shows on a terminal which model is being loaded. "": none."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{CLEAR}loading {escaped(name)}" if name else CLEAR)
-        sys.stderr.flush()
-
-
-def _limits(options: Namespace) -> LoadLimits:
+def _limits(options: CommandOptions) -> LoadLimits:
     """Raises ValueError for a limit that is not one."""
     found = []
     for flag, text, parse in (
@@ -92,7 +84,7 @@ def _limits(options: Namespace) -> LoadLimits:
 class Examination:
     """One run. Later parts use what earlier ones have found: the served models, and what their loads measured."""
 
-    def __init__(self, options: Namespace, limits: LoadLimits, visit: Visit) -> None:
+    def __init__(self, options: CommandOptions, limits: LoadLimits, visit: Visit) -> None:
         self._options = options
         self._limits = limits
         self._visit = visit
@@ -169,15 +161,17 @@ class Examination:
         self._load(settings, environ)
 
     def _load(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        if not self._options.load:
+        if self._options.no_load:
             self._visit.skipped.append("loads, memory and cold start: --no-load")
             return
         measured: dict[str, Any] = {}
         self._visit.measured["models"] = measured
         self._visit.measured["init"] = loads.initialisation(environ, self._limits)
         may = [each for each in self._models if settings.allow_code or not any(map(model_files.is_code, each.versions))]
-        self._visit.add(loads.examine(may, environ, self._limits, measured, _tell))
-        _tell("")
+        with Meter(quiet=False) as meter:
+            self._visit.add(
+                loads.examine(may, environ, self._limits, measured, lambda name: meter.show(f"loading {name}"))
+            )
         every = (f"{model.name}/{version.folder}" for model in self._models for version in model.versions)
         self._visit.measured["unmeasured"] = [name for name in every if name not in measured]
         self._visit.measured["memory"] = sizing.recommend(self._visit.measured)

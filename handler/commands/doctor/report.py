@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from handler.commands.doctor.findings import SEVERITIES, Finding, Visit
-from handler.commands.publish.meter import human
+from handler.commands.meter import human
 
 MOST: Final = 10
 """Findings that the text shows: with their cures and the measurements they fill a screen."""

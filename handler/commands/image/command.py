@@ -1,6 +1,5 @@
 """Writes an image's context (a wheel of this installation, the models, the Dockerfile), and has the engine build it."""
 
-import argparse
 import os
 import shlex
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from handler.commands.init.wheel import installed, wheel
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.settings.routing import VERSION
 
@@ -19,7 +19,7 @@ FOLDER: Final = "repository"
 """The models' folder in the context."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Returns the engine's exit code, or 0 after the context alone. Raises Refused."""
     if "://" in (options.models or ""):
         raise Refused("the models of an image come from a folder; `dragoman pull` fetches them from a bucket")
@@ -81,7 +81,7 @@ def _link(source: str, target: str) -> str:
     return target
 
 
-def command(options: argparse.Namespace, context: Path) -> list[str]:
+def command(options: CommandOptions, context: Path) -> list[str]:
     """Returns the engine's command line."""
     words = [options.engine, "build", "--target", options.target, "--tag", options.tag]
     words += ["--platform", options.platform] if options.platform else []

@@ -20,6 +20,8 @@ RENAMED: Final = {"gitignore": ".gitignore", "github": ".github", "check.txt": "
 LONGEST_NAME: Final = 100
 """Characters of a stack's name; the names of its log and its alarms begin with it."""
 FUNCTIONS_EXTRA: Final = "onnx"
+UNNEEDED: Final = ("boto3", "click", "rich")
+"""Packages that a function does without: Lambda's runtime has the first, and only a command line needs the others."""
 SERVING: Final = ("uvicorn", "onnxruntime")
 """The packages that `dragoman serve` needs for the example. They can be missing."""
 CALL: Final = """curl -d '{"instances": [[5.9, 3.0, 5.1, 1.8]]}' http://127.0.0.1:8080/v1/models/iris:predict"""
@@ -82,12 +84,12 @@ def _wheels(this: Distribution) -> dict[str, bytes]:
 
 
 def _needed(this: Distribution) -> list[str]:
-    """Returns the requirements of the function. Lambda's runtime has boto3."""
+    """Returns the requirements of the function."""
     found = []
     for requirement in this.requires or ():
         what, _, marker = (part.strip() for part in requirement.partition(";"))
         extra = re.search(r"""\bextra\s*==\s*['"]([^'"]+)""", marker)
-        if extra is None and not what.startswith("boto3"):
+        if extra is None and not what.startswith(UNNEEDED):
             found.append(requirement)
         elif extra is not None and extra[1] == FUNCTIONS_EXTRA:
             found.append(what)

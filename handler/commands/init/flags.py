@@ -1,16 +1,14 @@
-"""The flags of `dragoman init`. What it does is imported when it runs."""
+"""The options of `dragoman init`. What it does is imported when it runs."""
 
-import argparse
-from typing import Any
+import click
 
-
-def add(commands: Any) -> None:
-    init = commands.add_parser("init", help="make a repository to start from, or the files that deploy one on AWS")
-    init.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="folder to write; default: this one")
-    init.add_argument("--aws", action="store_true", help="write a SAM template and its function's files instead")
+from handler.commands.options import FILE, CommandOptions, argument, command
 
 
-def run(options: argparse.Namespace) -> None:
+@command("init", "make a repository to start from, or the files that deploy one on AWS")
+@argument("folder", default=".", type=FILE, help="folder to write; default: this one")
+@click.option("--aws", is_flag=True, help="write a SAM template and its function's files instead")
+def init(options: CommandOptions) -> None:
     """Writes the folder. Raises Refused."""
     from handler.commands.init import command  # noqa: PLC0415 - no other command needs it
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from handler.commands.publish.meter import Meter
+from handler.commands.meter import Meter
 from handler.commands.refused import Refused
 
 CHUNK: Final = 1024 * 1024

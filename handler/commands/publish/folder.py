@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from handler.commands.meter import Meter
 from handler.commands.publish.files import CHUNK, LocalFile, local_file
-from handler.commands.publish.meter import Meter
 from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.staging import appear, of_number, staged, sync
 from handler.settings.model import FILE

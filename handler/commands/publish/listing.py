@@ -1,7 +1,6 @@
 """`dragoman list`: a repository's versions and their states. It reads one listing and the settings files."""
 
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -10,9 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from core.errors import ModelNotLoadable, escaped
 from handler.backends import EXPECTED
+from handler.commands import tables
+from handler.commands.meter import human
+from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
-from handler.commands.publish.meter import human
+from handler.commands.tables import TableRow
 from handler.lifecycle.repository import NAME, Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings import model as model_settings
@@ -20,8 +22,11 @@ from handler.stores import File, open_store, parity
 
 SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
 COLUMNS: Final = ("MODEL", "VERSION", "FILES", "SIZE", "MODIFIED", "STATE")
+STYLES: Final = {SERVED: "green", NOT_SERVED: "", INCOMPLETE: "yellow", BROKEN: "red"}
 RIGHT: Final = (2, 3)
 """The columns of numbers, which are aligned to the right."""
+WHOLE: Final = (1, 2, 3, 4)
+"""The columns that a narrow terminal does not break."""
 
 
 class Row(NamedTuple):
@@ -36,7 +41,7 @@ class Row(NamedTuple):
     reason: str
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Prints the versions and their states. Raises Refused, ServingError."""
     text = options.target or settings.repository
     repository, models = _models(settings, text)
@@ -47,8 +52,10 @@ def run(options: Namespace, settings: Settings) -> None:
         more = [{} if report is None else {"parity": report} for report in reports]
         found = [_json(row) | each for row, each in zip(rows, more, strict=True)]
         print(json.dumps(found, indent=2, ensure_ascii=False))  # noqa: T201 - the result
+    elif rows:
+        tables.show(COLUMNS, [*map(_row_of, rows, reports)], RIGHT, WHOLE)
     else:
-        print(_table(rows, reports) if rows else f"there is no model at {text}")  # noqa: T201 - the result
+        print(f"there is no model at {text}")  # noqa: T201 - the result
 
 
 def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
@@ -135,26 +142,9 @@ def _json(row: Row) -> dict[str, Any]:
     return row._asdict() | {"modified": f"{row.modified:%Y-%m-%dT%H:%M:%SZ}"}
 
 
-def _table(rows: Sequence[Row], reports: Sequence[dict[str, Any] | None]) -> str:
-    cells = [COLUMNS, *map(_cells, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(COLUMNS))]
-    lines = [_line(COLUMNS, widths)]
-    for row, report in zip(cells[1:], reports, strict=True):
-        lines.append(_line(row, widths))
-        if report is not None:
-            lines += [escaped(f"  {line}") for line in parity.lines(report)]
-    return "\n".join(lines)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    state = f"{row.state}: {row.reason}" if row.reason else row.state
+def _row_of(row: Row, report: dict[str, Any] | None) -> TableRow:
+    state = escaped(f"{row.state}: {row.reason}") if row.reason else row.state
     modified = f"{row.modified:%Y-%m-%d %H:%M:%S}"
-    return row.model, row.version or "-", str(row.files), human(row.size), modified, state
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [
-        cell.rjust(width) if column in RIGHT else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(padded).rstrip()
+    cells = row.model, row.version or "-", str(row.files), human(row.size), modified, state
+    notes = () if report is None else [*map(escaped, parity.lines(report))]
+    return TableRow(cells, notes, STYLES[row.state])

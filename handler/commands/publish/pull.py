@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from handler.commands import results
+from handler.commands.meter import Meter, human
+from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.buckets import opened
-from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 from handler.commands.staging import appear, of_number, staged
 from handler.lifecycle.repository import Version
@@ -20,7 +20,7 @@ from handler.stores import File, open_store
 from handler.stores.progress import Progress
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Fetches the wanted versions, then the settings. Raises Refused, ServingError."""
     source = targets.model(options.source, settings.repository)
     if not targets.is_remote(source.repository):

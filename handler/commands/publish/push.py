@@ -1,14 +1,14 @@
 """`dragoman push`: compares the files with the repository, checks them, and sends them."""
 
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from handler.commands import results, signature
+from handler.commands.meter import Meter, human
+from handler.commands.options import CommandOptions
 from handler.commands.publish import checks, folder, shelf, signing, targets, upload, versions
 from handler.commands.publish.buckets import opened
-from handler.commands.publish.meter import Meter, human
 from handler.commands.publish.optimize import step
 from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
@@ -18,9 +18,9 @@ from handler.settings.model import parse
 NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
 
 
-def run(options: Namespace, settings: Settings) -> None:
+def run(options: CommandOptions, settings: Settings) -> None:
     """Checks every version, then sends them. Raises Refused, ServingError."""
-    step.check_possible(wanted=options.optimize, checked=options.check)
+    step.check_possible(wanted=options.optimize, checked=not options.no_check)
     target = targets.model(options.target, settings.repository)
     if not targets.is_writable(target.repository):
         raise Refused(f"{target} cannot be written: a repository on a web server is read only")
@@ -35,8 +35,8 @@ def run(options: Namespace, settings: Settings) -> None:
     text = there.settings if found.settings is None else found.settings.read_bytes()
     meter, signs = Meter(quiet=options.quiet), signature.signer(options.sign_key, options.sign_cert)
     for job in jobs:
-        loaded = checks.check(job, text, settings, load=options.check)
-        if options.check and job.version.last == checks.ONNX and not loaded:
+        loaded = checks.check(job, text, settings, load=not options.no_check)
+        if not options.no_check and job.version.last == checks.ONNX and not loaded:
             meter.say(NOT_TRIED)
     served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from core.errors import ServingError
+from handler.commands.meter import Meter, human
 from handler.commands.publish.buckets.port import STREAMS, Bucket, Conflict, Copied, Only, PartUploads, Taken, Uncopied
 from handler.commands.publish.files import CommandStopped, Content, LocalFile, Section, stamp
-from handler.commands.publish.meter import Meter, human
 from handler.commands.refused import Refused
 
 TRIES: Final = 3

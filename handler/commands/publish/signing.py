@@ -1,12 +1,12 @@
 """`dragoman sign` and `dragoman verify`, and the signature that `dragoman push --sign-key` adds to a version."""
 
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from core.errors import ServingError
 from handler.commands import results, signature
+from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.files import LocalFile, digest, local_file
 from handler.commands.publish.versions import LocalVersion
@@ -24,7 +24,7 @@ from handler.stores.signing.policy import VerifyPolicy
 from handler.stores.signing.store import prove
 
 
-def sign(options: Namespace, _: Settings) -> None:
+def sign(options: CommandOptions, _: Settings) -> None:
     """Writes the signature file of each version. Raises Refused, ServingError."""
     signs = signature.signer(options.key, options.cert)
     for version, text in _local(options):
@@ -71,7 +71,7 @@ def _write(folder: Path, name: str, text: bytes) -> LocalFile:
     return local_file(name, folder / name)
 
 
-def _local(options: Namespace) -> Iterator[tuple[LocalVersion, bytes | None]]:
+def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None]]:
     """Yields the versions of a folder, each with its model's settings. Raises Refused."""
     path = Path(options.model)
     if path.is_file():
@@ -85,7 +85,7 @@ def _local(options: Namespace) -> Iterator[tuple[LocalVersion, bytes | None]]:
         yield version, text
 
 
-def verify(options: Namespace, settings: Settings) -> None:
+def verify(options: CommandOptions, settings: Settings) -> None:
     """Verifies each version as a server would, and prints its signer. Raises Refused, ServingError."""
     settings = _trusting(options, settings)
     proofs = _in_bucket(options, settings) if targets.is_remote(options.model) else _on_disk(options, settings)
@@ -94,7 +94,7 @@ def verify(options: Namespace, settings: Settings) -> None:
         results.tell(options, f"{name}: verified, {proof}", **facts)
 
 
-def _trusting(options: Namespace, settings: Settings) -> Settings:
+def _trusting(options: CommandOptions, settings: Settings) -> Settings:
     """Returns the settings with the keys that the command line names in the place of all others."""
     if options.digest:
         return settings._replace(verify="digest")
@@ -109,7 +109,7 @@ def _trusting(options: Namespace, settings: Settings) -> Settings:
     return settings._replace(verify="signature")
 
 
-def _on_disk(options: Namespace, settings: Settings) -> Iterator[tuple[str, Proof]]:
+def _on_disk(options: CommandOptions, settings: Settings) -> Iterator[tuple[str, Proof]]:
     policy = _policy(options, settings)
     for version, text in _local(options):
         assert version.folder is not None  # noqa: S101 - _local has none without
@@ -122,7 +122,7 @@ def _on_disk(options: Namespace, settings: Settings) -> Iterator[tuple[str, Proo
         yield str(version.folder), proof
 
 
-def _policy(options: Namespace, settings: Settings) -> VerifyPolicy:
+def _policy(options: CommandOptions, settings: Settings) -> VerifyPolicy:
     """Returns the policy of the flags. Raises InvalidSettings, Refused: a message about a flag names the flag."""
     try:
         return VerifyPolicy.of(settings)
@@ -133,7 +133,7 @@ def _policy(options: Namespace, settings: Settings) -> VerifyPolicy:
         raise Refused(text) from None
 
 
-def _in_bucket(options: Namespace, settings: Settings) -> Iterator[tuple[str, Proof]]:
+def _in_bucket(options: CommandOptions, settings: Settings) -> Iterator[tuple[str, Proof]]:
     _policy(options, settings)
     source = targets.model(options.model)
     there = shelf.model(settings, source)

@@ -33,11 +33,11 @@ from typing import Final
 
 from core.errors import ServingError
 from handler.backends import EXPECTED
+from handler.commands.meter import Meter
 from handler.commands.publish import standing
 from handler.commands.publish.buckets.port import Bucket, Copied, Only, Taken
 from handler.commands.publish.claim import PushClaim
 from handler.commands.publish.files import LocalFile, content, local_file
-from handler.commands.publish.meter import Meter
 from handler.commands.publish.sending import PushedObject, Sender
 from handler.commands.publish.standing import Standing
 from handler.commands.publish.versions import MARKERS, PushJob

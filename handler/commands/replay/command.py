@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from argparse import Namespace
 from collections import Counter
 from contextlib import closing, suppress
 from itertools import islice
@@ -11,7 +10,8 @@ from statistics import median
 from typing import Any, Final
 
 from core.errors import ServingError, escaped
-from handler.commands.publish.meter import Meter
+from handler.commands.meter import Meter
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
@@ -25,7 +25,7 @@ MOST_LINES: Final = 50
 """Requests with a line of their own; the others count."""
 
 
-def run(options: Namespace) -> None:
+def run(options: CommandOptions) -> None:
     """Raises Refused if an answer differs, or if no request was sent."""
     tolerance = Tolerance(options.rtol, options.atol)
     line: Any = senders.OverGrpc if options.protocol == "grpc" else senders.OverHttp
@@ -33,7 +33,7 @@ def run(options: Namespace) -> None:
     times: list[float] = []
     rows: list[dict[str, str]] = []
     meter = Meter(quiet=False)
-    with closing(line(options.url, _headers(options.header), options.timeout)) as connection:
+    with closing(line(options.url, _headers(options.header), options.timeout)) as connection, meter:
         sender = senders.Replayer(connection, options.protocol)
         for exchange in islice(recorded.read(options.files), options.limit):
             began = time.perf_counter()
@@ -43,7 +43,6 @@ def run(options: Namespace) -> None:
             meter.show(f"{counts.total()} requests sent, {counts.total() - counts[SAME]} not the same")
             if outcome != SAME and len(rows) < MOST_LINES:
                 rows.append({"id": exchange.id, "path": exchange.path, "outcome": outcome, "reason": reason})
-    meter.end()
     _tell(options, counts, rows, times)
     if not counts:
         raise Refused("these files have no request with its answer")
@@ -94,7 +93,7 @@ def _difference(answer: Reached, exchange: Exchange, tolerance: Tolerance) -> st
     return next(differences(exchange, answer.body, tolerance), None) if before.is_good else None
 
 
-def _tell(options: Namespace, counts: Counter[str], rows: list[dict[str, str]], times: list[float]) -> None:
+def _tell(options: CommandOptions, counts: Counter[str], rows: list[dict[str, str]], times: list[float]) -> None:
     if options.json:
         outcomes = {name: counts[name] for name in (SAME, DIFFERENT, SKIPPED, UNREACHED)}
         summary = {"requests": counts.total(), **outcomes, "exceptions": rows}

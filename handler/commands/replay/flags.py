@@ -1,31 +1,28 @@
-"""The flags of `dragoman replay`."""
+"""The options of `dragoman replay`."""
 
-import re
-from argparse import ArgumentTypeError, Namespace
-from typing import Any
+import click
 
+from handler.commands.options import FILE, CommandOptions, argument, as_json, command
 
-def add(commands: Any) -> None:
-    replay = commands.add_parser("replay", help="send the requests of a payload log again, and compare the answers")
-    replay.add_argument("files", nargs="+", metavar="FILE", help="files of the log, or folders with *.jsonl")
-    replay.add_argument("--url", default="http://127.0.0.1:8080", help="default: http://127.0.0.1:8080")
-    protocols = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
-    replay.add_argument("--protocol", choices=protocols, default="same", help="default: that of each request")
-    replay.add_argument("--rtol", type=float, default=1e-5, help="relative tolerance of numbers; default: 1e-5")
-    replay.add_argument("--atol", type=float, default=1e-8, help="absolute tolerance of numbers; default: 1e-8")
-    replay.add_argument("--limit", type=_limit, help="the most requests to send; default: all")
-    replay.add_argument("--timeout", type=float, default=60.0, help="seconds for an answer; default: 60")
-    replay.add_argument("--header", action="append", default=[], help="'name: value' to send; may be repeated")
-    replay.add_argument("--json", action="store_true", help="print JSON")
+PROTOCOLS = ("same", "v2", "v2-binary", "v1", "grpc", "connect", "grpc-web")
+URL = "http://127.0.0.1:8080"
 
 
-def _limit(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not int(text):
-        raise ArgumentTypeError(f"it is {text[:64]!r}; expected 1 to 999999999")
-    return int(text)
-
-
-def run(options: Namespace) -> None:
+@command("replay", "send the requests of a payload log again, and compare the answers")
+@argument(
+    "files", nargs=-1, required=True, type=FILE, metavar="FILE...", help="files of the log, or folders with *.jsonl"
+)
+@click.option("--url", default=URL, help=f"default: {URL}")
+@click.option("--protocol", type=click.Choice(PROTOCOLS), default="same", help="default: that of each request")
+@click.option("--rtol", type=float, metavar="NUMBER", default=1e-5, help="relative tolerance of numbers; default: 1e-5")
+@click.option("--atol", type=float, metavar="NUMBER", default=1e-8, help="absolute tolerance of numbers; default: 1e-8")
+@click.option(
+    "--limit", type=click.IntRange(1, 999_999_999), metavar="N", help="the most requests to send; default: all"
+)
+@click.option("--timeout", type=float, metavar="SECONDS", default=60.0, help="for an answer; default: 60")
+@click.option("--header", multiple=True, help="'name: value' to send; may be repeated")
+@as_json
+def replay(options: CommandOptions) -> None:
     """Sends the requests. Raises Refused."""
     from handler.commands.replay import command  # noqa: PLC0415 - 0.4 s, which only the command needs
 

@@ -1,10 +1,13 @@
 """The flags of `dragoman serve`: its own words, and one for each setting, made from the table of settings."""
 
-import argparse
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+import click
+
+from handler.commands.options import FILE as PATH
+from handler.commands.options import CommandOptions, command
 from handler.settings import SETTINGS, Given, Setting, Settings, parsers, providers
 from handler.settings.sources import FILE, SERVES, Layered
 
@@ -14,24 +17,21 @@ SHORT: Final = frozenset(
     ("repository", "preload", "memory_limit", "allow_code", "threads", "workers", "auth", "keys_file", "log_level")
 )
 """The settings that `--help` shows. `--help-all` shows every one."""
-KSERVE: Final = {
-    "repository": "--model_dir",
-    "model_name": "--model_name",
-    "port": "--http_port",
-    "grpc_port": "--grpc_port",
-}
-"""The flags that KServe's ServingRuntimes give to its own servers, by our field. No help shows them."""
+EVERY: Final = "handler.commands.serve.flags"
+"""A key of click's context: help shows every setting."""
+KSERVE: Final = {"model_dir": "repository", "model_name": "model-name", "http_port": "port", "grpc_port": "grpc-port"}
+"""Our names of the flags that KServe's ServingRuntimes give to its own servers. No help shows them."""
 GROUPS: Final = {
-    "repository": "models",
-    "max_body_bytes": "limits of requests",
-    "non_finite": "protocols",
-    "patience": "inference",
-    "cache": "downloads",
-    "auth": "access",
-    "verify": "signatures",
-    "name": "server",
+    "repository": "Models",
+    "max_body_bytes": "Limits of requests",
+    "non_finite": "Protocols",
+    "patience": "Inference",
+    "cache": "Downloads",
+    "auth": "Access",
+    "verify": "Signatures",
+    "name": "Server",
     "s3_addressing": "S3",
-    "log_level": "log and metrics",
+    "log_level": "Log and metrics",
 }
 """The first setting of each group in the table of settings, and the group's title."""
 METAVARS: Final[Mapping[Any, str]] = {
@@ -49,43 +49,39 @@ METAVARS: Final[Mapping[Any, str]] = {
     parsers.seconds: "SECONDS",
     parsers.seconds_or_never: "SECONDS",
     parsers.leeway: "SECONDS",
-    parsers.level: "|".join(parsers.LEVELS.choices),
     parsers.base_path: "PATH",
 }
+CHOICES: Final[Mapping[Any, parsers.OneOf]] = {parsers.level: parsers.LEVELS}
+"""The words that a parser takes, where it is not one of them itself."""
 
 
-def add(commands: Any) -> None:
-    serve = commands.add_parser(
-        "serve",
-        help="serve a repository with uvicorn",
-        usage="dragoman serve [FLAG ...]",
-        description=f"Serve a repository. A flag overrides its variable, and the variable overrides {FILE} (key: the "
-        "flag's name with underscores).",
-    )
-    serve.add_argument("--help-all", action=_HelpAll, nargs=0, help="show the flags of all settings")
-    serve.add_argument("--config", metavar="FILE", help=f"TOML file with settings; default: {FILE}, if it exists")
-    for setting in SERVES:
-        _add(serve, setting, shown=True)
-    group = serve
+def _titles() -> Iterator[tuple[str, str]]:
+    """Yields each setting, and the title of its group."""
+    title = ""
     for setting in SETTINGS:
-        if setting.field in GROUPS:
-            group = serve.add_argument_group(GROUPS[setting.field])
-        _add(group, setting, shown=setting.field in SHORT)
+        title = GROUPS.get(setting.field, title)
+        yield setting.field, title
 
 
-def _add(group: Any, setting: Setting, *, shown: bool) -> None:
-    flag, help_text = f"--{setting.field.replace('_', '-')}", _help(setting)
-    if setting.parse is parsers.flag:
-        added = group.add_argument(flag, dest=setting.field, action=argparse.BooleanOptionalAction)
-    else:
-        metavar = "|".join(setting.parse.choices) if isinstance(setting.parse, parsers.OneOf) else None
-        more: dict[str, Any] = {"nargs": "?", "const": "rest"} if setting.field == "lambda" else {}
-        metavar = metavar or METAVARS.get(setting.parse, "TEXT")
-        added = group.add_argument(flag, dest=setting.field, metavar=metavar, **more)
-    if setting.field in KSERVE:
-        group.add_argument(KSERVE[setting.field], dest=setting.field, help=argparse.SUPPRESS)
-    added.full = help_text
-    added.help = help_text if shown else argparse.SUPPRESS
+class ServeCommand(click.Command):
+    """Shows its options in the groups of the settings."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        titles, rows = dict(_titles()), dict[str, list[tuple[str, str]]]()
+        for option in self.get_params(context):
+            name, row = option.name or "", option.get_help_record(context)
+            if row is not None and (name not in titles or name in SHORT or EVERY in context.meta):
+                rows.setdefault(titles.get(name, "Options"), []).append(row)
+        for title, found in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(found)
+
+
+def _help_all(context: click.Context, _: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's form
+    if given and not context.resilient_parsing:
+        context.meta[EVERY] = True
+        click.echo(context.get_help())
+        context.exit()
 
 
 def _help(setting: Setting) -> str:
@@ -93,18 +89,24 @@ def _help(setting: Setting) -> str:
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", setting.about).replace("`", "")
     default = f"; default: {setting.default}" if setting.default and "default" not in text else ""
     place = f" ({setting.variable})" if setting.variable else ""
-    return f"{text}{default}{place}".replace("%", "%%")
+    return f"{text}{default}{place}"
 
 
-class _HelpAll(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        for action in parser._actions:  # noqa: SLF001 - argparse lists its flags nowhere else
-            action.help = getattr(action, "full", action.help)
-        parser.print_help()
-        parser.exit()
+def _option(setting: Setting) -> click.Option:
+    name, field = setting.field.replace("_", "-"), setting.field
+    how: dict[str, Any] = {"help": _help(setting)}
+    if setting.parse is parsers.flag:
+        return click.Option([f"--{name}/--no-{name}", field], default=None, **how)
+    if field == "lambda":
+        how |= {"is_flag": False, "flag_value": "rest"}
+    words: tuple[str, ...] = getattr(CHOICES.get(setting.parse, setting.parse), "choices", ())
+    metavar = "|".join(words) or METAVARS.get(setting.parse, "TEXT")
+    if words:
+        how["shell_complete"] = lambda _context, _option, begun: [word for word in words if word.startswith(begun)]
+    return click.Option([f"--{name}", field], metavar=metavar, type=PATH if metavar == "TEXT" else None, **how)
 
 
-def flags_of(options: argparse.Namespace) -> Iterator[tuple[str, Given]]:
+def flags_of(options: CommandOptions) -> Iterator[tuple[str, Given]]:
     """Yields the settings that flags give, by field."""
     for setting in (*SERVES, *SETTINGS):
         said = getattr(options, setting.field)
@@ -113,7 +115,32 @@ def flags_of(options: argparse.Namespace) -> Iterator[tuple[str, Given]]:
             yield setting.field, Given(text, f"--{setting.field.replace('_', '-')}")
 
 
-def run(options: argparse.Namespace) -> int:
+OPTIONS: Final = (
+    click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_help_all,
+        help="show the options of all settings",
+    ),
+    click.Option(
+        ["--config"], type=PATH, metavar="FILE", help=f"TOML file with settings; default: {FILE}, if it exists"
+    ),
+    *map(_option, (*SERVES, *SETTINGS)),
+)
+
+
+@command(
+    "serve",
+    "serve a repository with uvicorn",
+    f"Serve a repository. A flag overrides its variable, and the variable overrides {FILE} (key: the flag's name with "
+    "underscores).",
+    cls=ServeCommand,
+    params=[*OPTIONS],
+    context_settings={"token_normalize_func": lambda word: KSERVE.get(word, word)},
+)
+def serve(options: CommandOptions) -> int:
     """Serves until a signal, and returns the exit code. Raises InvalidSettings."""
     layered = Layered(dict(flags_of(options)), options.config, SERVES)
     own = layered.own()

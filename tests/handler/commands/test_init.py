@@ -71,11 +71,11 @@ def test_the_wheel_that_is_written_makes_the_same_folder(tmp_path: Path, flags: 
 
 
 def test_the_functions_requirements_are_those_that_its_runtime_lacks(tmp_path: Path) -> None:
-    """boto3 is in the runtime; ONNX models need the extra; servers, gRPC and tools stay out."""
+    """boto3 is in the runtime; ONNX models need the extra; the command line, servers, gRPC and tools stay out."""
     assert cli.main(["init", "--aws", str(tmp_path / "my models!")]) == 0
     needed = (tmp_path / "my models!" / "requirements.txt").read_text()
     assert {"numpy", "mangum", "onnxruntime"} <= {line.partition(">")[0] for line in needed.splitlines()}
-    assert not {"boto3", "uvicorn", "grpcio", "pytest", "extra"} & set(
+    assert not {"boto3", "click", "rich", "uvicorn", "grpcio", "pytest", "extra"} & set(
         needed.replace(">", " ").replace('"', " ").split()
     )
     assert 'stack_name = "dragoman-my-models"' in (tmp_path / "my models!" / "samconfig.toml").read_text()

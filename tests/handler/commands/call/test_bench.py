@@ -146,12 +146,14 @@ def test_ctrl_c_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch, capsys
         watch(*arguments)
 
     monkeypatch.setattr(bench, "_watch", interrupted)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with stub(10**9) as url:
         assert cli.main(["bench", "m", "--sample", *SHORT, "--concurrency", "1,2", "--url", url]) == 130
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 3
-    assert "\r\x1b[K1 at a time: " in captured.err
+    assert " 1 at a time: 0 of " in captured.err
+    assert captured.err.endswith("\x1b[1A\x1b[2K")
 
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=200), st.sampled_from([0.5, 0.9, 0.99]))

@@ -15,6 +15,7 @@ from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
 from handler.commands.call.served import CalledModel
+from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
 from tests.support.ports import free_port
@@ -206,9 +207,7 @@ def test_dimensions_that_were_left_out_are_added(
 
 
 def read(model: CalledModel, *texts: str, file: tuple[str, ...] = ()) -> tuple[Tensor, ...]:
-    from argparse import Namespace  # noqa: PLC0415 - of this function
-
-    return inputs.read(Namespace(input=texts, file=file, sample=False, rows=1), model)
+    return inputs.read(CommandOptions(input=texts, file=file, sample=False, rows=1), model)
 
 
 def test_values_of_a_model_that_declares_nothing_are_guessed() -> None:
@@ -265,7 +264,7 @@ def test_samples_have_the_declared_shape(datatype: str) -> None:
         samples.made(model._replace(inputs=(TensorSpec("x", DATATYPES[datatype], (2**40,)),)), 1)
 
 
-def test_a_table_stays_on_the_screen() -> None:
+def test_a_table_stays_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     """Many rows are cut, and so are wide ones; what a model returns cannot steer the terminal."""
     evil = np.empty(60, object)
     evil[:] = [b"\x1b[2J\xff"] * 60
@@ -273,7 +272,8 @@ def test_a_table_stays_on_the_screen() -> None:
     scalar = np.array(7, np.int64)
     fp32, int64 = DATATYPES["FP32"], DATATYPES["INT64"]
     outputs = (Tensor("e", BYTES, evil), Tensor("w", fp32, wide), Tensor("o", fp32, odd), Tensor("s", int64, scalar))
-    lines = shown.table(X, ModelAnswer("1", outputs), 0.001).splitlines()
+    shown.show(X, ModelAnswer("1", outputs), 0.001)
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "m version 1, 1.0 ms"
     assert lines[3].split()[0] == "\\x1b[2J\\xff"
     assert lines[3].endswith("...")
@@ -283,7 +283,8 @@ def test_a_table_stays_on_the_screen() -> None:
     document = json.loads(shown.document(X, ModelAnswer("", outputs), 0.001))
     assert document["outputs"][0]["data"][0] == {"b64": "G1sySv8="}
     assert document["outputs"][2]["data"][0] == "NaN"
-    assert shown.table(X, ModelAnswer("", ()), 0.0) == "m, 0.0 ms\n"
+    shown.show(X, ModelAnswer("", ()), 0.0)
+    assert capsys.readouterr().out == "m, 0.0 ms\n\n"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"outputs": [{}]}', b'{"outputs": 5}', b"\xff" * 99])

@@ -225,7 +225,7 @@ def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         told = process.stderr.read()
-    assert (process.returncode, told) == (130, b"")
+    assert (process.returncode, told) == (130, b"\n")
     assert (bucket.keys(), bucket.uploads()) == ([], [])
 
 

@@ -11,11 +11,11 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from handler.commands.meter import Meter
 from handler.commands.publish.buckets import cloud
 from handler.commands.publish.buckets.cloud import CloudBucket
 from handler.commands.publish.buckets.port import Only, Taken
 from handler.commands.publish.files import CommandStopped, Section
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings

@@ -173,7 +173,7 @@ def test_a_push_that_fails_leaves_what_was_there(
     monkeypatch.setattr(type(tmp_path), "rename", fails)
     told = run("push", adds(2, tmp_path / "m"), target, "--version", "1", "--force")
     assert told[0] == code
-    assert told[2] in (f"dragoman: {target.parent} cannot be written: No space left\n", "")
+    assert told[2] in (f"dragoman: {target.parent} cannot be written: No space left\n", "\n")
     assert below(target.parent) == ["m/1/model.onnx"]
     assert answer(served(target.parent), "m") == 1
 
@@ -373,12 +373,28 @@ def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None
     assert run("push", model, repository / "old", "--quiet")[1] == f"{repository}/old/2: 1 file, 96 B; served\n"
 
 
-def test_a_wrong_use_ends_with_2(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Python's argparse uses the same exit code."""
-    for arguments in (("push",), ("push", "m"), ("pull",), ("pull", "s3://b/m", "--all", "--version", "1")):
-        with pytest.raises(SystemExit) as ended:
-            run(*arguments)
-        assert ended.value.code == 2
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("push",), "Missing argument 'MODEL_DIR'."),
+    (("push", "m"), "Missing argument '[REPOSITORY/]NAME'."),
+    (("push", "m", "n", "o"), "Got unexpected extra argument (o)"),
+    (("push", "m", "n", "--quie"), "No such option '--quie'. Did you mean '--quiet'?"),
+    (("pull",), "Missing argument '[REPOSITORY/]NAME'."),
+    (("pull", "s3://b/m", "--all", "--version", "1"), "--version and --all exclude each other"),
+    (("sign", "m"), "one of --key and --unsigned is needed"),
+    (("sign", "m", "--key", "k", "--unsigned"), "one of --key and --unsigned is needed"),
+    (("convert",), "Missing argument 'REPOSITORY/NAME'."),
+    (("keys", "new"), "Missing option '--name'."),
+])  # fmt: skip
+def test_a_wrong_use_ends_with_2(run: Any, arguments: tuple[str, ...], told: str) -> None:
+    """The command's usage comes before the reason."""
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: dragoman {arguments[0]} ")
+    assert err.endswith(f"\n\nError: {told}\n")
+
+
+def test_a_wrong_version_is_refused(run: Any) -> None:
+    """It is a value that the command itself reads."""
     assert run("push", "m", "r/m", "--version", "x")[0] == 1
 
 

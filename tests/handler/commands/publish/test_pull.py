@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from handler.cli import main
-from handler.commands.publish import meter
+from handler.commands import meter
 from handler.stores import Forbidden
 from handler.stores.s3.store import S3Store
 from tests.handler.commands.publish.conftest import adds
@@ -217,7 +217,7 @@ def test_a_pull_that_breaks_off_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(S3Store, "fetch", broken)
-    assert run("pull", published, tmp_path / "out", "--quiet") == (130, "", "")
+    assert run("pull", published, tmp_path / "out", "--quiet") == (130, "", "\n")
     assert list(tmp_path.glob("out/*")) == []
     assert list(tmp_path.glob(".pull-*")) == []
 

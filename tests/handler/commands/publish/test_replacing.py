@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from core.errors import ServingError
+from handler.commands.meter import Meter
 from handler.commands.publish import upload, versions
 from handler.commands.publish.buckets.s3 import S3Bucket
-from handler.commands.publish.meter import Meter
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository
 from handler.settings import Settings

@@ -1,13 +1,14 @@
-"""handler.commands.publish.meter, and what bodies report to it."""
+"""handler.commands.meter, and what bodies report to it."""
 
 import io
+import re
 import threading
 from pathlib import Path
 
 import pytest
 
+from handler.commands.meter import Meter, human
 from handler.commands.publish.files import CommandStopped, Section
-from handler.commands.publish.meter import Meter, human
 
 
 class Terminal(io.StringIO):
@@ -25,27 +26,28 @@ def test_sizes_are_told_in_the_unit_that_fits(size: float, text: str) -> None:
     assert human(size) == text
 
 
-def test_on_a_terminal_one_line_moves_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the bytes sent, the total and the speed, changes at most ten times a second, and disappears."""
-    now = [100.0]
-    monkeypatch.setattr("handler.commands.publish.meter.time.monotonic", lambda: now[0])
+def test_on_a_terminal_a_bar_moves_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the bytes sent, the total and the speed. Lines that stay come above it, and texts mean nothing to rich."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
     stream = Terminal()
-    meter = Meter(quiet=False, stream=stream)
-    meter.begin("m/1", 4_000_000)
-    now[0] += 1
-    meter.add(1_000_000)
-    meter.add(5)
-    assert stream.getvalue() == "\r\x1b[Km/1  1.0 MB of 4.0 MB  25%  1.0 MB/s"
-    now[0] += 1
-    meter.add(2_999_995)
-    meter.done("sent m/1")
-    meter.show("too soon")
-    now[0] += 1
-    meter.show("7 requests sent")
-    meter.say("a word")
-    meter.end()
-    shown = stream.getvalue().split("\r\x1b[K")
-    assert shown[2:] == ["m/1  4.0 MB of 4.0 MB  100%  2.0 MB/s", "7 requests sent", "a word\n", ""]
+    with Meter(quiet=False, stream=stream) as meter:
+        meter.begin("m[b]/1", 4_000_000)
+        meter.add(1_000_005)
+        meter.add(-5)
+        meter.say("a [b]word[/b] :car: \x1b[2J")
+        meter.done("sent m/1")
+        meter.add(3_000_000)
+        meter.end()
+        meter.show("7 requests sent")
+        meter.show("8 requests sent")
+    shown = stream.getvalue()
+    assert re.search(r"m\[b\]/1 .*4\.0/4\.0 MB", shown)
+    assert "a [b]word[/b] :car: \\x1b[2J\n" in shown
+    assert "8 requests sent" in shown
+    assert "sent m/1" not in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 2  # the cursor is there again
+    assert shown.endswith("\x1b[1A\x1b[2K")  # and the line is not
 
 
 def test_elsewhere_there_are_plain_lines_or_none() -> None:

@@ -1,0 +1,66 @@
+"""What commands have in common: how a function becomes one of click's, and the options that several of them have."""
+
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar
+
+import click
+
+T = TypeVar("T")
+FILE: Final = click.Path(readable=False)
+"""The type of a file's or folder's path: shells complete it. The command itself says what is wrong with it."""
+
+
+class CommandOptions(SimpleNamespace):
+    """The arguments and options of one command, by name."""
+
+
+class DescribedArgument(click.Argument):
+    """An argument with a line of help. Those of click have one since 8.5, and SAM's command line needs 8.1."""
+
+    def __init__(self, *names: Any, **more: Any) -> None:
+        about = more.pop("help")
+        super().__init__(*names, **more)
+        self.help = about
+
+    def get_help_record(self, _: click.Context) -> tuple[str, str]:
+        return self.human_readable_name, self.help or ""
+
+
+argument: Final = functools.partial(click.argument, cls=DescribedArgument)
+quiet: Final = click.option("--quiet", is_flag=True, help="do not report progress")
+as_json: Final = click.option("--json", is_flag=True, help="print JSON")
+json_lines: Final = click.option("--json", is_flag=True, help="print JSON, a line for each result")
+
+
+def command(
+    name: str, about: str, more: str | None = None, *, cls: type[click.Command] = click.Command, **how: Any
+) -> Callable[[Callable[[CommandOptions], int | None]], click.Command]:
+    """Makes a command of a function, which returns an exit code or None.
+
+    `about`: its line in the list of commands. `more`: what its own help says in the place of that.
+    """
+
+    def made(work: Callable[[CommandOptions], int | None]) -> click.Command:
+        @functools.wraps(work)
+        def run(**given: Any) -> int:
+            from handler.commands import entry  # noqa: PLC0415 - not for --help and mistakes
+
+            return entry.run(lambda: work(CommandOptions(**given)))
+
+        return click.command(name, cls, short_help=about, help=more or f"{about[0].upper()}{about[1:]}.", **how)(run)
+
+    return made
+
+
+def checked(read: Callable[[str], T], expected: str = "") -> Callable[[str], T]:
+    """Returns a type of values. `read`: reads one, or raises ValueError, by default with what was expected."""
+
+    def value(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise click.BadParameter(f"it is {text[:64]!r}; expected {expected or error}") from None
+
+    return value
