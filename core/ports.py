@@ -108,8 +108,16 @@ class Context(Protocol):
         """Counts a stream as one inference, whose model took `infer` nanoseconds in all."""
         ...
 
+    def asking(self, kind: str) -> None:
+        """Notes that the question is not an inference, and its kind: "explain" or "custom"."""
+        ...
+
+    def asked(self, use: Any) -> None:
+        """Counts the answer of such a question."""
+        ...
+
     def failed(self, use: Any) -> None:
-        """Counts an inference that ended with a ServingError."""
+        """Counts an inference, or such a question, that ended with a ServingError."""
         ...
 
 
