@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes, which would each compile the packages that they import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-http2 test-convert test-convert-torch check e2e fmt proto clean
+.PHONY: help setup run test test-http2 test-convert test-convert-torch check check-links e2e fmt proto reference clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,12 @@ proto: setup ## Make core/schema of proto/ again
 	mkdir -p build/proto
 	$(foreach name,$(SCHEMAS),$(BIN)/python -m grpc_tools.protoc --proto_path=proto --pyi_out=build/proto \
 	  --descriptor_set_out=$(call schema,$(name)).binpb $(name).proto && mv build/proto/$(name)_pb2.pyi $(call schema,$(name)).pyi &&) true
+
+check-links: setup ## Ask for every link of the documents that leads out
+	$(BIN)/python -m tests.support.links
+
+reference: setup ## Make the tables of settings and routes in docs/ again
+	$(BIN)/python -m tests.support.reference
 
 fmt: setup ## Format the code
 	$(BIN)/ruff check --select I --fix

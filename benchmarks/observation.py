@@ -1,5 +1,7 @@
 """What counting a tiny request, writing its line and looking at its key cost, against the same request without that.
 
+And what a scrape costs, against the simplest code that writes the same samples.
+
 CPU time, in one process and without sockets, as the least of many rounds that take turns; and the p50 over one
 connection, of two servers that take turns. The lines go nowhere, because the cost of a file or a terminal is not ours.
 A client waits for less than the CPU time: a record ends, and its line is written, when the answer was sent.
@@ -18,6 +20,10 @@ from benchmarks import client
 from benchmarks.measure import Row, fastest, interleaved, row, table
 from benchmarks.server import uvicorn
 from handler.edge.app import App
+from handler.edge.observe.exposition import written
+from handler.edge.observe.facts import OTHER
+from handler.edge.observe.facts import REASONS as FAULTS
+from handler.edge.observe.families import FAMILIES
 from handler.edge.observe.record import RECORD, Record
 from handler.settings import Settings
 
@@ -30,6 +36,8 @@ BAR_KEYS: Final = 1.05
 KEY: Final = "a-key-of-benchmarks"
 KEYS: Final = {"DRAGOMAN_AUTH": "keys", "DRAGOMAN_KEYS": f"b sha256:{hashlib.sha256(KEY.encode()).hexdigest()} infer"}
 ROUNDS: Final = 8
+SCRAPED: Final = 300
+REASONS: Final = sorted({OTHER, *FAULTS.values()})
 Message = dict[str, Any]
 
 
@@ -79,6 +87,37 @@ async def measured(app: App, rounds: int) -> tuple[list[float], list[float]]:
     return taken
 
 
+def facts() -> dict[tuple[str, tuple[str, ...]], Any]:
+    """Returns the facts of a server of many models, of which each has an inference."""
+    numbers = ("success", "runs", "request_ns", "queue_ns", "input_ns", "infer_ns", "output_ns", "pending")
+    found = {(name, (f"model-{model}", "1")): 12_345_678 for model in range(SCRAPED) for name in numbers}
+    return found | {("failure", (f"model-{model}", "1", reason)): 1 for model in range(SCRAPED) for reason in REASONS}
+
+
+def lines(found: dict[tuple[str, tuple[str, ...]], Any]) -> bytes:
+    """Returns Triton's metrics in the simplest way: one f-string for each sample, nothing escaped."""
+    texts = []
+    for family in (each for each in FAMILIES if each.server == "triton"):
+        texts.append(f"# HELP {family.name} {family.about}\n# TYPE {family.name} {family.kind}\n")
+        for (fact, values), number in found.items():
+            if fact == family.fact:
+                labels = ",".join(f'{key}="{values[at]}"' for key, at in zip(family.labels, family.shows, strict=True))
+                texts.append(f"{family.name}{{{labels}}} {float(number * family.scale)}\n")
+    return "".join(texts).encode()
+
+
+def scraped(rounds: int) -> Row:
+    """Returns the CPU time of a scrape of many models."""
+    found, ways = facts(), (lambda found: written(found, ["triton"]), lines)
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for index, way in enumerate(ways):
+            begun = time.process_time_ns()
+            way(found)
+            taken[index].append((time.process_time_ns() - begun) / 1e6)
+    return fastest(f"a scrape of {SCRAPED} models, CPU", *taken, "ms")
+
+
 def main(*, quick: bool) -> list[Row]:
     """Returns rows for each form of the log."""
     environ = {"DRAGOMAN_REPOSITORY": str(MODELS)}
@@ -108,5 +147,6 @@ def main(*, quick: bool) -> list[Row]:
         ways["off"] = partial(client.latency, open_port, wires["off"], 2000)
         p50 = interleaved(ways, ROUNDS + 2)
     found.append(row("tiny, with a key, p50", p50["on"][2:], p50["off"][2:], "ms", BAR_KEYS))
+    found.append(scraped(10 if quick else 50))
     print(table("A request that is counted and logged, against one that is not", found))
     return found

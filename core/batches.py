@@ -90,10 +90,7 @@ def steps(
         if type(operation) is ops.Infer or (type(operation) is ops.Stream and model.stream is None):
             return (yield from _halted(operation, reply, finish, use, context))
         yield None
-        counted = engine.COUNTED.get(type(operation))
-        if counted is not None:
-            return counted(operation, reply, finish, use, context)
-        return finish(reply(engine.ask(operation, model)), operation, use, lazy=type(operation) is ops.Custom)
+        return engine.COUNTED[type(operation)](operation, reply, finish, use, context)
 
 
 def _halted(

@@ -41,10 +41,7 @@ def answer(operation: ops.Operation, reply: Reply, finish: Finish, models: Model
         context.using(use)
         if type(operation) is ops.Deferred:  # decoded with the spec of the very version that answers
             operation, reply = operation.decode(model.spec)
-        counted = COUNTED.get(type(operation))
-        if counted is not None:
-            return counted(operation, reply, finish, use, context)
-        return finish(reply(ask(operation, model)), operation, use, lazy=type(operation) is ops.Custom)
+        return COUNTED[type(operation)](operation, reply, finish, use, context)
 
 
 def ask(question: ops.Operation, model: Model) -> Any:
@@ -114,6 +111,20 @@ def _timed(results: Any, spent: int, use: Use, decoded: int, context: Context) -
     finally:
         results.close()
     context.streamed(use, decoded, spent, success=True)
+
+
+def _counted_apart(
+    operation: ops.Explain | ops.Custom, reply: Reply, finish: Finish, use: Use, context: Context
+) -> Any:
+    """Counts a question that is not an inference, until its answer begins."""
+    context.asking("explain" if isinstance(operation, ops.Explain) else "custom")
+    try:
+        sent = finish(reply(ask(operation, use.model)), operation, use, lazy=isinstance(operation, ops.Custom))
+    except ServingError:
+        context.failed(use)
+        raise
+    context.asked(use)
+    return sent
 
 
 def infer(operation: ops.Infer, model: Model) -> ops.InferResult:
@@ -190,8 +201,10 @@ def _index(operation: ops.RepositoryIndex, models: Models, context: Context) -> 
 COUNTED: Final[dict[type, Callable[[Any, Reply, Finish, Use, Context], Any]]] = {
     ops.Infer: _counted_infer,
     ops.Stream: _counted_stream,
+    ops.Explain: _counted_apart,
+    ops.Custom: _counted_apart,
 }
-"""The questions that the statistics extension counts."""
+"""How each question to a model is answered and counted. The statistics extension counts the first two."""
 ANSWERS: Final[dict[type, Callable[[Any, Model], Any]]] = {
     ops.Infer: infer,
     ops.Stream: _stream,

@@ -20,6 +20,8 @@ MODELS_KEY = "dragoman.models"
 """The member of ASGI's scope that holds the Models which the caller of a request may ask."""
 CONTROL_KEY = "dragoman.control"
 """The member of ASGI's scope that says why the caller cannot load and unload models; "" if it can."""
+OWN_ID_KEY = "dragoman.own_id"
+"""The member of ASGI's scope with the id that the client has sent, b"" without one."""
 
 
 class Model(Protocol):
@@ -106,8 +108,16 @@ class Context(Protocol):
         """Counts a stream as one inference, whose model took `infer` nanoseconds in all."""
         ...
 
+    def asking(self, kind: str) -> None:
+        """Notes that the question is not an inference, and its kind: "explain" or "custom"."""
+        ...
+
+    def asked(self, use: Any) -> None:
+        """Counts the answer of such a question."""
+        ...
+
     def failed(self, use: Any) -> None:
-        """Counts an inference that ended with a ServingError."""
+        """Counts an inference, or such a question, that ended with a ServingError."""
         ...
 
 

@@ -14,6 +14,10 @@ from core.operations import ModelRef, Operation
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
+REQUEST_ID: Final = b"x-request-id"
+"""The header with a request's id, in requests and answers."""
+ID_MEMBER: Final = "request_id"
+"""The member of an error in JSON with the id that the client has sent."""
 
 LABEL: Final = "label"
 """The placeholder whose values may hold any character."""
@@ -97,7 +101,10 @@ class Options(NamedTuple):
 
 
 class HttpRequest(NamedTuple):
-    """A request. `path`: percent-decoded. `headers`: by lower-case name. `query`: the text after the question mark."""
+    """A request. `path`: percent-decoded. `headers`: by lower-case name. `query`: the text after the question mark.
+
+    `own_id`: the id that its client has sent, b"" without one. Errors inside an answer that has begun repeat it.
+    """
 
     method: str
     path: str
@@ -105,6 +112,7 @@ class HttpRequest(NamedTuple):
     body: bytes | memoryview = b""
     options: Options = Options()
     query: bytes = b""
+    own_id: bytes = b""
 
     def content(self) -> bytes | memoryview:
         """Returns the body without its Content-Encoding. Raises UnsupportedEncoding, InvalidInput, TooLarge."""
@@ -213,7 +221,8 @@ class Dialect(NamedTuple):
 
     `refuse`: takes the error, and the method and path of the request that it answers. `any_case`: fixed segments match
     in lower and upper case. `root`: the answer of GET / to clients that do not want HTML. `json_length`: the header
-    with the number of bytes of a body's JSON, before its tensors; empty where bodies have no such part.
+    with the number of bytes of a body's JSON, before its tensors; empty where bodies have no such part. `id_member`: of
+    a refusal, for the id that the client has sent; empty where the protocol has it in a header alone.
     """
 
     name: str
@@ -223,6 +232,7 @@ class Dialect(NamedTuple):
     any_case: bool = False
     root: HttpResponse | None = None
     json_length: bytes = b""
+    id_member: str = ID_MEMBER
 
     def owns(self, path: str) -> bool:
         start = path[: len(self.prefix) + 1]

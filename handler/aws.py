@@ -246,6 +246,7 @@ class Function:
         return orjson.loads(response["body"])
 
 
+gc.freeze()  # else the next allocation would begin the search
 gc.enable()
 
 

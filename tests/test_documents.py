@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from core.dialects import DIALECTS
-from handler.settings.model import KEYS
+from tests.support import links, reference
 from tests.support.server import Server, serve, serve_rpc
 
 ROOT = Path(__file__).parents[1]
@@ -145,6 +145,16 @@ def test_links_lead_somewhere(name: str) -> None:
             assert anchor in anchors(path.read_text(encoding="utf-8")), f"{target}#{anchor}"
 
 
+def test_links_out_are_secure_known_and_written_one_way(server: Server) -> None:
+    """`make check-links` asks for each of them. It needs a network, so no test does."""
+    assert len(links.written()) > 5
+    assert links.faults(links.written()) == []
+    said = links.faults(["http://github.com/a/b", "https://github.com/a/b/", "https://gihtub.com/a"])
+    assert [each.partition(": ")[2][:9] for each in said] == ["write htt", "also writ", "the host "]
+    url = f"http://127.0.0.1:{server.port}/v2"
+    assert (links.broken(url), links.broken(f"{url}/no")) == ("", f"{url}/no: 404")
+
+
 def anchors(page: str) -> set[str]:
     """Returns the anchors of a page's headings, as GitHub makes them."""
     titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
@@ -185,16 +195,15 @@ def test_every_extra_stands_in_the_table_and_no_other() -> None:
     assert {extra for cell in cells for extra in re.findall(r"`(.*?)`", cell)} == extras.keys()
 
 
-def test_every_key_of_model_settings_stands_in_the_table_and_no_other() -> None:
-    """A key with members has a row for some of them, too: `signatures.NAME`."""
-    _, _, section = PAGES["docs/models.md"].partition("## `model-settings.json`")
-    cells = re.findall(r"^\| (`.*?) \|", section.partition("\n## ")[0], re.MULTILINE)
-    assert {key.partition(".")[0] for cell in cells for key in re.findall(r"`(.*?)`", cell)} == KEYS
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_tables_of_settings_and_routes_are_the_codes(name: str) -> None:
+    """`make reference` writes them."""
+    assert PAGES[f"docs/{name}"] == reference.renewed(name)
 
 
-def test_every_route_stands_in_the_table_and_no_other() -> None:
-    """[brackets] are optional parts, ; between them alternatives."""
-    rows = re.findall(r"^\| (GET|POST|GET, POST) \| `(.*?)` \|", PAGES["docs/routes.md"], re.MULTILINE)
+def test_every_route_stands_in_a_row() -> None:
+    """Rows of several routes lose none: [brackets] are optional parts, ; between them alternatives."""
+    rows = re.findall(r"^\| (GET|POST|GET, POST) \| `(.*?)` \|", reference.routes(), re.MULTILINE)
     listed = set()
     for methods, written in rows:
         before, _, rest = written.partition("[")

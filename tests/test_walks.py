@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -120,24 +121,42 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
     assert walk(page, "tests/test_walks.py", tmp_path)
 
 
+@contextmanager
+def web(folder: Path) -> Iterator[str]:
+    """Serves a folder's files; yields the server's URL."""
+    files = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", free_port()), files) as server:
+        Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://localhost:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
 def test_the_page_of_stores_does_what_it_says(tmp_path: Path) -> None:
     """A folder with an index is served by a web server."""
     for name in ("half_plus_three", "iris", "strings"):
         shutil.copytree(ROOT / "models" / name, tmp_path / "models" / name)
-    files = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", free_port()), files) as server:
-        Thread(target=server.serve_forever).start()
-        given = {"https://www.example.com": f"http://localhost:{server.server_port}"}
-        try:
-            assert walk("docs/stores.md", "tests/test_walks.py", tmp_path, given)
-        finally:
-            server.shutdown()
+    with web(tmp_path) as url:
+        assert walk("docs/stores.md", "tests/test_walks.py", tmp_path, {"https://www.example.com": url})
+
+
+def test_the_page_of_texts_fetches_the_files_of_a_hub(tmp_path: Path) -> None:
+    """They are small ones, and this machine's."""
+    files = {"models/minilm/1/model.onnx": "onnx/model.onnx", "models/sentences/1/tokenizer.json": "tokenizer.json"}
+    (tmp_path / "hub" / "onnx").mkdir(parents=True)
+    for name in files.values():
+        (tmp_path / "hub" / name).write_text(name)
+    with web(tmp_path / "hub") as url:
+        hub = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main"
+        assert walk("docs/text.md", "tests/test_walks.py", tmp_path, {hub: url})
+    assert {name: (tmp_path / name).read_text() for name in files} == files
 
 
 def test_every_page_is_walked() -> None:
     """A mark without its walk would promise too much."""
     marked = {str(path.relative_to(ROOT)) for path in PAGES if "tests/test_walks.py" in path.read_text("utf-8")}
-    assert marked == {*PREPARED, "docs/stores.md"}
+    assert marked == {*PREPARED, "docs/stores.md", "docs/text.md"}
 
 
 @pytest.mark.parametrize("found", ['{"a":[0.9]}', '{"b":[1.0]}', '{"a":[1.0,2.0]}', "a"])

@@ -9,14 +9,14 @@ from urllib.parse import unquote
 import grpc
 from grpc import aio
 
-from core.dialects.connect import ends
+from core.dialects.connect import details, ends
 from core.dialects.rpcs import RPCS
 from core.errors import Fault, ServingError
 from core.wire import headers_of
 from handler.edge.exchange import Scope
 from handler.edge.gate.gate import AccessGate
 from handler.edge.observe.calls import CallWatch, expected
-from handler.edge.observe.record import refused
+from handler.edge.observe.record import own_id, refused
 
 if TYPE_CHECKING:
     from handler.edge.jobs import ServedModels
@@ -26,7 +26,7 @@ CODES: Final = {fault: grpc.StatusCode[fault.name] for fault in Fault}
 RIGHTS: Final = {method.path: method.rpc.right for method in RPCS}
 ADMITTED: "Final[ContextVar[ServedModels | None]]" = ContextVar("admitted", default=None)
 """The models for the call of the current task, once the doorkeeper has admitted it."""
-Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]
+Refusal = tuple[grpc.StatusCode, str, tuple[tuple[str, str | bytes], ...]]
 
 
 class Doorkeeper(aio.ServerInterceptor):
@@ -75,5 +75,8 @@ def client_of(peer: str) -> tuple[str, int] | None:
 def refusal_of(error: ServingError) -> Refusal:
     """Returns how a call is refused, and notes it in the call's record."""
     refused(error)
-    metadata = tuple((name.decode(), value.decode()) for name, value in headers_of(error))
-    return CODES[error.fault], ends.short(error), metadata
+    metadata: list[tuple[str, str | bytes]] = [(name.decode(), value.decode()) for name, value in headers_of(error)]
+    code, text, sent = CODES[error.fault], ends.short(error), own_id()
+    if sent:
+        metadata.append((details.BINARY.decode(), details.status(code.value[0], text, sent)))
+    return code, text, tuple(metadata)

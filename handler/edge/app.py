@@ -14,6 +14,7 @@ from core.deadline import NEVER, SCOPE_KEY, Deadline
 from core.dialects import DIALECTS
 from core.errors import ModelFailed, ServingError, shown
 from core.wire import (
+    REQUEST_ID,
     Call,
     Dialect,
     HttpError,
@@ -34,8 +35,8 @@ from handler.edge.jobs import HttpCodec, Job, ServedModels
 from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
-from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen, refused
-from handler.edge.protocols import INTERNAL, Destination, Routes
+from handler.edge.observe.record import RECORD, Record, own_id, refused
+from handler.edge.protocols import INTERNAL, Destination, Routes, phrased
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -131,7 +132,7 @@ class App:
         record.timing = Timing(scope.get(SCOPE_KEY, NEVER))
         sent = visitor.headers.get(REQUEST_ID)
         if sent is not None:
-            record.request_id = chosen(sent, record.given)
+            record.take(sent)
         if destination.dialect is None:
             return self._unowned(destination, visitor, receive, send, record)
         record.protocol = destination.dialect.name
@@ -184,7 +185,7 @@ class App:
             record.received = len(body)
             timing.protocol = record.protocol
             request = HttpRequest(
-                method, destination.path, headers, body, self._options, scope.get("query_string", b"")
+                method, destination.path, headers, body, self._options, scope.get("query_string", b""), record.own_id
             )
             least = scope.get(exchange.COMPRESS_KEY, self.compress_from)
             codec = record.codec = HttpCodec(route, Call(request, values), least, tensors)
@@ -259,7 +260,7 @@ class App:
 
 def _refusal(dialect: Dialect, error: ServingError, method: str, path: str) -> HttpResponse:
     refused(error)
-    return dialect.refuse(error, method, path)
+    return phrased(dialect, error, method, path, own_id())
 
 
 def _threads(settings: Settings) -> "Threads":

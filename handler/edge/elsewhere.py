@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from core.dialects import DIALECTS
 from core.errors import NotPermitted, ServingError, Unauthenticated
-from core.ports import CONTROL_KEY, MODELS_KEY
+from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY
 from core.wire import HttpResponse, MethodNotAllowed, Right, Router
 from handler.edge import exchange
 from handler.edge.exchange import SAFE, Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
-from handler.edge.observe.observer import PROMETHEUS, Observer, paths
-from handler.edge.observe.record import refused, unfound
+from handler.edge.observe.observer import Observer, paths
+from handler.edge.observe.record import own_id, refused, unfound
+from handler.edge.protocols import phrased
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 
@@ -67,6 +68,7 @@ class Elsewhere:
         if not self._settings.site:
             return unrouted(method, path)
         scope[CONTROL_KEY] = visitor.barred()
+        scope[OWN_ID_KEY] = own_id()
         scope.setdefault("query_string", b"")  # ASGI: optional; FastAPI needs it
         return None
 
@@ -76,12 +78,14 @@ class Elsewhere:
             raise MethodNotAllowed(method, path, SAFE)
         if visitor.recognise().models is not None:
             raise NotPermitted("this credential is for some models; the metrics concern all of them")
-        return HttpResponse(200, (PROMETHEUS,), (await self._dispatcher.aside(self._observer.scrape, path),))
+        accept = visitor.headers.get(b"accept", b"").decode("latin-1")
+        kind, metrics = await self._dispatcher.aside(self._observer.scrape, path, accept)
+        return HttpResponse(200, (kind,), (metrics,))
 
     def _refusal(self, error: ServingError, scope: Scope, path: str) -> HttpResponse:
         """Returns the page that asks a browser for a key, and the protocol's error for anybody else."""
         refused(error)
-        answer = DIALECTS[0].refuse(error, scope["method"], path)
+        answer = phrased(DIALECTS[0], error, scope["method"], path, own_id())
         if not self._settings.site or not reads_html(scope) or not isinstance(error, Unauthenticated | NotPermitted):
             return answer
         from handler.site import frame  # noqa: PLC0415 - as above
@@ -104,7 +108,7 @@ def unrouted(method: str, path: str) -> HttpResponse:
         Router(dialect).find(method, path)
     except ServingError as error:
         refused(error)
-        return dialect.refuse(error, method, path)
+        return phrased(dialect, error, method, path, own_id())
     raise AssertionError(path)
 
 

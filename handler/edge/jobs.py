@@ -12,8 +12,7 @@ from core.encoding.compression import RATIO
 from core.errors import InvalidInput
 from core.operations import Custom, Deferred, Infer, ModelRef, ModelSpec, Operation
 from core.ports import Models, Use
-from core.wire import Call, Header, HttpRequest, HttpResponse, HttpStream, Part, Route
-from handler.edge.observe.record import REQUEST_ID
+from core.wire import REQUEST_ID, Call, Header, HttpRequest, HttpResponse, HttpStream, Part, Route
 from handler.edge.timing import Timing
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from core.errors import InvalidInput, shown
+from core.wire import REQUEST_ID, Header
 
 
 class EventForm(Enum):
@@ -48,6 +49,16 @@ def form_of(event: Mapping[str, Any]) -> EventForm:
     if "http" in inner or "rawPath" in event:
         return EventForm.V2
     return EventForm.V1 if event.get("version") == "1.0" else EventForm.REST
+
+
+def id_of(event: Mapping[str, Any]) -> tuple[Header, ...]:
+    """Returns the header with the client's own id of the request, if the event has it."""
+    for headers in (event.get("headers"), event.get("multiValueHeaders")):
+        for name, value in headers.items() if isinstance(headers, dict) else ():
+            text = value[-1] if isinstance(value, list) and value else value
+            if isinstance(name, str) and name.lower() == REQUEST_ID.decode() and isinstance(text, str):
+                return ((REQUEST_ID, text.encode("utf-8", "replace")),)
+    return ()
 
 
 def checked(event: Mapping[str, Any], form: EventForm) -> dict[str, Any]:

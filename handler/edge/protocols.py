@@ -6,9 +6,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from core.dialects import DIALECTS
+from core.encoding import jsonio
 from core.errors import ServingError
-from core.wire import Dialect, HttpError, HttpResponse, Route, Router
+from core.wire import JSON, Dialect, HttpError, HttpResponse, Route, Router
 from handler.edge.exchange import Scope, encoded_of, path_of
+from handler.edge.observe.record import sent_in
 from handler.settings.hosts import Contract
 
 INTERNAL: Final = "internal error: the server's log has the details"
@@ -29,13 +31,23 @@ def dialects_of(contract: Contract) -> tuple[Dialect, ...]:
 
 def refuse(error: ServingError, scope: Scope) -> HttpResponse:
     """Returns the refusal in the format of the protocol that owns the request's path; V2's if none does."""
+    own_id = sent_in(scope["headers"])
     method, (path, is_rpc) = scope["method"], path_of(scope)
     if is_rpc:
         from core.dialects.connect import protocol  # noqa: PLC0415 - not for servers whose clients speak REST alone
 
-        return protocol.kind_of(dict(scope["headers"])).refuse(error)
+        return protocol.kind_of(dict(scope["headers"])).refuse(error, own_id)
     dialect = next((dialect for dialect in DIALECTS if dialect.owns(path)), DIALECTS[0])
-    return dialect.refuse(error, method, path)
+    return phrased(dialect, error, method, path, own_id)
+
+
+def phrased(dialect: Dialect, error: ServingError, method: str, path: str, own_id: bytes) -> HttpResponse:
+    """Returns a refusal in the words of a protocol. If the client has sent an id, JSON ends with a member for it."""
+    refusal = dialect.refuse(error, method, path)
+    if not own_id or not dialect.id_member or JSON not in refusal.headers:
+        return refusal
+    member = jsonio.dumps({dialect.id_member: own_id.decode()})
+    return refusal._replace(parts=(b"%b,%b" % (b"".join(refusal.parts)[:-1], member[1:]),))
 
 
 class Destination(NamedTuple):

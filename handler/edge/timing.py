@@ -27,11 +27,12 @@ class Timing:
     (with the wait for the model), for decoding, for the model, for encoding; of a stream when it has ended. `size`:
     bytes of its body. `use`: of the version that works on it, once that is known. `is_misplaced`: it waited in no
     model's lane, and may not use one. `steps`: of a pipeline's inference, each with its time. `protocol`: the
-    request's, as its record names it. `spent`: on a stream so far. `broken`: fault and text of the error that ended
-    its stream.
+    request's, as its record names it, or the kind of a question `apart`, which is not an inference. `spent`: on a
+    stream so far. `broken`: fault and text of the error that ended its stream.
     """
 
     __slots__ = (
+        "apart",
         "begun",
         "broken",
         "came",
@@ -59,6 +60,7 @@ class Timing:
         self.durations: tuple[int, int, int, int] | None = None
         self.size = 0
         self.protocol = ""
+        self.apart = False
         self.spent = 0
         self.steps: Sequence[tuple[bytes, int]] = ()
         self.use: Any = None
@@ -77,7 +79,7 @@ class Timing:
         if self.use is None:
             return ""
         if self.durations is None and not self.ended:
-            self.failed(self.use)
+            self._fail(self.use)  # the statistics have it, whatever the question
         self.ended = True
         return str(self.use.version.decode())
 
@@ -125,9 +127,20 @@ class Timing:
             queue, decode, infer, _ = self.durations
             self.durations = (queue, decode, infer, max(0, self.spent - infer))
 
+    def asking(self, kind: str) -> None:
+        self.apart, self.protocol = True, kind
+
+    def asked(self, use: Any, *, success: bool = True) -> None:
+        if not self.ended:
+            use.asked(time.perf_counter_ns() - self.came, self.protocol, success=success)
+
     def failed(self, use: Any) -> None:
-        if self.ended:
-            return
+        if self.apart:
+            self.asked(use, success=False)
+        elif not self.ended:
+            self._fail(use)
+
+    def _fail(self, use: Any) -> None:
         spent = time.perf_counter_ns() - self.begun
         use.record((self.begun - self.came, spent), self.size, self.protocol, success=False)
 

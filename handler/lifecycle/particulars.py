@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from core.operations import ModelSpec
-from core.statistics import Statistics
 from handler.lifecycle.models import ListedModel
 from handler.lifecycle.traffic.recent import AnswerCount, Lapse
 from handler.lifecycle.versions import ServedVersion
@@ -19,7 +18,7 @@ class Particulars(NamedTuple):
 
     `size`: bytes of its files, None where the store does not say. `memory`: bytes that its load was measured to take,
     0 before that. `canary`: the share of requests without a version that it gets by settings. `protocols`: its
-    inferences since the process listed it, `spans` those of the last minutes; see traffic.recent. `folder`: its files
+    requests since the process listed it, `spans` those of the last minutes; see traffic.recent. `folder`: its files
     on this machine, None of a version that is not in memory.
     """
 
@@ -32,7 +31,6 @@ class Particulars(NamedTuple):
     load_seconds: float | None
     labels: tuple[str, ...]
     canary: float
-    statistics: Statistics
     protocols: Mapping[str, AnswerCount]
     spans: Sequence[tuple[int, Lapse]]
     folder: Path | None
@@ -71,7 +69,6 @@ def _of(version: ServedVersion, memory: int, labels: tuple[str, ...], canary: fl
         version.load_seconds or None,
         labels,
         canary,
-        version.statistics(),
         protocols,
         spans,
         None if loaded is None else loaded.folder.path,

@@ -85,6 +85,12 @@ class Background:
     def streamed(self, use: Any, decoded: int, infer: int, *, success: bool) -> None:
         """Counts nothing."""
 
+    def asking(self, kind: str) -> None:
+        """Notes nothing."""
+
+    def asked(self, use: Any) -> None:
+        """Counts nothing."""
+
     def failed(self, use: Any) -> None:
         """Counts nothing."""
 

@@ -103,6 +103,10 @@ class Loaded:
         PROCESS.record(ns, success=success)
         self._pace.time(ns - durations[0], size, success=success, steady=self._steady)
 
+    def asked(self, ns: int, kind: str, *, success: bool) -> None:
+        """Counts one question that is not an inference; see Traffic.asked."""
+        self._traffic.asked(ns, kind, success=success)
+
     def share(self) -> None:
         """Notes that the inference that was just counted ran in a batch."""
         self._traffic.share()
@@ -147,6 +151,11 @@ class Traffic:
             for step, spent in enumerate(durations):
                 self._steps[step] += spent
             self._last_ms = time.time_ns() // 1_000_000
+
+    def asked(self, ns: int, kind: str, *, success: bool) -> None:
+        """Counts one question that is not an inference, which the statistics extension leaves out."""
+        with self._lock:
+            self._recent.record(ns, kind, success=success)
 
     def share(self) -> None:
         """Notes that a counted inference was one of a batch, whose run is counted by `executed`."""

@@ -17,8 +17,9 @@ from pydantic import BaseModel, Field, RootModel, create_model
 
 from core.dtype import BYTES
 from core.operations import ModelSpec
+from core.signature import Method
 from core.tensor import MAX_DIMENSION, MAX_RANK, TensorSpec
-from handler.site import examples, rows
+from handler.site import examples, features, rows
 from handler.site.components import COMPONENT, Schema, one_of, other, record, rule, schemas, tensor_data, typed
 from handler.site.model import shape
 
@@ -26,6 +27,11 @@ DESCRIPTION: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("openap
 INFER: Final = DESCRIPTION["paths"]["/v2/models/{model}/infer"]["post"]
 PREDICT: Final = DESCRIPTION["paths"]["/v1/models/{model}:predict"]["post"]
 EXPLAIN: Final = DESCRIPTION["paths"]["/v1/models/{model}:explain"]["post"]
+BY_EXAMPLES: Final = {
+    method: DESCRIPTION["paths"][f"/v1/models/{{model}}:{method}"]["post"]
+    for method in (Method.CLASSIFY, Method.REGRESS)
+}
+RESULT: Final = {Method.CLASSIFY: "V1Classes", Method.REGRESS: "V1Numbers"}
 EXPLANATIONS: Final = DESCRIPTION["components"]["schemas"]["V1Explanations"]["properties"]["explanations"]
 RESULTS: Final = DESCRIPTION["components"]["schemas"]["ResponseOutput"]["properties"]["data"]
 JSON: Final = "application/json"
@@ -98,7 +104,7 @@ class TypedModel:
         spec, name, place = self.spec, self.name, quote(self.spec.name, safe="")
         body = examples.v2(spec)
         tensors = {} if body is None else {"tensors": body}
-        under_v1 = examples.v1_forms(spec)
+        under_v1 = examples.v1_all(spec)
         asked = self._first(rows.request(spec, name), "V1PredictRequest")
         answered = self._first(rows.answer(spec, name), "V1PredictResponse")
         infer = self._first([self._request(spec.inputs or (), spec.outputs or ())], "")
@@ -110,6 +116,11 @@ class TypedModel:
         if spec.explainer is not None:
             explained = self._first(rows.answer(spec, name, explained=EXPLANATIONS), "V1Explanations")
             found[f"/v1/models/{place}:explain"] = self._operation(EXPLAIN, "explain", asked, explained, under_v1)
+        for method, base in BY_EXAMPLES.items():
+            if types := features.request(spec, name, method):
+                bodies = examples.v1_examples(spec, method)
+                operation = self._operation(base, method, self._first(types, ""), RESULT[method], bodies)
+                found[f"/v1/models/{place}:{method}"] = operation
         return {path: {"post": operation} for path, operation in found.items()}
 
     def _first(self, types: list[type[BaseModel]], general: str) -> str:

@@ -12,12 +12,14 @@ import numpy as np
 
 from core.dtype import BF16
 from core.operations import ModelSpec
-from core.signature import DEFAULT, Binding
+from core.signature import DEFAULT, Binding, Method
 from core.tensor import TensorSpec, is_column
 
 MOST_ELEMENTS: Final = 4096
 """Elements of an example. A larger input, an image say, has none: it would be longer than the page."""
 ROWS: Final = 1
+MOST_SIGNATURES: Final = 64
+"""Of a model whose signatures have types and examples. Each takes some milliseconds."""
 WORD: Final = "1"
 """A text for any model: some read numbers from texts."""
 
@@ -37,13 +39,48 @@ def v1(spec: ModelSpec) -> dict[str, Any] | None:
     return v1_forms(spec).get("columns")
 
 
-def v1_forms(spec: ModelSpec) -> dict[str, dict[str, Any]]:
+def v1_all(spec: ModelSpec) -> dict[str, dict[str, Any]]:
+    """Returns the bodies of V1 predict requests of every signature by their form: "rows", "rows of NAME"."""
+    found = v1_forms(spec)
+    for name in [name for name in spec.signatures if name != DEFAULT][:MOST_SIGNATURES]:
+        forms = v1_forms(spec, name).items()
+        found |= {f"{form} of {name}": {"signature_name": name, **body} for form, body in forms}
+    return found
+
+
+def v1_examples(spec: ModelSpec, method: Method) -> dict[str, dict[str, Any]]:
+    """Returns the bodies of V1 requests to classify or regress by signature: one example, of flat features."""
+    found, shown = v2(spec), {}
+    tensors = {} if found is None else {each["name"]: each for each in found["inputs"]}
+    for name in [name for name, each in spec.signatures.items() if each.method is method][:MOST_SIGNATURES]:
+        bound = spec.signatures[name].inputs or {}
+        features = {
+            alias: _feature(each, tensors[each.spec.name]["data"])
+            for alias, each in bound.items()
+            if each.spec.name in tensors and math.prod(map(abs, each.feature_shape)) <= MOST_ELEMENTS
+        }
+        if features.keys() == bound.keys():
+            named = {} if name == DEFAULT else {"signature_name": name}
+            shown[f"example of {name}"] = {**named, "examples": [features]}
+    return shown
+
+
+def _feature(binding: Binding, data: list[Any]) -> list[Any]:
+    """Returns one example's values of a feature: as many of the first ones as its shape needs."""
+    shape = binding.feature_shape
+    if binding.encoded:
+        return [WORD * abs(shape[-1])] * math.prod(map(abs, shape[:-1]))
+    count = math.prod(map(abs, shape))
+    return (data * count)[:count] if data else []
+
+
+def v1_forms(spec: ModelSpec, name: str = DEFAULT) -> dict[str, dict[str, Any]]:
     """Returns the bodies of V1 predict requests by their form: "rows", if the inputs have any, and "columns".
 
-    Inputs have the aliases of the default signature.
+    Inputs have the aliases of the signature.
     """
     found = v2(spec)
-    signature = spec.signatures.get(DEFAULT)
+    signature = spec.signatures.get(name)
     if found is None or (spec.signatures and signature is None):
         return {}
     tensors = {each["name"]: each for each in found["inputs"]}

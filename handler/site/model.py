@@ -15,8 +15,8 @@ TRIED: Final = {"name", "loaded", "inputs", "outputs", "signatures", "explains",
 CHARTED: Final[dict[str, Any]] = {"version": True, "spans": True, "protocols": {"__all__": {"name", "spans"}}}
 ALL: Final = "All"
 NOTE: Final = (
-    '<p class="note">A request takes from its arrival to its answer. Times are those of successes, right to an eighth. '
-    "The numbers are those of this process.</p>"
+    '<p class="note">Times run from a request\'s arrival to its answer, for successes only. '
+    "They can be off by an eighth. Each process counts for itself.</p>"
 )
 
 

@@ -1,4 +1,4 @@
-"""How many inferences, how many failed and how long they took, as pydantic models: of a version, a protocol, a span."""
+"""How many requests, how many failed and how long they took, as pydantic models: of a version, a protocol, a span."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,11 +16,14 @@ PROTOCOLS: Final = {
     "grps": "GRPS",
     "platform": "Platform",
     "custom": "The model's own route",
+    "explain": "Explanations",
     "connect": "Connect",
     "grpc-web": "gRPC-Web",
     "grpc": "gRPC",
 }
-"""What the records of requests call a protocol, as people write it."""
+"""What is counted apart, as people write it: the protocols of inferences, and questions that are not inferences."""
+
+APART: Final = ("custom", "explain")
 
 
 class TimesView(BaseModel):

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from core.deadline import NEVER, SCOPE_KEY
 from core.errors import ModelNotFound, ServingError, shown
 from core.operations import IndexEntry, ModelRef, ModelSpec
-from core.ports import CONTROL_KEY, MODELS_KEY, Models
-from core.wire import HttpResponse, headers_of, status_of
+from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY, Models
+from core.wire import ID_MEMBER, HttpResponse, headers_of, status_of
 from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
@@ -214,7 +214,9 @@ async def _fail(request: Request, error: Any) -> Response:
 
 def _refusal(request: Request, code: int, text: str, headers: Mapping[str, str]) -> Response:
     if not _reads_html(request) or request.method not in READ:
-        return JSONResponse({"error": text}, code, headers)
+        own_id = request.scope.get(OWN_ID_KEY, b"")
+        told = {"error": text} | ({ID_MEMBER: own_id.decode()} if own_id else {})
+        return JSONResponse(told, code, headers)
     path, title = _path(request), TITLES.get(code, "Not possible")
     content = MISSING.format(title=title, text=escape(text), start=escape(_start(request)))
     more = tuple((name.encode(), value.encode()) for name, value in headers.items())

@@ -1,6 +1,7 @@
-"""The types of one model's requests and answers under /v1: rows and columns, named as in its default signature."""
+"""The types of one model's requests and answers under /v1: rows and columns, named as in each of its signatures."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -9,57 +10,126 @@ from pydantic import BaseModel
 
 from core.dtype import BYTES, DataType
 from core.operations import ModelSpec
-from core.signature import DEFAULT, Binding
+from core.signature import DEFAULT, Binding, Method, Signature
 from core.tensor import is_column
 from handler.site.components import Schema, any_of, element, nested, other, record, rule, typed, written
-from handler.site.examples import MOST_ELEMENTS
+from handler.site.examples import MOST_ELEMENTS, MOST_SIGNATURES
 
-NAMED: Final = "absent or empty: serving_default, whose types these are"
-EITHER: Final = rule({"oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}]})
-COLUMNS: Final = rule({"required": ["inputs"], "not": {"required": ["instances"]}})
+NAMED: Final = "absent or empty: serving_default"
+EITHER: Final = {"oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}]}
+COLUMNS: Final = {"required": ["inputs"], "not": {"required": ["instances"]}}
 ANY: Final = other("V1Value")
+LONGEST_NAME: Final = 64
+"""Characters of a signature's name in those of its types."""
 
 Bindings = Mapping[str, Binding]
 Types = list[type[BaseModel]]
 
 
+def named(signatures: Mapping[str, Signature], model: str) -> dict[str, str]:
+    """Returns a prefix for the types of each signature: the model's own if there is one signature.
+
+    `model`: its name as an identifier, which never has two underscores beside each other.
+    """
+    if len(signatures) == 1:
+        return dict.fromkeys(signatures, model)
+    found: dict[str, str] = {}
+    for name in signatures:
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", name[:LONGEST_NAME]).strip("_") or "signature"
+        prefix = first = f"{model}__{plain}"
+        number = 2
+        while prefix in found.values():
+            prefix, number = f"{first}__{number}", number + 1
+        found[name] = prefix
+    return found
+
+
+def of(spec: ModelSpec, *methods: Method) -> dict[str, Signature]:
+    """Returns the signatures of these methods that describe inputs and outputs; none if there are very many."""
+    found = {
+        name: each
+        for name, each in spec.signatures.items()
+        if name and each.inputs and each.outputs and each.method in methods
+    }
+    return found if len(found) <= MOST_SIGNATURES else {}
+
+
+def chosen(names: Sequence[str]) -> tuple[Any, bool]:
+    """Returns the type of `signature_name`, and whether it can be left out."""
+    optional = DEFAULT in names
+    about = NAMED if optional else "the name of a signature"
+    return typed({"type": "string", "enum": [*([""] if optional else []), *names], "description": about}), optional
+
+
 def request(spec: ModelSpec, name: str) -> Types:
     """Returns the type of a request to predict or explain, and those it needs; none if the inputs are not described.
 
-    `name`: the model's, as an identifier.
+    `name`: the model's, as an identifier. A request of several signatures is that of one of them.
     """
-    inputs = _default(spec)[0]
-    if not inputs:
-        return []
+    signatures = of(spec, *Method)
+    prefixes = named(signatures, name)
+    each_of = [_request(prefixes[key], key, each) for key, each in signatures.items()]
+    if len(each_of) <= 1:
+        return each_of[0] if each_of else []
+    name_of, optional = chosen(list(signatures))
+    members = {"signature_name": name_of, "instances": list[Any], "inputs": typed({})}
+    absent = members if optional else ["instances", "inputs"]
+    whole = record(f"{name}_PredictRequest", members, absent, **alternatives(each_of, "oneOf"))
+    return [whole, *(each for types in each_of for each in types)]
+
+
+def alternatives(types: Sequence[Types], word: str) -> Schema:
+    """Returns the rule that a value has one of the types, the first of each group. `word`: oneOf or anyOf."""
+    return rule({word: [other(each[0].__name__) for each in types]})
+
+
+def _request(name: str, signature: str, bound: Signature) -> Types:
+    """Returns the type of a request of one signature, and those it needs.
+
+    A default of another method than predict is that of an example: of a row, and not of a column.
+    """
+    name_of, unnamed = chosen([signature])
+    inputs = bound.inputs or {}
     optional = [alias for alias, each in inputs.items() if each.default is not None]
     row = record(f"{name}_Row", _each(inputs, _row), optional, additionalProperties=False)
-    columns = record(f"{name}_Columns", _each(inputs, _column), optional)
+    columns = record(f"{name}_Columns", _each(inputs, _column), optional if bound.method is Method.PREDICT else ())
     only = _only(inputs)
     bare = [] if only is None else [_column(only)]
-    named = {"type": "array", "minItems": 1, "items": other(row.__name__)}
-    rows = named if only is None else _rows(named, only)
-    whole = any_of("columns; a list of objects is rows", other(columns.__name__), *bare, named)
-    members = {
-        "signature_name": typed({"type": "string", "enum": ["", DEFAULT], "description": NAMED}),
-        "instances": typed(rows),
-        "inputs": typed(whole),
-    }
-    rule_of_forms = EITHER
+    objects = {"type": "array", "minItems": 1, "items": other(row.__name__)}
+    rows = objects if only is None else _rows(objects, only)
+    whole = any_of("columns; a list of objects is rows", other(columns.__name__), *bare, objects)
+    members = {"signature_name": name_of, "instances": typed(rows), "inputs": typed(whole)}
+    form: Schema = EITHER
     if any(each.spec.shape == () for each in inputs.values()):
         del members["instances"]  # a scalar has no rows
-        rule_of_forms = COLUMNS
-    return [record(f"{name}_PredictRequest", members, members, **rule_of_forms), row, columns]
+        form = COLUMNS
+    absent = [each for each in members if unnamed or each != "signature_name"]
+    return [record(f"{name}_PredictRequest", members, absent, **rule(form)), row, columns]
 
 
 def answer(spec: ModelSpec, name: str, *, explained: Schema | None = None) -> Types:
     """Returns the type of an answer, and those it needs; none if the outputs are not described.
 
     `explained`: the schema of the explanations, for an answer with them. No sizes are stated: exporters declare many
-    that are not those of the outputs.
+    that are not those of the outputs. An answer does not say its signature: with several, it is that of any.
     """
-    outputs, more = _default(spec)[1], []
-    if not outputs:
-        return []
+    signatures = of(spec, *Method)
+    prefixes = named(signatures, name)
+    each_of = [_answer(prefixes[key], each.outputs, explained) for key, each in signatures.items()]
+    if len(each_of) <= 1:
+        return each_of[0] if each_of else []
+    if explained is not None:
+        members = {"predictions": list[Any], "explanations": typed(explained)}
+        whole = record(f"{name}_ExplainResponse", members, **alternatives(each_of, "anyOf"))
+        return [whole, *(types[0] for types in each_of)]
+    members = {"predictions": list[Any], "outputs": typed({})}
+    whole = record(f"{name}_PredictResponse", members, members, minProperties=1, **alternatives(each_of, "anyOf"))
+    return [whole, *(each for types in each_of for each in types)]
+
+
+def _answer(name: str, outputs: Bindings, explained: Schema | None) -> Types:
+    """Returns the type of an answer of one signature, and those it needs."""
+    more: Types = []
     kinds = {"Prediction": partial(_result, axis=1), "Outputs": partial(_result, axis=0)}
     if len(outputs) == 1:
         one, whole = (_result(next(iter(outputs.values())), axis) for axis in (1, 0))
@@ -73,12 +143,6 @@ def answer(spec: ModelSpec, name: str, *, explained: Schema | None = None) -> Ty
     members = {"predictions": predictions, "outputs": typed(whole)}
     made = record(f"{name}_PredictResponse", members, members, additionalProperties=False, minProperties=1)
     return [made, *more]
-
-
-def _default(spec: ModelSpec) -> tuple[Bindings, Bindings]:
-    """Returns inputs and outputs of the signature that requests have without a name."""
-    signature = spec.signatures.get(DEFAULT)
-    return ({}, {}) if signature is None else (signature.inputs or {}, signature.outputs)
 
 
 def _each(bindings: Bindings, schema: Callable[[Binding], Schema]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def content(view: StatusView, start: str) -> str:
 
 
 NOTE = (
-    '<p class="note">A model loads with the first request for it. These are the numbers of this process alone: other '
-    "processes and instances count for themselves. States are those of all workers of this server.</p>"
+    '<p class="note">A model loads with its first request. The states are those of all workers of this server. '
+    "The numbers are this process's own: other processes and instances have theirs.</p>"
 )
 
 

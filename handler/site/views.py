@@ -15,7 +15,7 @@ from core.tensor import TensorSpec
 from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.traffic.recent import merged
 from handler.site import examples
-from handler.site.numbers import ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
+from handler.site.numbers import APART, ProtocolView, SpanView, TimesView, protocol_view, span_view, times_view
 from handler.stores import parity
 
 CALM: Final = ("not loaded yet", "unloaded", "replaced by a newer version")
@@ -126,16 +126,16 @@ def tone_of(entry: IndexEntry) -> str:
 
 def entry_view(entry: IndexEntry, known: Particulars | None) -> EntryView:
     """Returns a row of the table. `known`: None for an unknown version."""
-    p50 = None if known is None else times_view(merged(known.protocols.values())).p50
+    count = merged(() if known is None else known.protocols.values())
     return EntryView(
         model=entry.name,
         version=entry.version,
         state=entry.state,
         tone=tone_of(entry),
         reason=entry.reason,
-        requests=0 if known is None else known.statistics.success.times,
-        failures=0 if known is None else known.statistics.fail.times,
-        p50=p50,
+        requests=sum(count.times.values()),
+        failures=count.failures,
+        p50=times_view(count).p50,
         load_seconds=None if known is None else known.load_seconds,
     )
 
@@ -186,6 +186,7 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
     view = VersionView(version=entry.version, state=entry.state, tone=tone_of(entry), reason=entry.reason)
     if known is None:
         return view
+    count = merged(known.protocols.values())
     return view.model_copy(
         update={
             "size": known.size,
@@ -197,10 +198,13 @@ def version_view(entry: IndexEntry, known: Particulars | None) -> VersionView:
             "digest": known.parameters.get("digest", ""),
             "providers": known.parameters.get("providers", ""),
             "parity": [] if known.folder is None else parity.beside(known.folder),
-            "requests": known.statistics.success.times,
-            "failures": known.statistics.fail.times,
-            "times": times_view(merged(known.protocols.values())),
+            "requests": sum(count.times.values()),
+            "failures": count.failures,
+            "times": times_view(count),
             "spans": [span_view(ago, lapse.total) for ago, lapse in known.spans],
-            "protocols": [protocol_view(name, count, known.spans) for name, count in known.protocols.items()],
+            "protocols": [
+                protocol_view(name, known.protocols[name], known.spans)
+                for name in sorted(known.protocols, key=APART.__contains__)  # protocols first, in their order
+            ],
         }
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -103,11 +104,12 @@ def test_a_page_or_a_proxy_does_not(app: App, headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("client", [("192.0.2.1", 1), ("::2", 1), ("128.0.0.1", 1), ("testclient", 1), None, ("", 0)])
 def test_another_machine_does_not(app: App, client: Any) -> None:
-    """The refusal names the setting that a container's user needs."""
-    reply = ask(app, "POST", LOAD, HOST, client=client)
-    assert reply.status == 403
-    assert "set DRAGOMAN_AUTH" in reply.json()["error"]
-    assert "DRAGOMAN_CONTROL=open" in reply.json()["error"]
+    """The refusal names the setting that a container's user needs. It stands in docs/security.md, with its command."""
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    found = re.search(r"test_gate_places.py -->\n```console\n\$ curl -X POST http://([^/]*)(/\S*)\n(.*)\n```", page)
+    assert found
+    reply = ask(app, "POST", found[2], {"host": found[1]}, client=client, server=("172.17.0.2", 8080))
+    assert (reply.status, reply.json()) == (403, json.loads(found[3]))
 
 
 @pytest.mark.parametrize(("control", "headers", "client", "status"), [

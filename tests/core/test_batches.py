@@ -142,8 +142,9 @@ def test_what_is_no_inference_is_answered_after_the_halt() -> None:
     assert (halt, len(list(answers)), shelf.held.uses, member.counts) == (None, 3, 0, [("streamed", True)])
     model = Echo(None, None)
     model.explain = lambda *_: [{}]
-    made, halt, shelf, _ = begun(Explain(Infer(REF, (tensor("a", 1, 2),))), model)
+    made, halt, shelf, member = begun(Explain(Infer(REF, (tensor("a", 1, 2),))), model)
     assert (halt, list(ended(made, None).explanations), shelf.held.uses) == (None, [{}], 0)
+    assert member.counts == ["explain", "asked"]
 
 
 def test_a_failure_is_counted_once_and_ends_the_use() -> None:

@@ -259,11 +259,11 @@ def test_a_question_uses_its_model_until_it_is_answered() -> None:
     (ops.Stream(elements(1, -2)), [("streamed", False)]),
     (ops.Stream(Infer(REF, ())), [("streamed", False)]),
     (Deferred(REF, lambda _: (ops.Stream(elements(1)), same)), [("streamed", True)]),
-    (ops.Custom(REF, "request"), []),
-    (Explain(elements(1)), []),
+    (ops.Custom(REF, "request"), ["custom", "failed"]),
+    (Explain(elements(1)), ["explain", "failed"]),
 ])  # fmt: skip
-def test_only_inferences_and_streams_are_counted(operation: Any, counts: list[Any]) -> None:
-    """A stream counts once, at its end; a question that does not fit its model counts as a failure."""
+def test_every_question_is_counted(operation: Any, counts: list[Any]) -> None:
+    """A stream counts once, at its end; a question that does not fit its model counts as a failure, others by kind."""
     shelf, request = Shelf(Fails()), Request()
     with contextlib.suppress(InvalidInput, ModelFailed, NotSupported):
         list(put(operation, shelf, request))

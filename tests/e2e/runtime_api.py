@@ -14,14 +14,14 @@ OURS = ("-m", "dragoman.runtime")
 
 @contextlib.contextmanager
 def running(
-    artifact: Path, arguments: tuple[str, ...], variables: Mapping[str, str]
+    artifact: Path, arguments: tuple[str, ...], variables: Mapping[str, str], program: Path | None = None
 ) -> Iterator[tuple[RuntimeStandIn, subprocess.Popen[bytes]]]:
-    """Runs one of the two; yields the API that it takes events from, and its process."""
+    """Runs one of the two; yields the API that it takes events from, and its process. `program`: in Python's place."""
     with runtime_api() as api, contextlib.ExitStack() as stack:
         log = stack.enter_context((HOME / "log" / f"runtime-{api.server_address[1]}.log").open("wb"))
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         process = subprocess.Popen(
-            (environment("runtime") / "python", *arguments),
+            (program or environment("runtime") / "python", *arguments),
             cwd=artifact,
             stdout=log,
             stderr=log,

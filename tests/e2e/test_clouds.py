@@ -24,7 +24,8 @@ from tests.e2e.clouds import Cloud
 from tests.handler.commands.publish.conftest import adds, answer, large, typed
 from tests.support import fault_proxy, signing
 from tests.support.fault_proxy import Fault
-from tests.support.server import serve
+from tests.support.server import ROOT, serve
+from tests.support.walks import walk
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -61,6 +62,13 @@ def push(run: Run, uri: str, folder: Path, version: int, *more: str) -> None:
 
 def keys(uri: str) -> list[str]:
     return sorted(item.path for item in opened(Settings.from_env({}), uri).items(""))
+
+
+def test_the_page_of_stores_does_what_it_says(cloud: Cloud, uri: str, tmp_path: Path) -> None:
+    """The bucket's name, and the emulator's address, are all that differs."""
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    named = {"gs": "gs://example-models/models", "az": "az://models/prod"}[cloud.scheme]
+    assert walk("docs/stores.md", f"tests/e2e/test_clouds.py[{cloud.scheme}]", tmp_path, {named: uri}) >= 4
 
 
 def test_a_version_is_pushed_listed_served_and_pulled(run: Run, uri: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.e2e import rie
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 from tests.e2e.rie import LAMBDAS
 from tests.e2e.runtime_api import OURS, running
-from tests.e2e.tools import ROOT
+from tests.e2e.tools import ROOT, environment
 from tests.handler.edge.runtime.conftest import function_url, steps_model
 from tests.support.runtime_api import RuntimeStandIn
 
@@ -125,9 +125,14 @@ def test_an_answer_of_a_hundred_megabytes_takes_no_memory(artifact: Path, tmp_pa
         assert peak(process) - before < 16 * 1024
 
 
-def test_the_process_ends_with_sigterm(artifact: Path) -> None:
-    """Lambda ends instances so where an extension wants to know."""
-    with running(artifact, OURS, MODELS) as (api, process):
+def test_the_process_ends_with_sigterm(artifact: Path, tmp_path: Path) -> None:
+    """Lambda ends instances so where an extension wants to know. The file that starts it is that of the page."""
+    page = (ROOT / "docs" / "lambda-runtime.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"<!-- tested by tests/e2e/test_lambda_runtime.py -->\n```sh\n(.*?)```", page, re.DOTALL)
+    bootstrap = tmp_path / "bootstrap"
+    bootstrap.write_text(script.replace("/var/task/python/bin/python3", str(environment("runtime") / "python")))
+    bootstrap.chmod(0o755)
+    with running(artifact, (), MODELS, bootstrap) as (api, process):
         api.await_polling(1)
         process.terminate()
         assert process.wait(30) == 0

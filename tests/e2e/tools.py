@@ -25,7 +25,8 @@ ENVIRONMENTS = {
     "signing": ("model-signing==1.1.1", "pyOpenSSL==26.4.0"),  # it imports OpenSSL, and does not require it
     "runtime": ("awslambdaric==4.2.2", "boto3"),
     "moto": ("moto[server]==5.2.5",),
-    "ministack": ("ministack==1.5.33",),
+    "ministack": ("ministack==1.5.33", "aws-sam-translator==1.115.0"),
+    "aws": ("awscli==1.46.3",),
     # The rest is what its client of scoring servers imports.
     "mlflow": ("mlflow-skinny==3.17.2", "numpy==2.4.6", "pandas==3.1.1", "scipy==1.17.1"),
     "sagemaker": ("sagemaker==2.257.7", "docker==7.1.0"),
@@ -51,6 +52,7 @@ ANY_PYTHON = {
     "sagemaker",
     "moto",
     "ministack",
+    "aws",
     "rclone",
     "fake-gcs",
     "signing",

@@ -7,8 +7,6 @@ import pytest
 from handler.settings import SETTINGS, InvalidSettings, Settings, platform
 from handler.settings.platform import MB_PER_VCPU, cgroup_cpus, cgroup_memory, cgroups
 
-ROOT = Path(__file__).parents[2]
-
 
 def test_without_any_variable_every_setting_has_its_default() -> None:
     """A first start does not need any configuration."""
@@ -131,12 +129,3 @@ def test_the_memory_limit_leaves_a_tenth_of_what_lambda_or_a_container_gives(tmp
     for text, limit in (("1000000\n", 900_000), ("max\n", None)):
         file.write_text(text)
         assert cgroup_memory(file) == limit
-
-
-def test_the_page_of_settings_has_every_setting_with_its_default() -> None:
-    """The code has one table, and docs/settings.md has exactly its rows."""
-    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    for setting in SETTINGS:
-        default = f"`{setting.default}`" if setting.default else ""
-        assert f"| `{setting.variable}` | {default} | {setting.about} |" in page
-    assert page.count("\n| `DRAGOMAN_") == len(SETTINGS)

@@ -79,10 +79,14 @@ def test_a_stream_with_thousands_of_messages_does_not_stand_still(remote: Remote
     ("inference.GRPCInferenceService/TraceSetting", BIG, "UNIMPLEMENTED"),
 ])  # fmt: skip
 def test_a_refusal_leaves_the_connection(remote: Remote, path: str, body: bytes, code: str) -> None:
-    """Also where the refusal comes before the request's end."""
+    """Also where the refusal comes before the request's end. The id of the request is in the error's details."""
     with pytest.raises(grpc.RpcError) as refused:
-        remote.channel.unary_unary(f"/{path}")(body, timeout=30)
-    assert (refused.value.code().name, "INTERNAL" in str(refused.value)) == (code, False)
+        remote.channel.unary_unary(f"/{path}")(body, timeout=30, metadata=[("x-request-id", "mine")])
+    error: Any = refused.value
+    assert (error.code().name, "INTERNAL" in error.details()) == (code, False)
+    assert dict(error.trailing_metadata())["grpc-status-details-bin"].endswith(
+        b"google.rpc.RequestInfo\x12\x06\n\x04mine"
+    )
     assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
 
 

@@ -98,6 +98,12 @@ class Request:
         assert min(decoded, infer) >= 0
         self.counts.append(("streamed", success))
 
+    def asking(self, kind: str) -> None:
+        self.counts.append(kind)
+
+    def asked(self, use: Use) -> None:
+        self.counts.append("asked")
+
     def failed(self, use: Use) -> None:
         self.counts.append("failed")
 

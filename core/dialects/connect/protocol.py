@@ -19,13 +19,14 @@ from core.rpc import Form, RpcMethod
 from core.wire import Header, HttpResponse, Part
 
 Headers = Mapping[bytes, bytes]
-End = Callable[[ServingError | None], bytes]
+End = Callable[[ServingError | None, bytes], bytes]
 
 
 class CallKind(NamedTuple):
     """One protocol, identified by its Content-Type.
 
-    `json`: messages are in proto3's JSON. `end`: makes the last envelope, None if messages are bare. `text`: the body
+    `json`: messages are in proto3's JSON. `end`: makes the last envelope, of an error and the id that the client
+    has sent; None if messages are bare. `text`: the body
     is base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and the answer's.
     `native`: it is gRPC itself, which has trailers. `codings`: the compressions that are understood.
     """
@@ -40,24 +41,24 @@ class CallKind(NamedTuple):
     native: bool = False
     codings: tuple[bytes, ...] = (b"gzip",)
 
-    def refuse(self, error: ServingError) -> HttpResponse:
-        """Returns the whole refusal."""
+    def refuse(self, error: ServingError, own_id: bytes = b"") -> HttpResponse:
+        """Returns the whole refusal. `own_id`: the id that the client has sent."""
         if self.end is None or (isinstance(error, WrongVerb | WrongType) and not self.native):
-            return ends.refusal(error)
-        return HttpResponse(200, self.head(), (self.last(error),), self.trailers(error))
+            return ends.refusal(error, own_id)
+        return HttpResponse(200, self.head(), (self.last(error, own_id),), self.trailers(error, own_id))
 
     def head(self) -> tuple[Header, ...]:
         """Returns the headers of an answer in envelopes."""
         return ((b"content-type", self.content_type), (self.accepts, b",".join(self.codings)))
 
-    def last(self, error: ServingError | None) -> bytes:
+    def last(self, error: ServingError | None, own_id: bytes) -> bytes:
         """Returns the last part of an answer in envelopes."""
-        end = b"" if self.end is None else self.end(error)
+        end = b"" if self.end is None else self.end(error, own_id)
         return requests.to_text(end) if self.text else end
 
-    def trailers(self, error: ServingError | None) -> tuple[Header, ...]:
+    def trailers(self, error: ServingError | None, own_id: bytes = b"") -> tuple[Header, ...]:
         """Returns what follows an answer, which only gRPC has."""
-        return (*ends.status(error, native=True),) if self.native else ()
+        return (*ends.status(error, own_id, native=True),) if self.native else ()
 
 
 def _unary(codec: bytes) -> CallKind:
@@ -90,7 +91,7 @@ def _web(text: bytes = b"") -> CallKind:
 
 def _native(codec: bytes = b"") -> CallKind:
     codings = (b"gzip", b"deflate")
-    return _web()._replace(content_type=GRPC + codec, end=lambda _: b"", native=True, codings=codings)
+    return _web()._replace(content_type=GRPC + codec, end=lambda *_: b"", native=True, codings=codings)
 
 
 GRPC: Final = b"application/grpc"
@@ -132,9 +133,9 @@ def carrier(headers: Headers) -> str:
     return "grpc" if is_native(headers) else "grpc-web"
 
 
-def trailers_only(error: ServingError) -> HttpResponse:
+def trailers_only(error: ServingError, own_id: bytes = b"") -> HttpResponse:
     """Returns a refusal of gRPC in headers alone, for a call over HTTP/1.1, which a proxy may have made of it."""
-    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error, native=True)))
+    return HttpResponse(200, ((b"content-type", GRPC), *ends.status(error, own_id, native=True)))
 
 
 class Question(NamedTuple):
@@ -171,7 +172,7 @@ class Question(NamedTuple):
         deflates = self.deflates and len(message) >= least
         content = deflated(message) if deflates else message
         if kind.end is not None:
-            parts = (head(len(content), COMPRESSED if deflates else 0), content, kind.end(None))
+            parts = (head(len(content), COMPRESSED if deflates else 0), content, kind.end(None, b""))
             whole = (requests.to_text(b"".join(parts)),) if kind.text else parts
             return HttpResponse(200, self.head(), whole, kind.trailers(None))
         headers: tuple[Header, ...] = ((b"content-type", kind.content_type),)

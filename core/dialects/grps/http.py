@@ -147,7 +147,9 @@ GRPS: Final = Dialect(
         *_routes("POST", "/infer/predict", _predict, "inference; loads the model if need be", INFERENCE),
         *_routes("GET POST", "/metadata/server", _server, "the server and its models, as YAML", METADATA),
         *_routes("POST", "/metadata/model", _model, "a model's inputs and outputs, as YAML", METADATA),
-        *_routes("GET", "/monitor/series", _series, "one of the server's metrics over time", MONITOR),
+        *_routes(
+            "GET", "/monitor/series", _series, "one of the server's metrics over time, such as `?name=*qps`", MONITOR
+        ),
         *_routes("GET", "/monitor/metrics", _metrics, "a page of all metrics", MONITOR),
     ),
     refuse,

@@ -34,4 +34,5 @@ OPENAI: Final = Dialect(
     "/v1/embeddings",
     (Route("POST", "/v1/embeddings", _embeddings, "a vector for each text", Waits.MODEL, Right.INFER, _named),),
     refuse,
+    id_member="",
 )

@@ -21,7 +21,7 @@ from core.encoding.values import Inexact, flatten, from_values
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
 from core.tensor import Tensor, TensorSpec
-from core.wire import JSON, AnyReply, Call, Header, HttpResponse, HttpStream
+from core.wire import ID_MEMBER, JSON, AnyReply, Call, Header, HttpResponse, HttpStream
 
 EVENTS: Final[tuple[Header, ...]] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -52,7 +52,7 @@ def decode(call: Call, *, stream: bool) -> tuple[Deferred, AnyReply]:
         echoed = None if _has(spec, "id") else request_id
         if echoed is not None and not isinstance(echoed, str):
             raise InvalidInput(f"'id' is {shown(echoed)}; expected a string")
-        phrasing = _Phrasing(echoed, call.request.options.tokens(NonFinite.QUOTED))
+        phrasing = _Phrasing(echoed, call.request.options.tokens(NonFinite.QUOTED), call.request.own_id)
         return (Stream(infer), phrasing.stream) if stream else (infer, phrasing.answer)
 
     return Deferred(ModelRef(call.path["model"], call.path.get("version")), bind), lambda answer: answer
@@ -125,12 +125,13 @@ def _shape(spec: TensorSpec, count: int) -> tuple[int, ...]:
 
 
 class _Phrasing:
-    """The form of one request's answers. `request_id`: echoed in each of them."""
+    """The form of one request's answers. `request_id`: echoed in each of them. `own_id`: repeated in an error."""
 
-    __slots__ = ("_non_finite", "_request_id")
+    __slots__ = ("_non_finite", "_own_id", "_request_id")
 
-    def __init__(self, request_id: str | None, non_finite: NonFinite | None) -> None:
+    def __init__(self, request_id: str | None, non_finite: NonFinite | None, own_id: bytes) -> None:
         self._request_id = request_id
+        self._own_id = own_id
         self._non_finite = non_finite
 
     def answer(self, result: InferResult) -> HttpResponse:
@@ -148,7 +149,8 @@ class _Phrasing:
             for result in rest:
                 yield self._event(result)
         except ServingError as error:
-            yield b"data: %b\n\n" % jsonio.dumps({"error": error.message})
+            told = {ID_MEMBER: self._own_id.decode()} if self._own_id else {}
+            yield b"data: %b\n\n" % jsonio.dumps({"error": error.message, **told})
         finally:
             if isinstance(rest, Generator):  # a tuple's iterator has nothing to close
                 rest.close()

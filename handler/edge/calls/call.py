@@ -26,7 +26,7 @@ from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import refused, works
+from handler.edge.observe.record import own_id, refused, works
 from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
@@ -90,10 +90,10 @@ class RemoteCall:
             async with asyncio.timeout(max(0.0, self._deadline.left)):
                 return await self._only(body, leaving)
         except TimeoutError:
-            return self._question.kind.refuse(self._late())
+            return self._question.kind.refuse(self._late(), own_id())
         except ServingError as error:
             refused(error)
-            return self._question.kind.refuse(error)
+            return self._question.kind.refuse(error, own_id())
 
     async def _only(self, body: Part, leaving: Leaving) -> HttpResponse:
         frame = self._question.whole(body) or only(self._frames(body))
@@ -142,9 +142,9 @@ class RemoteCall:
         except ServingError as error:
             refused(error)
             failure = error.with_traceback(None)  # it would hold this frame
-        await send({"type": "http.response.body", "body": kind.last(failure)})
+        await send({"type": "http.response.body", "body": kind.last(failure, own_id())})
         if kind.native:
-            await exchange.follow(kind.trailers(failure), send)
+            await exchange.follow(kind.trailers(failure, own_id()), send)
 
     async def _answers(self, body: "Part | Incoming", tell: Tell) -> None:
         if isinstance(body, Incoming):

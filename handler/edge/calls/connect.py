@@ -18,7 +18,7 @@ from handler.edge.calls.codec import CallOptions
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.gate.gate import Visitor
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import called, refused
+from handler.edge.observe.record import called, own_id, refused
 from handler.edge.timing import Timing
 
 
@@ -45,7 +45,8 @@ class Calls:
             body = await call.body(visitor.headers, receive)
         except ServingError as error:
             refused(error)
-            refusal = protocol.trailers_only(error) if kind.native and not has_trailers else kind.refuse(error)
+            phrased = protocol.trailers_only if kind.native and not has_trailers else kind.refuse
+            refusal = phrased(error, own_id())
             if is_unread:
                 await exchange.skip(visitor.headers, receive)
             await exchange.answer(refusal, "POST", send, self._tools.clock.headers(timing))

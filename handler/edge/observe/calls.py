@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
-from core.wire import Right
+from core.wire import REQUEST_ID, Right
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.record import RECORD, REQUEST_ID, Record, chosen
+from handler.edge.observe.record import RECORD, Record, drawn
 
 NAME: Final = REQUEST_ID.decode()
 OK: Final = "OK"
@@ -70,7 +70,9 @@ def begun(path: str, right: Right | None, context: Any) -> Record:
 def expected(path: str, metadata: Any) -> Record:
     """Returns the record of a call whose head has come, and makes it the task's."""
     sent = next((value for name, value in metadata or () if name == NAME), None)
-    record = Record(METHOD, path, chosen(sent if sent is None or isinstance(sent, bytes) else sent.encode()))
+    record = Record(METHOD, path, drawn())
+    if sent is not None:
+        record.take(sent if isinstance(sent, bytes) else sent.encode())
     record.protocol = "grpc"
     RECORD.set(record)
     return record

@@ -1,38 +1,86 @@
-"""Facts as text, in Prometheus' exposition format 0.0.4 (prometheus.io, "Exposition formats")."""
+"""Facts as Prometheus reads them, written by its own library, which the first scrape imports.
 
-from collections.abc import Iterable, Iterator
+Counting is ours: the library's counters must exist before the first request, and cost it ten times as much. Its
+multiprocess mode is about those counters, of which each process keeps a file up to date at every request. Ours are
+numbers in memory, whose sums `workers` shares between processes, so that the mode is not needed.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+    UnknownMetricFamily,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from core.wire import Header
 from handler.edge.observe.facts import Facts
 from handler.edge.observe.families import COUNTER, FAMILIES, GAUGE, HISTOGRAM, SUMMARY, Family
 
-ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+TEXT: Final = "text/plain"
+OPEN_METRICS: Final = "application/openmetrics-text"
+"""The media types of the two formats, as the library's `choose_encoder` compares them."""
+TOTAL: Final = "_total"
+"""The end of a counter's name. OpenMetrics permits no other one, and the library writes no other one."""
+UNTYPED: Final = re.compile(rb"^(# TYPE \S+) untyped$", re.MULTILINE)
+"""A metric without a type: a counter of another server, without the end of a counter's name."""
+Samples = list[tuple[tuple[str, ...], Any]]
 
 
-def text(facts: Facts, servers: Iterable[str]) -> bytes:
-    """Returns the metrics under the names of those servers."""
+class FactCollector(Collector):
+    """The metrics of `families`, as the library's encoders ask for them."""
+
+    def __init__(self, facts: Facts, families: Iterable[Family]) -> None:
+        self._families = families
+        self._by_name: dict[str, Samples] = {}
+        for (name, labels), value in sorted(facts.items()):
+            self._by_name.setdefault(name, []).append((labels, value))
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            shown: dict[tuple[str, ...], Any] = {}
+            for values, number in self._by_name.get(family.fact, ()):
+                shows = family.shows[: len(family.labels)]
+                labels = tuple(_writable(each if isinstance(each, str) else values[each]) for each in shows)
+                shown[labels] = _sum(shown.get(labels), number)
+            yield _METRICS[family.kind](family, list(shown.items()))
+
+
+def written(facts: Facts, servers: Iterable[str], accept: str = "") -> tuple[Header, bytes]:
+    """Returns the Content-Type, and the metrics under the names of those servers.
+
+    `accept`: the client's. It gets OpenMetrics if it asks for that before text, and the format has types for all names.
+    """
     wanted = frozenset(servers)
-    by_name: dict[str, list[tuple[tuple[str, ...], Any]]] = {}
-    for (name, labels), value in sorted(facts.items()):
-        by_name.setdefault(name, []).append((labels, value))
-    lines: list[str] = []
-    for family in FAMILIES:
-        if family.server in wanted:
-            lines += _lines(family, by_name.get(family.fact, []))
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    families = [family for family in FAMILIES if family.server in wanted]
+    is_open = _prefers_open_metrics(accept) and all(family.kind != COUNTER or _is_total(family) for family in families)
+    # The library gets no header of a client: it compares versions that it has not checked, and sends them back.
+    encode, content_type = choose_encoder(OPEN_METRICS if is_open else "")
+    found = encode(FactCollector(facts, families))
+    return (b"content-type", content_type.encode()), found if is_open else UNTYPED.sub(rb"\1 counter", found)
 
 
-def _lines(family: Family, facts: list[tuple[tuple[str, ...], Any]]) -> Iterator[str]:
-    yield f"# HELP {family.name} {family.about}"
-    yield f"# TYPE {family.name} {family.kind}"
-    shown: dict[tuple[str, ...], Any] = {}
-    for values, number in facts:
-        labels = tuple(each if isinstance(each, str) else values[each] for each in family.shows[: len(family.labels)])
-        shown[labels] = _sum(shown.get(labels), number)
-    for labels, number in shown.items():
-        pairs = [f'{name}="{value.translate(ESCAPES)}"' for name, value in zip(family.labels, labels, strict=True)]
-        yield from _SAMPLES[family.kind](family, pairs, number)
+def _prefers_open_metrics(accept: str) -> bool:
+    types = (each.partition(";")[0].strip().lower() for each in accept.split(","))
+    return next((each for each in types if each in (TEXT, OPEN_METRICS)), TEXT) == OPEN_METRICS
+
+
+def _is_total(family: Family) -> bool:
+    return family.name.endswith(TOTAL)
+
+
+def _writable(text: str) -> str:
+    """Returns a label's value without lone surrogates, which stand for bytes in the names of files."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _sum(before: Any, number: Any) -> Any:
@@ -41,28 +89,46 @@ def _sum(before: Any, number: Any) -> Any:
     return list(map(sum, zip(before, number, strict=True))) if isinstance(number, list) else before + number
 
 
-def _sample(name: str, pairs: list[str], number: float) -> str:
-    labels = f"{{{','.join(pairs)}}}" if pairs else ""
-    return f"{name}{labels} {number}"
+def _scaled(family: Family, number: float) -> float:
+    return number if family.scale == 1 else round(number * family.scale, 6)
 
 
-def _number(family: Family, pairs: list[str], number: Any) -> Iterator[str]:
-    yield _sample(family.name, pairs, number if family.scale == 1 else round(number * family.scale, 6))
+def _counter(family: Family, samples: Samples) -> Metric:
+    made = CounterMetricFamily if _is_total(family) else UnknownMetricFamily
+    return _numbers(made(family.name, family.about, labels=family.labels), family, samples)
 
 
-def _summary(family: Family, pairs: list[str], number: Any) -> Iterator[str]:
-    times, ns = number
-    yield _sample(f"{family.name}_count", pairs, times)
-    yield _sample(f"{family.name}_sum", pairs, ns * family.scale)
+def _gauge(family: Family, samples: Samples) -> Metric:
+    return _numbers(GaugeMetricFamily(family.name, family.about, labels=family.labels), family, samples)
 
 
-def _histogram(family: Family, pairs: list[str], number: Any) -> Iterator[str]:
-    *steps, ns = number
-    ends = [format(end * family.scale, ".9g") for end in family.ends] + ["+Inf"]
-    for end, times in zip(ends, accumulate(steps), strict=True):
-        yield _sample(f"{family.name}_bucket", [*pairs, f'le="{end}"'], times)
-    yield _sample(f"{family.name}_count", pairs, sum(steps))
-    yield _sample(f"{family.name}_sum", pairs, ns * family.scale)
+def _numbers(
+    metric: CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily, family: Family, samples: Samples
+) -> Metric:
+    for labels, number in samples:
+        metric.add_metric(labels, _scaled(family, number))
+    return metric
 
 
-_SAMPLES: Final = {COUNTER: _number, GAUGE: _number, SUMMARY: _summary, HISTOGRAM: _histogram}
+def _summary(family: Family, samples: Samples) -> Metric:
+    metric = SummaryMetricFamily(family.name, family.about, labels=family.labels)
+    for labels, (times, ns) in samples:
+        metric.add_metric(labels, times, ns * family.scale)
+    return metric
+
+
+def _histogram(family: Family, samples: Samples) -> Metric:
+    metric = HistogramMetricFamily(family.name, family.about, labels=family.labels)
+    numbers = (float(format(end * family.scale, ".9g")) for end in (*family.ends, float("inf")))
+    ends = [floatToGoString(number) for number in numbers]  # type: ignore[no-untyped-call] # the library's own form
+    for labels, (*steps, ns) in samples:
+        metric.add_metric(labels, list(zip(ends, accumulate(steps), strict=True)), ns * family.scale)
+    return metric
+
+
+_METRICS: Final[dict[str, Callable[[Family, Samples], Metric]]] = {
+    COUNTER: _counter,
+    GAUGE: _gauge,
+    SUMMARY: _summary,
+    HISTOGRAM: _histogram,
+}

@@ -4,10 +4,10 @@ from types import TracebackType
 from typing import Self
 
 from core.errors import ServingError
-from core.wire import HttpResponse
+from core.wire import REQUEST_ID, HttpResponse
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.record import ID_KEY, REQUEST_ID, Failure, Record, chosen
+from handler.edge.observe.record import ID_KEY, Failure, Record, drawn, sent_in
 
 
 class Invocation:
@@ -37,7 +37,8 @@ class Invocation:
             return response
         if self._record is None:
             given = self._given
-            self._record = Record(scope["method"], scope["path"], chosen(None, given), given=given)
+            self._record = Record(scope["method"], scope["path"], drawn(given), given=given)
+            self._record.take(sent_in(scope["headers"]))
         record = self._record
         record.error, record.status = Failure.of(error), response.status
         record.sent = response.length

@@ -10,7 +10,7 @@ from core.errors import ServingError
 from core.wire import Header, Right
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.counts import Counts
-from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, chosen
+from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 
@@ -32,9 +32,6 @@ STEPPED: Final = frozenset(("kserve", "tfserving"))
 SECONDS: Final = 10.0
 MOST: Final = 10
 """Lines of refusals in so many seconds where not every request has one. The next says how many were left out."""
-
-
-PROMETHEUS: Final[Header] = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 PATH, TFS_PATH = "/metrics", "/monitoring/prometheus/metrics"
 
 
@@ -72,7 +69,7 @@ class Observer:
     def begin(self, scope: Scope, send: Send) -> Record:
         """Begins the record of a request over HTTP."""
         given: str = scope.get(ID_KEY, "")
-        record = Record(scope["method"], scope["path"], chosen(None, given), send, given)
+        record = Record(scope["method"], scope["path"], drawn(given), send, given)
         RECORD.set(record)
         return record
 
@@ -173,8 +170,8 @@ class Observer:
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 
-    def scrape(self, path: str) -> bytes:
-        """Returns the metrics at a path, of all processes of this server."""
+    def scrape(self, path: str, accept: str = "") -> tuple[Header, bytes]:
+        """Returns the Content-Type and the metrics at a path, of all processes of this server. `accept`: a client's."""
         from handler.edge.observe import exposition, facts  # noqa: PLC0415 - for servers that are scraped
 
         found = self._facts()
@@ -187,7 +184,7 @@ class Observer:
         servers = (
             ("tfserving",) if path == TFS_PATH else ("dragoman", *(each for each in chosen if each != "tfserving"))
         )
-        return exposition.text(found, servers)
+        return exposition.written(found, servers, accept)
 
     def _facts(self) -> "Facts":
         from handler.edge.observe import facts  # noqa: PLC0415 - as above

@@ -8,17 +8,16 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable, Iterable, MutableMapping
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from core.errors import SHOWN_CHARACTERS, ServingError, shown
-from core.wire import Right, RouteNotFound
+from core.wire import REQUEST_ID, Right, RouteNotFound
 from handler.edge import log_lines
 from handler.edge.exchange import Send
 
-REQUEST_ID: Final = b"x-request-id"
 ID_KEY: Final = "dragoman.request_id"
 """The member of ASGI's scope with the id that the platform has given a request."""
 SENT_ID: Final = re.compile(rb"[!-~]{1,128}")
@@ -42,6 +41,7 @@ class Record:
     `protocol`: a dialect's name, "connect", "grpc-web", "grpc", "custom", "site", or "http" before that is known.
     `received`, `sent`: bytes of the bodies. `timing`, `codec`: its own, once there are any. `error`: the last one that
     was phrased for the client. `caller`, `peer`: of a request that the gate has refused. `given`: the platform's id.
+    `own_id`: the one that the client has sent, which errors repeat; b"" without one.
     `right`: that of its route, None while that is not known. `trace`: its number. `notes`: a tapped observer's.
     Defaults are in the class, where they cost nothing.
     """
@@ -57,6 +57,7 @@ class Record:
     caller = ""
     peer = ""
     trace = b""
+    own_id = b""
     notes: Any = None
 
     def __init__(self, method: str, path: str, request_id: bytes, send: Send | None = None, given: str = "") -> None:
@@ -66,6 +67,11 @@ class Record:
         self.request_id = request_id
         self.given = given
         self._send: Any = send
+
+    def take(self, sent: bytes) -> None:
+        """Makes a valid id that the client has sent the request's."""
+        if SENT_ID.fullmatch(sent):
+            self.request_id = self.own_id = sent
 
     def drop(self) -> None:
         """Lets go of the request's body and model."""
@@ -123,10 +129,20 @@ def called(protocol: str, right: Right | None) -> None:
         record.protocol, record.right = protocol, right
 
 
-def chosen(sent: bytes | None, given: str = "") -> bytes:
-    """Returns the id that the client has sent, if it is one, else the platform's, else a new one."""
-    if sent is not None and SENT_ID.fullmatch(sent):
-        return sent
+def own_id() -> bytes:
+    """Returns the id that the current request's client has sent, b"" without one."""
+    record = RECORD.get(None)
+    return b"" if record is None else record.own_id
+
+
+def sent_in(headers: Iterable[Any]) -> bytes:
+    """Returns the id among a request's headers, b"" without one, or if it is not valid."""
+    sent = dict(headers).get(REQUEST_ID, b"")
+    return sent if SENT_ID.fullmatch(sent) else b""
+
+
+def drawn(given: str = "") -> bytes:
+    """Returns the platform's id, or else a new one, for a request until it is known that its client has sent one."""
     return given.encode() if given else b"%b-%x" % (_START[0], next(_NUMBERS))
 
 

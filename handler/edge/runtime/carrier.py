@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from core.deadline import Deadline
 from core.errors import ServingError, TimedOut
+from core.wire import ID_MEMBER
 from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.observe.record import sent_in
 from handler.edge.protocols import INTERNAL
 from handler.edge.runtime.api import OK, EventContext, RuntimeApiError
 from handler.edge.runtime.http_event import STREAMED, HttpEvent, is_of_events
@@ -98,7 +100,9 @@ class _Talk:
                 log.exception("an HTTP event failed after its answer had begun")
             message = error.message if isinstance(error, ServingError) else INTERNAL
             if self._is_early and not self._begun:
-                await stream.send(b"data: %b\n\n" % json.dumps({"error": message}).encode())
+                own_id = sent_in(self._handler.scope["headers"])
+                told = {"error": message} | ({ID_MEMBER: own_id.decode()} if own_id else {})
+                await stream.send(b"data: %b\n\n" % json.dumps(told).encode())
             await stream.fail(type(error).__name__, message)
         finally:
             for task in self._beating:

@@ -317,13 +317,12 @@ def pictures(url: str, axe: Path, folder: str) -> None:
         page.set_viewport_size({"width": 1200, "height": 900})
         page.get_by_role("heading", name="Try it").evaluate("heading => { heading.scrollIntoView(); scrollBy(0, -16) }")
         page.screenshot(path=f"{folder}/try-it.png")
-        for protocol in PROTOCOLS * 3:
+        for protocol in (*PROTOCOLS, "Explain") * 3:
             page.get_by_role("tab", name=protocol, exact=True).click()
             send(page)
-        expect(page.locator("#numbers tbody tr")).to_have_count(
-            6
-        )  # all, V1, V2, GRPS, Connect, and the pipeline that asks iris
-        page.set_viewport_size({"width": 1200, "height": 640})
+        rows = ("all", "V1", "V2", "GRPS", "Connect", "the pipeline that asks iris", "explanations")
+        expect(page.locator("#numbers tbody tr")).to_have_count(len(rows))
+        page.set_viewport_size({"width": 1200, "height": 760})
         page.get_by_role("heading", name="Numbers").evaluate(
             "heading => { heading.scrollIntoView(); scrollBy(0, -16) }"
         )

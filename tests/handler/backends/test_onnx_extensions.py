@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from ast import literal_eval
@@ -26,6 +27,7 @@ from tests.support.zoo.models import graph
 
 DOMAIN = "ai.onnx.contrib"
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "text.md"
 TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
@@ -112,30 +114,21 @@ def test_a_long_list_of_operators_is_cut(tmp_path: Path, monkeypatch: pytest.Mon
         ask(tmp_path, model, "a")
 
 
-WITH_TOKENIZER = """
-import sys
-import onnx
-from onnxruntime_extensions.tools import pre_post_processing as made
-text = made.create_named_value("text", onnx.TensorProto.STRING, ["n"])
-pipeline = made.PrePostProcessor([text], 18)
-pipeline.add_pre_processing([made.BertTokenizer(made.TokenizerParam(vocab_or_file=sys.argv[1], do_lower_case=True))])
-onnx.save(pipeline.run(onnx.load(sys.argv[2])), sys.argv[3])
-"""
-
-
 def test_an_encoder_takes_texts_with_the_librarys_own_step_in_front(tmp_path: Path) -> None:
-    """The package's tool joins BERT's tokenizer and an encoder, by its other domain: the vectors of Hugging Face's."""
-    files = [str(tmp_path / name) for name in ("vocabulary.json", "encoder.onnx", "joined.onnx")]
-    onnx.save(texts.encoder(len(texts.WORD_PIECES)), files[1])
-    Path(files[0]).write_text(json.dumps(texts.WORD_PIECES))
-    subprocess.run([sys.executable, "-c", WITH_TOKENIZER, *files], check=True, timeout=100)
-    model = onnx.load(files[2])
+    """The package's tool joins BERT's tokenizer and an encoder, as on the page: the vectors are Hugging Face's."""
+    onnx.save(texts.encoder(len(texts.WORD_PIECES)), tmp_path / "encoder.onnx")
+    (tmp_path / "vocabulary.json").write_text(json.dumps(texts.WORD_PIECES))
+    made = tmp_path / "models" / "reviews" / "1" / "model.onnx"
+    made.parent.mkdir(parents=True)
+    (program,) = re.findall(r"test_onnx_extensions.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100, cwd=tmp_path)
+    model = onnx.load(made)
     assert [each.domain for each in model.opset_import if each.domain] == ["com.microsoft.extensions"]
     text = "The old dog, chased by 2 cats!"
     (found,) = ask_apart(tmp_path, model, text)
     encoded = texts.word_pieces().encode(text)
     feed = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
-    session = onnxruntime.InferenceSession(files[1])
+    session = onnxruntime.InferenceSession(tmp_path / "encoder.onnx")
     (expected,) = session.run(None, {name: np.array([row], np.int64) for name, row in feed.items()})
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 

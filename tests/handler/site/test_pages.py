@@ -146,28 +146,40 @@ def test_a_models_page_shows_its_versions_signature_and_numbers(app: App) -> Non
 
 
 def test_numbers_are_counted_by_version_and_protocol(tmp_path: Path) -> None:
-    """Each protocol has its requests, failures, times and spans; their sums are the version's, in a row before them."""
+    """Explanations and a model's own route are apart; all are in the sums. The statistics have inferences alone."""
     copied(tmp_path, "12")
-    (tmp_path / "wine" / "model-settings.json").write_text('{"version_policy": {"all": {}}}')
-    app, row = serving(tmp_path), [[5.1, 3.5, 1.4, 0.2]]
+    app, row = serving(tmp_path, ALLOW_CODE="true"), [[5.1, 3.5, 1.4, 0.2]]
+    settings = {"version_policy": {"all": {}}, "explainer": {"background": row}}
+    (tmp_path / "wine" / "model-settings.json").write_text(json.dumps(settings))
+    (tmp_path / "own" / "1").mkdir(parents=True)
+    (tmp_path / "own" / "1" / "model.py").write_text("def predict(*_): ...\ndef http(request): return 200, {}, b''")
+    (tmp_path / "own" / "model-settings.json").write_text('{"http": {"path": "/own"}}')
     tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": row[0]}
     asked = {
         ("/v1/models/wine/versions/2:predict", 200): {"instances": row},
         ("/v2/models/wine/versions/2/infer", 200): {"inputs": [tensor]},
         ("/inference.GRPCInferenceService/ModelInfer", 400): {"modelName": "wine", "modelVersion": "1"},
     }
-    asked[("/v1/models/wine/versions/2:predict", 400)] = {"instances": [[1]]}
+    asked[("/v1/models/wine/versions/2:predict", 400)] = asked[("/v1/models/wine/versions/2:explain", 400)] = {
+        "instances": [[1]]
+    }
+    asked |= {("/v1/models/wine/versions/2:explain", 200): {"instances": row}, ("/own", 200): {}}
     for (path, status), body in asked.items():
         for _ in range(2):
             assert ask(app, path, "POST", json.dumps(body).encode(), media="application/json").status == status, path
     first, second = ask(app, "/models/wine", accept="*/*").value["versions"]
     assert [(each["name"], each["requests"], each["failures"]) for each in second["protocols"]] == [
-        ("V1", 2, 2), ("V2", 2, 0)]  # fmt: skip
+        ("V1", 2, 2), ("V2", 2, 0), ("Explanations", 2, 2)]  # fmt: skip
     assert [(each["name"], each["requests"], each["failures"]) for each in first["protocols"]] == [("Connect", 0, 2)]
-    assert (second["requests"], second["failures"], second["times"]["p50"] > 0) == (4, 2, True)
+    assert (second["requests"], second["failures"], second["times"]["p50"] > 0) == (6, 4, True)
     assert all(sum(span["count"] for span in each["spans"]) == each["requests"] for each in second["protocols"])
+    assert "1 The model's own route 2 0 " in text(ask(app, "/models/own").text)
+    statistics = ask(app, "/v2/models/wine/versions/2/stats", accept="*/*").value["model_stats"][0]
+    assert [statistics["inference_stats"][each]["count"] for each in ("success", "fail")] == [4, 2]
     page = text(ask(app, "/models/wine").text)
-    assert re.search(r"1 Connect 0 2 +2 All 4 2 [\d., ]+ 2 V1 2 2 [\d., ]+ 2 V2 2 0 ", page), page
+    assert re.search(
+        r"1 Connect 0 2 +2 All 6 4 [\d., ]+ 2 V1 2 2 [\d., ]+ 2 V2 2 0 [\d., ]+ 2 Explanations 2 2 ", page
+    ), page
 
 
 def copied(root: Path, numbers: str, model: str = "iris") -> Path:

@@ -73,10 +73,12 @@ def test_every_datatype_goes_there_and_back_typed(client: ConnectClientSync, dat
 
 
 def test_an_error_is_raised_with_its_code(client: ConnectClientSync) -> None:
-    """The exception has the text, too."""
-    with pytest.raises(ConnectError, match="unheard_of") as refused:
-        ask(client, "ModelInfer", question("unheard_of", raw("x", "FP32", np.ones(1, np.float32))))
-    assert refused.value.code == Code.NOT_FOUND
+    """The exception has the text, too, and a detail with the id that the client has sent."""
+    for headers, details in (({}, []), ({"x-request-id": "mine"}, [("google.rpc.RequestInfo", b"\n\x04mine")])):
+        with pytest.raises(ConnectError, match="unheard_of") as refused:
+            ask(client, "ModelInfer", question("unheard_of", raw("x", "FP32", np.ones(1, np.float32))), headers=headers)
+        assert refused.value.code == Code.NOT_FOUND
+        assert [(each.type_name, each.message_bytes) for each in refused.value.details] == details
 
 
 def test_a_large_answer_comes_compressed(client: ConnectClientSync) -> None:

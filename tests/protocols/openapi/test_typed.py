@@ -28,7 +28,21 @@ SIGNATURES = {
     "usual": {"inputs": {"x": {"tensor": "INPUT0", "default": [7]}}, "outputs": {"y": "OUTPUT0"}},
 }
 """Models whose clients under /v1 know other names, texts in the place of bytes, or a default."""
-SIGNED = {"named": ("BYTES", [None, 1]), "coded": ("UINT8", [None, 3]), "usual": ("INT16", [None])}
+FEATURE = {"tensor": "INPUT0", "shape": [2]}
+SEVERAL = {
+    "serving_default": {"outputs": {"y": "OUTPUT0"}},
+    "both": {"inputs": {"one": "INPUT0"}, "outputs": {"a": "OUTPUT0", "b": "OUTPUT0"}},
+    "best/1": {"method": "classify", "inputs": {"f": FEATURE}, "outputs": {"scores": "OUTPUT0"}},
+    "best 1": {"method": "classify", "inputs": {"g": FEATURE | {"default": [3, 4]}}, "outputs": {"scores": "OUTPUT0"}},
+}
+"""The signatures of one model, two of which have names that are alike as identifiers."""
+SIGNED = {
+    "several": ("FP32", [None, 2]),
+    "amount": ("INT64", [None, 1]),
+    "named": ("BYTES", [None, 1]),
+    "coded": ("UINT8", [None, 3]),
+    "usual": ("INT16", [None]),
+}
 repository = tempfile.TemporaryDirectory(prefix="dragoman-typed-")
 root = Path(repository.name)
 for name in SAMPLES:
@@ -38,6 +52,9 @@ for name, of in (MADE | SIGNED).items():
     (root / name / "1" / "model.onnx").write_bytes(identity(*of).SerializeToString())
 for name, signature in SIGNATURES.items():
     (root / name / "model-settings.json").write_text(json.dumps({"signatures": {"serving_default": signature}}))
+(root / "several" / "model-settings.json").write_text(json.dumps({"signatures": SEVERAL}))
+AMOUNT = {"method": "regress", "inputs": {"n": "INPUT0"}, "outputs": {"outputs": "OUTPUT0"}}
+(root / "amount" / "model-settings.json").write_text(json.dumps({"signatures": {"amount": AMOUNT}}))
 app = serving(root, NON_FINITE="null")  # -Infinity, as TF Serving writes it, is not JSON: no validator reads it
 for name in (*MODELS, *SIGNED):  # only models in memory have typed operations
     ask(app, f"/v2/models/{name}", method="GET").raise_for_status()
@@ -51,16 +68,16 @@ def _models() -> Iterator[None]:
     repository.cleanup()
 
 
-@pytest.mark.parametrize("path", ["/v2/models/{}/infer", "/v1/models/{}:predict"])
 @pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("path", [
+    *(path.format(model) for model in MODELS for path in ("/v2/models/{}/infer", "/v1/models/{}:predict")),
+    "/v1/models/several:predict", "/v1/models/several:classify", "/v1/models/amount:regress",
+])  # fmt: skip
 @given(data=st.data())
 @settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_every_answer_of_a_model_is_as_described(
-    model: str, mode: GenerationMode, path: str, data: st.DataObject
-) -> None:
+def test_every_answer_of_a_model_is_as_described(mode: GenerationMode, path: str, data: st.DataObject) -> None:
     """Wrong names, datatypes, ranks and sizes are refused; whatever else comes, the answer has its described form."""
-    operation = api[path.format(model)]["POST"]
+    operation = api[path]["POST"]
     data.draw(operation.as_strategy(generation_mode=mode)).call_and_validate()
 
 
@@ -100,11 +117,26 @@ def test_fixed_sizes_are_part_of_the_description(model: str, shape: list[int], g
     ("usual", [{"instances": [1]}, {"instances": [{"x": 32767}]}, {"inputs": {}}],
      [{"instances": [32768]}, {"instances": [1.5]}, {"instances": ["1"]}]),
     ("scalar", [{"inputs": 1}, {"inputs": {"INPUT0": 1}}], [{"instances": [1]}, {"inputs": [1]}]),
+    ("several", [{"instances": [[1, 2]]}, {"signature_name": "both", "instances": [{"one": [1, 2]}]},
+                 {"signature_name": "best/1", "inputs": {"f": [[1, 2]]}}],
+     [{"signature_name": "best 1", "inputs": {}}, {"instances": [{"one": [1, 2]}]},
+      {"signature_name": "both", "instances": [{"INPUT0": [1, 2]}]},
+      {"signature_name": "none", "instances": [[1, 2]]}]),
+    ("amount", [{"signature_name": "amount", "instances": [5]}], [{"instances": [5]}]),
+    ("several:classify", [{"signature_name": "best/1", "examples": [{"f": [1, 2.5]}]},
+                          {"signature_name": "best/1", "context": {"f": [1, 2.5]}, "examples": [{}, {"f": [3, 4]}]},
+                          {"signature_name": "best 1", "examples": [{"other": 1}]}],
+     [{"examples": [{"f": [1, 2]}]}, {"signature_name": "best/1", "examples": [{"f": [1, 2, 3]}]},
+      {"signature_name": "best/1", "examples": [{"f": [1, 2]}, {}]}, {"signature_name": "both", "examples": [{}]}]),
+    ("amount:regress", [{"signature_name": "amount", "examples": [{"n": True}, {"n": [4]}]}],
+     [{"signature_name": "amount", "examples": [{"n": 1.5}]}, {"signature_name": "amount", "examples": []}]),
+    ("iris:classify", [{"examples": [{"x": [1, 2, 3, 4]}]}], [{"examples": [{"x": 1}]}]),
 ])  # fmt: skip
 def test_rows_and_columns_are_described_as_they_are_taken(model: str, good: list[Any], bad: list[Any]) -> None:
     """A request under /v1 fits the model's type if, and only if, the model answers it."""
     document = json.loads(ask(app, "/openapi.json", method="GET").content)
-    operation = document["paths"][f"/v1/models/{model}:predict"]["post"]
+    path = f"/v1/models/{model}" if ":" in model else f"/v1/models/{model}:predict"
+    operation = document["paths"][path]["post"]
     media = operation["requestBody"]["content"]["application/json"]
     answers = operation["responses"]["200"]["content"]["application/json"]["schema"]
     request, response = (
@@ -112,9 +144,9 @@ def test_rows_and_columns_are_described_as_they_are_taken(model: str, good: list
         for schema in (media["schema"], answers)
     )
     for body in (*good, *(example["value"] for example in media["examples"].values())):
-        answer = ask(app, f"/v1/models/{model}:predict", body)
+        answer = ask(app, path, body)
         assert (request.is_valid(body), answer.status_code) == (True, 200), (body, answer.text)
         response.validate(answer.json())
     for body in bad:
-        answer = ask(app, f"/v1/models/{model}:predict", body)
+        answer = ask(app, path, body)
         assert (request.is_valid(body), answer.status_code) == (False, 400), (body, answer.text)

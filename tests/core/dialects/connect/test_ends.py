@@ -36,7 +36,8 @@ def test_a_refusal_is_json_with_a_status_and_headers() -> None:
 
 def test_a_long_text_fits_into_trailers_and_is_whole_in_an_envelope() -> None:
     """Clients of gRPC refuse more than 8 kB of trailers, and would report that in place of the error."""
-    error = ModelNotFound("日" * 5000)
+    error, own_id = ModelNotFound("日" * 5000), b"x" * 128
+    assert sum(len(name) + len(value) for name, value in ends.status(error, own_id, native=True)) < 7000
     assert len(dict(ends.status(error, native=True))[b"grpc-message"]) == ends.LONGEST_DETAILS // 3 * 9
     assert len(dict(ends.status(error))[b"grpc-message"]) == 5000 * 9
 

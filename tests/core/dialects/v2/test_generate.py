@@ -55,9 +55,9 @@ def answer(*outputs: Any, body: Any = HELLO, options: Options = DEFAULT) -> Any:
     return json.loads(b"".join(response.parts))
 
 
-def streamed(results: Any, body: Any = HELLO) -> HttpStream:
+def streamed(results: Any, body: Any = HELLO, own_id: bytes = b"") -> HttpStream:
     """Returns the stream that results become."""
-    request = HttpRequest("POST", "/v2/models/m/generate_stream", {}, json.dumps(body).encode())
+    request = HttpRequest("POST", "/v2/models/m/generate_stream", {}, json.dumps(body).encode(), own_id=own_id)
     operation, _ = decode(Call(request, {"model": "m"}), stream=True)
     stream, reply = operation.decode(LLM)
     assert isinstance(stream, Stream)
@@ -208,6 +208,7 @@ def test_answers_of_a_stream_are_events() -> None:
         b'data: {"error":"broken"}\n\n'
     )
     assert closed == [True]
+    assert [*streamed(results(), own_id=b"mine").chunks][-1] == b'data: {"error":"broken","request_id":"mine"}\n\n'
     assert len(list(streamed((result(tensor("t", "BYTES", [b"a"])),)).chunks)) == 1
 
 

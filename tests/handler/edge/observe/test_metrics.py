@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.errors import ModelFailed, ServerBusy, TimedOut
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[4]
 TFS = "/monitoring/prometheus/metrics"
+OPEN = b"application/openmetrics-text;version=1.0.0;escaping=values;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+ODD_ACCEPT = b"text/plain;version=a,\xff;;=,application/openmetrics-text;version="
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -48,7 +51,7 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def scraped(app: Any, path: str = "/metrics") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    status, headers, body = ask(app, "GET", path)
+    status, headers, body = ask(app, "GET", path, headers=[(b"accept", ODD_ACCEPT)])
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     return samples(body.decode())
 
@@ -113,6 +116,27 @@ def test_every_name_of_the_table_is_there(path: str) -> None:
         assert kinds == {each.name: each.kind for each in FAMILIES if (each.server == "tfserving") is (path == TFS)}
 
 
+@pytest.mark.parametrize("servers", ["kserve,mlserver", "triton", "kserve,triton"])
+def test_open_metrics_is_for_names_that_it_has_types_for(servers: str) -> None:
+    """It has no counter without _total: with Triton's, the client gets text, where their type is known."""
+    is_open = "triton" not in servers
+    with closing(make(METRICS=servers)) as app:
+        ask(app, "POST", INFER, BODY)
+        ask(app, "POST", INFER, b"{}")
+        _, headers, body = ask(app, "GET", "/metrics", headers=[(b"accept", OPEN)])
+        assert headers["content-type"].startswith("application/openmetrics-text; version=1.0.0") is is_open
+        if is_open:
+            read = {family.name: family for family in open_metrics(body.decode())}
+            assert read.keys() == {
+                each.name.removesuffix("_total") for each in FAMILIES if each.server in (OWN, *servers.split(","))
+            }
+            assert [each.value for each in read["request_predict_seconds"].samples if each.name.endswith("_count")] == [
+                1
+            ]
+        else:
+            samples(body.decode())
+
+
 @pytest.mark.parametrize(("server", "path", "name", "labels"), [
     ("kserve", "/metrics", "request_predict_seconds_count", {"model_name": "half_plus_three"}),
     ("mlserver", "/metrics", "model_infer_request_success_total", MODEL),
@@ -148,17 +172,24 @@ def test_clients_make_no_series() -> None:
         } | {key for key in scraped(app) if ("protocol", "site") in key[1]}
 
 
-@pytest.mark.parametrize("name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", ""])
+@pytest.mark.parametrize(
+    "name", ['a "b"', "a\\", "a\\n", "a\nb", "\u202e", "é{}", "", "\n# TYPE x untyped\n", "\udcff"]
+)
 def test_a_labels_odd_value_is_read_as_it_is(name: str) -> None:
-    """Quotes, backslashes, line ends: the format has an escape for each."""
-    found = samples(exposition.text({("success", (name, "1")): 7}, ["triton"]).decode())
-    assert of(found, "nv_inference_count", model=name, version="1") == 7
+    """Quotes, backslashes, line ends: the format has an escape for each. It has none for a byte of no character."""
+    _, body = exposition.written({("success", (name, "1")): 7}, ["triton"])
+    found = samples(body.decode())
+    assert of(found, "nv_inference_count", model=name.replace("\udcff", "?"), version="1") == 7
 
 
 def test_metrics_may_be_off_and_are_for_readers_alone() -> None:
     """The right is READ, the method GET; a key of some models does not see the others' numbers."""
     with closing(make(METRICS="off")) as app:
         assert ask(app, "GET", "/metrics")[0] == 404
+    for setting, status, text in (("", 404, "there is nothing at"), ("triton", 200, "nv_inference_count")):
+        with closing(function(DRAGOMAN_METRICS=setting)) as made:
+            answer = made(event("GET", "/metrics"), Context())
+            assert (answer["statusCode"], text in answer["body"]) == (status, True)
     with closing(make()) as app:
         assert ask(app, "POST", "/metrics")[0] == 405
         assert ask(app, "GET", TFS)[0] == 404
@@ -205,7 +236,7 @@ def test_an_ended_process_leaves_its_counts(tmp_path: Path) -> None:
         found = app.observer._facts()
         ((is_alive, others),) = shared.others()
         assert (is_alive, others[0]) == (False, (("success", ("m", "1")), 5))
-        text = app.observer.scrape("/metrics").decode()
+        text = app.observer.scrape("/metrics")[1].decode()
         assert 'nv_inference_count{model="m",version="1"} 5' in text
         assert "dragoman_models 0" in text
         assert found["models", ()] == 0
@@ -277,21 +308,32 @@ def test_the_page_of_metrics_has_every_name() -> None:
     assert {each.server for each in FAMILIES} == {*SERVERS, OWN}
 
 
+SCRIPT = """import sys
+from handler.aws import lambda_handler
+print([m for m in sys.modules if m.startswith("handler.edge.observe.")])
+from tests.handler.edge.client import BODY, INFER, ask, make
+from handler import asgi
+app = make()
+for method, path, body in (("POST", INFER, BODY), ("GET", "/metrics", b"")):
+    print(ask(app, method, path, body)[0], "prometheus_client" in sys.modules)
+app.close()
+"""
+
+
 def test_a_scrape_imports_what_it_needs_and_a_start_does_not() -> None:
-    """A cold start has no module of metrics."""
-    names = "[m for m in sys.modules if m.startswith('handler.edge.observe.')]"
-    script = f"import sys; from handler.aws import lambda_handler; print({names})"
+    """A cold start has no module of metrics, and a first inference none of Prometheus' library."""
 
     async def main() -> bytes:
         made = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", script),
+            *(sys.executable, "-c", SCRIPT),
             cwd=ROOT,
             env={"AWS_LAMBDA_FUNCTION_NAME": "f", "DRAGOMAN_REPOSITORY": "models", "PATH": ""},
             stdout=asyncio.subprocess.PIPE,
         )
         return (await made.communicate())[0]
 
-    loaded = asyncio.run(main()).decode()
+    loaded, infer, scrape = asyncio.run(main()).decode().splitlines()
     assert not [
         name for name in ("access", "exposition", "facts", "families", "workers", "emf", "calls") if name in loaded
     ]
+    assert (infer, scrape) == ("200 False", "200 True")
