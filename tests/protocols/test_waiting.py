@@ -54,7 +54,8 @@ def waiting(remote: Remote, gate: Path, **more: Any) -> Any:
 
 def in_queue(caller: Caller, count: int) -> bool:
     """Returns whether so many requests wait for a thread, as the server counts them."""
-    return f"\ndragoman_queue {count}\n" in caller.client.get("/metrics").text
+    lines = caller.client.get("/metrics").text.splitlines()
+    return [float(line.split()[1]) for line in lines if line.startswith("dragoman_queue ")] == [count]
 
 
 def test_a_request_in_the_queue_is_dropped_when_its_client_leaves(
