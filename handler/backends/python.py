@@ -26,13 +26,11 @@ a request, a model raises `core.errors.InvalidInput(text)`: the client gets 400 
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +39,12 @@ from core.dtype import BF16, BYTES, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, objects
-from handler.backends import Source, model_spec
+from handler.backends import Source, model_module, model_spec
 from handler.backends.runs import beside, check
 from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
-LONGEST_KIND: Final = 64
-OWN: Final = tuple(f"{name}{kind}" for name in ("core", "dragoman", "handler") for kind in (".py", "/__init__.py"))
-"""Modules beside model.py that it cannot import: this process has others of these names."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -63,7 +58,7 @@ def load(source: Source, settings: Settings) -> "PythonModel":
             f"model {source.name!r} is Python code, which is not run unless DRAGOMAN_ALLOW_CODE=true: "
             "set it if every user with write access to the repository may run code here"
         )
-    module = _import(source)
+    module = model_module.imported(source)
     predict = getattr(module, "predict", None)
     if not callable(predict):
         raise ModelNotLoadable(f"model {source.name!r}: model.py has no function predict(inputs, parameters)")
@@ -91,33 +86,6 @@ def _labelled(
     if outputs is None:
         return None
     return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
-
-
-def _import(source: Source) -> ModuleType:
-    """Imports model.py as a module of its own, with its folder on sys.path meanwhile. Raises ModelNotLoadable."""
-    # The name is unique to the version, so two versions' modules do not collide in sys.modules.
-    name = f"dragoman_model_{source.name}_{source.version}".replace("-", "_").replace(".", "_")
-    found = spec_from_file_location(name, source.folder / "model.py")
-    if found is None or found.loader is None:
-        raise ModelNotLoadable(f"model {source.name!r}: model.py cannot be imported")
-    for own in OWN:
-        if (source.folder / own).exists():
-            raise ModelNotLoadable(f"model {source.name!r}: {own} has the name of a package of Dragoman: rename it")
-    module = module_from_spec(found)
-    sys.path.insert(0, str(source.folder))
-    try:
-        found.loader.exec_module(module)
-    except BaseException as error:  # not even sys.exit() in a model may end the server
-        log.exception("importing model.py of model %s failed", source.name)
-        raise ModelNotLoadable(f"model {source.name!r}: model.py raised {_kind(error)}") from error
-    finally:
-        sys.path.remove(str(source.folder))
-    return module
-
-
-def _kind(error: BaseException) -> str:
-    """Returns an error's class. Its text is for the log alone: it may hold paths, data and secrets."""
-    return type(error).__name__[:LONGEST_KIND]
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
@@ -238,7 +206,7 @@ class PythonModel:
             raise
         except BaseException as error:
             log.exception("model %s version %s failed", self.spec.name, self.spec.version)
-            raise ModelFailed(f"model {self.spec.name!r} raised {_kind(error)}") from error
+            raise ModelFailed(f"model {self.spec.name!r} raised {model_module.kind(error)}") from error
         check()  # an answer that comes after its time limit is dropped
         return answered
 

@@ -309,6 +309,21 @@ def test_a_python_model_may_import_its_neighbours_and_write_into_its_inputs(tmp_
     assert str(tmp_path) not in sys.path
 
 
+@pytest.mark.parametrize("more", ["", "sys.path.append('kept')", "sys.path.pop(0)"])
+def test_an_import_of_another_thread_finds_its_module_while_a_model_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """It goes through the entries of sys.path one by one. What the model itself does to sys.path stays."""
+    before = ["first", "second", "third", *sys.path]
+    monkeypatch.setattr(sys, "path", [*before])
+    entries = iter(sys.path)
+    passed = [next(entries)]
+    monkeypatch.setattr(sys, "go_on", lambda: passed.append(next(entries)), raising=False)
+    load_python(tmp_path, f"import sys\nsys.go_on()\n{more}\ndef predict(inputs, parameters): ...\n")
+    assert [*passed, *entries] == before
+    assert sys.path == [*before, "kept"] if "kept" in more else sys.path == before
+
+
 @pytest.mark.parametrize(("returned", "error", "message"), [
     ("1", ModelFailed, "returned int, not a dict of arrays"),
     ("{}", ModelFailed, r"returned no output 'y'; it returned \[\]"),
