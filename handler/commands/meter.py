@@ -30,7 +30,10 @@ def screen(stream: TextIO) -> Console:
 
 
 class Meter:
-    """Progress: bytes of what is under way, or a line about it. Any thread may add. A with block ends it."""
+    """Shows the progress of a command: the bytes that are done, or a line of text.
+
+    Any thread may add bytes. As a context manager it ends the display.
+    """
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

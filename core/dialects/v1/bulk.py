@@ -128,12 +128,13 @@ def _numbers(lines: Sequence[bytes], inner: bytes) -> NDArray[Any] | None:
 
 
 def _joined(lines: Sequence[bytes], text: bytes) -> bytes | None:
-    """Returns the joined lines, those of lists without their brackets; None if a line may not be one value.
+    """Joins the lines with commas, and removes the brackets of lines that are lists.
 
-    `text`: the joined lines. Their JSON has a value in each line if it has as many values: `[1` and `2]` are one value
-    when they are joined, and `3,4` would make up for it. This is impossible if brackets stand only at the ends of
-    lines: each value begins with one, and there are as many as lines. So it is with braces, and with commas where there
-    is neither: all of them stand between lines.
+    Returns None unless each line is surely one value. `text`: the joined lines.
+
+    It is not enough to count the values of the joined text: `[1` and `2]` become one value there, and a line `3,4`
+    becomes two. Three forms are sure. Lists: brackets stand only at the ends of lines. Objects: there are as many
+    opening and closing braces as lines. Other values: all commas stand between lines.
     """
     ends = set(map(FIRST, lines)), set(map(LAST, lines))
     if ends == LISTS:

@@ -63,7 +63,7 @@ def written(facts: Facts, servers: Iterable[str], accept: str = "") -> tuple[Hea
     wanted = frozenset(servers)
     families = [family for family in FAMILIES if family.server in wanted]
     is_open = _prefers_open_metrics(accept) and all(family.kind != COUNTER or _is_total(family) for family in families)
-    # The library gets no header of a client: it compares versions that it has not checked, and sends them back.
+    # The client's header is not passed on: the library fails on some versions in it, and repeats others in its answer.
     encode, content_type = choose_encoder(OPEN_METRICS if is_open else "")
     found = encode(FactCollector(facts, families))
     return (b"content-type", content_type.encode()), found if is_open else UNTYPED.sub(rb"\1 counter", found)

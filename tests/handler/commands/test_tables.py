@@ -31,7 +31,7 @@ def plain(text: str) -> list[str]:
 
 
 def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long cells continue in the next line. Brackets are no markup, and notes are below their row."""
+    """A long cell continues on the next line. Brackets are printed as they are. Notes follow their row."""
     stream = terminal(monkeypatch)
     tables.show(
         HEAD, [TableRow(("a" * 50, "1 B"), style="red"), TableRow((":car: [b]", "12 B"), ("a note",))], (1,), (1,)

@@ -88,7 +88,7 @@ class _Comparison:
         self._given = self._fitting()
 
     def _fitting(self) -> dict[str, Arrays]:
-        """Returns the given rows by signature. Raises Refused if they are no signature's."""
+        """Returns the rows of `--data` for each signature that takes them. Raises Refused if none does."""
         if self._job.data is None:
             return {}
         found, refusals = {}, []
