@@ -34,7 +34,8 @@ RUN set -eu; \
   /tools/bin/pip install --quiet --no-compile --target /function --constraint constraints.txt "$(ls wheels/dragoman-*.whl)[$LAMBDA_EXTRAS]"; \
   sh /tools/finish /function /var/task; \
   cd /function; \
-  rm -rf bin handler/commands click* rich* markdown_it* mdurl* pygments*
+  rm -rf bin handler/commands click* rich* markdown_it* mdurl* pygments*; \
+  python3 -m handler.edge.runtime.bundling
 
 FROM ${LAMBDA} AS lambda
 COPY --from=function /function /var/task

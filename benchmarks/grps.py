@@ -10,13 +10,14 @@ import numpy as np
 import orjson
 
 from benchmarks.measure import Row, interleaved, row, seconds, table
-from core.dialects.grps.http import GRPS
+from core.dialects import GRPS
 from core.dialects.grps.rpc import GRPS_RPC
 from core.dtype import DATATYPES
 from core.operations import Deferred, Infer, InferResult, ModelSpec
+from core.router import Router
 from core.schema.grps import GenericTensor, GenericTensorData, GrpsMessage
 from core.tensor import Tensor, TensorSpec
-from core.wire import Call, HttpRequest, Router
+from core.wire import Call, HttpRequest
 
 BAR: Final = 1.5
 BAR_MESSAGE: Final = 1.0

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from benchmarks.measure import Row, interleaved, row, seconds, table
-from core.dialects.v2.http import V2
+from core.dialects import V2
 from core.dtype import DATATYPES
 from core.operations import Infer, InferResult
 from core.tensor import Tensor

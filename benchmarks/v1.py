@@ -14,13 +14,14 @@ import orjson
 from benchmarks import json_tensors
 from benchmarks.measure import Row, fastest, interleaved, row, seconds, table
 from benchmarks.per_request import BAR_TINY, Case, against_echo, servers
-from core.dialects.v1.http import V1
+from core.dialects import V1
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from core.operations import Deferred, Infer, InferResult, ModelSpec
+from core.router import Router
 from core.signature import plain
 from core.tensor import Tensor, TensorSpec
-from core.wire import Call, HttpRequest, Reply, Router
+from core.wire import Call, HttpRequest, Reply
 
 BAR: Final = 1.3
 BAR_REFUSAL: Final = 12.0

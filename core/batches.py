@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from core import operations as ops
 from core.engine import Finish, Reply
 from core.errors import ServingError
 from core.ports import Context, Models, Use
+from core.records import NamedTuple
 from core.tensor import Tensor
 
 OBJECT: Final = 64

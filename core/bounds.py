@@ -17,6 +17,8 @@ MOST_REFUSED: Final = 16
 """The most messages of a stream that are refused in a row; the next refusal ends the stream."""
 LONGEST_CALL: Final = 64 * 1024
 """The most bytes of a request that carries no tensors."""
+RATIO: Final = 20
+"""A body may inflate to that many times its size, beyond compression.FREE: tensors as JSON have ratios of 2 to 8."""
 MOST_FILLED: Final = 64 * 1024 * 1024
 """The most bytes of inputs that a request leaves to their defaults: an empty row is two bytes long."""
 

@@ -2,7 +2,9 @@
 
 import math
 import time
-from typing import Final, NamedTuple
+from typing import Final
+
+from core.records import NamedTuple
 
 SLICE_SECONDS: Final = 1.0
 """The most that a request spends on a look at the repository, or on a fetch, while a loaded version could answer it."""

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from core import checks
 from core import operations as ops
-from core.classification import classify
 from core.errors import NotSupported, ServingError, shown
 from core.ports import Context, Model, Models, Use
 from core.tensor import Tensor
@@ -153,7 +152,7 @@ def _each(operation: ops.Infer, spec: ops.ModelSpec, answers: Generator[Sequence
 
 
 def _explain(operation: ops.Explain, model: Model) -> ops.ExplainResult:
-    from core import explanation  # noqa: PLC0415 - 2 ms of cold start for servers that explain nothing
+    from core.explain import explanation  # noqa: PLC0415 - 2 ms of cold start for servers that explain nothing
 
     question = operation.infer
     inputs, names = checks.checked(question, model.spec)
@@ -176,6 +175,8 @@ def result_of(operation: ops.Infer, spec: ops.ModelSpec, outputs: Sequence[Tenso
 
 
 def _classified(outputs: Sequence[Tensor], operation: ops.Infer, spec: ops.ModelSpec) -> list[Tensor]:
+    from core.classification import classify  # noqa: PLC0415 - few clients ask for classes
+
     labels = {output.name: output.labels for output in spec.outputs or ()}
     has_batches = checks.has_batches(spec)
     asked = sum(tensor.array.size for tensor in operation.inputs) + len(operation.raw or b"")

@@ -3,9 +3,8 @@
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, DataType
+from core.dtype import BF16, DataType, NDArray
 
 EXACT_IN_FP32: Final = 2**24
 

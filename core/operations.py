@@ -6,11 +6,11 @@ What travels is a NamedTuple: forty frozen dataclasses were half of the time tha
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from numpy.typing import NDArray
-
+from core.dtype import NDArray
 from core.errors import Fault
+from core.records import NamedTuple
 from core.signature import AS_DECLARED, NONE, EmbeddingTensors, Signatures
 from core.tensor import Tensor, TensorSpec
 
@@ -193,7 +193,7 @@ class Explainer(NamedTuple):
     """Shapley values, against a background: input name -> its rows, [rows, ...], of the input's own type.
 
     `budget`: coalitions of features to evaluate for an example. `output`, `target`: the explained output and class,
-    None for the rule that core.explanation states. `feature_names`: input name -> its elements' names, or nothing.
+    None for the rule of core.explain.explanation. `feature_names`: input name -> its elements' names, or nothing.
     """
 
     background: Mapping[str, NDArray[Any]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -11,6 +11,7 @@ from core.encoding import jsonio, peek
 from core.encoding.proto_json import check_spellings
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
+from core.records import NamedTuple
 from core.schema import fields, pool
 from core.wire import Part, Right, Waits
 

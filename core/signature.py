@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec
 
 DEFAULT: Final = "serving_default"

@@ -1,6 +1,6 @@
 """The numbers of the statistics extension, and of a server over time: how often it ran, and how long each step took."""
 
-from typing import NamedTuple
+from core.records import NamedTuple
 
 
 class Count(NamedTuple):

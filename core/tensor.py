@@ -4,13 +4,13 @@ import math
 import struct
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Self, TypeGuard
+from typing import Any, Final, Self, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BOOL, BYTES, DataType
+from core.dtype import BOOL, BYTES, DataType, NDArray
 from core.errors import InvalidInput, shown
+from core.records import NamedTuple
 
 PREFIX: Final = struct.Struct("<I")
 """The length before each element of BYTES in the binary extension."""

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple
-from urllib.parse import unquote
+from typing import Any, ClassVar, Final
 
-from core.encoding.compression import MOST_CODINGS, WINDOW_BITS, inflate
 from core.encoding.jsonio import NonFinite
 from core.errors import Fault, ServingError, TooLarge, Unauthenticated, shown
 from core.operations import ModelRef, Operation
+from core.records import NamedTuple
 
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
@@ -18,9 +17,6 @@ REQUEST_ID: Final = b"x-request-id"
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"
 """The member of an error in JSON with the id that the client has sent."""
-
-LABEL: Final = "label"
-"""The placeholder whose values may hold any character."""
 STATUS: Final[dict[Fault, int]] = {
     Fault.INVALID_ARGUMENT: 400,
     Fault.NOT_FOUND: 404,
@@ -123,6 +119,8 @@ class HttpRequest(NamedTuple):
         coding = self.headers.get(b"content-encoding")
         if not coding:
             return body
+        from core.encoding.compression import MOST_CODINGS, WINDOW_BITS, inflate  # noqa: PLC0415 - few clients compress
+
         names = [name for part in coding.lower().split(b",") if (name := part.strip()) and name != b"identity"]
         if len(names) > MOST_CODINGS:
             raise UnsupportedEncoding(f"content-encoding has {len(names)} codings; at most {MOST_CODINGS} are possible")
@@ -216,80 +214,37 @@ class Route(NamedTuple):
     names: Callable[[Call], ModelRef | None] | None = None
 
 
+class Surface(NamedTuple):
+    """What a protocol answers. `refuse`: takes the error, and the method and path of the request that it answers."""
+
+    routes: tuple[Route, ...]
+    refuse: Callable[[ServingError, str, str], HttpResponse]
+
+
 class Dialect(NamedTuple):
     """One protocol over HTTP. It owns every path below `prefix`, and formats the refusals there.
 
-    `refuse`: takes the error, and the method and path of the request that it answers. `any_case`: fixed segments match
-    in lower and upper case. `root`: the answer of GET / to clients that do not want HTML. `json_length`: the header
-    with the number of bytes of a body's JSON, before its tensors; empty where bodies have no such part. `id_member`: of
-    a refusal, for the id that the client has sent; empty where the protocol has it in a header alone.
+    `surface`: its module may be imported for that. `any_case`: fixed segments match in lower and upper case. `root`:
+    the answer of GET / to clients that do not want HTML. `json_length`: the header with the number of bytes of a body's
+    JSON, before its tensors; empty where bodies have no such part. `id_member`: of a refusal, for the id that the
+    client has sent; empty where the protocol has it in a header alone.
     """
 
     name: str
     prefix: str
-    routes: tuple[Route, ...]
-    refuse: Callable[[ServingError, str, str], HttpResponse]
+    surface: Callable[[], Surface]
     any_case: bool = False
     root: HttpResponse | None = None
     json_length: bytes = b""
     id_member: str = ID_MEMBER
 
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        return self.surface().routes
+
+    def refuse(self, error: ServingError, method: str, path: str) -> HttpResponse:
+        return self.surface().refuse(error, method, path)
+
     def owns(self, path: str) -> bool:
         start = path[: len(self.prefix) + 1]
         return (start.lower() if self.any_case else start) in (self.prefix, self.prefix + "/")
-
-
-class Router:
-    """Finds a dialect's route for a path. Ignores one trailing slash. Treats HEAD like GET."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        # By number of segments: a handful of candidates each, in the order of the table.
-        self._routes: dict[int, list[tuple[list[str], Route]]] = {}
-        self._any_case = dialect.any_case
-        # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
-        self._verbs = any("}:" in route.pattern for route in dialect.routes)
-        for route in dialect.routes:
-            segments = route.pattern.strip("/").split("/")
-            self._routes.setdefault(len(segments), []).append((segments, route))
-
-    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
-        with_verb = self._verbs and ":" in path
-        segments = (path if with_verb else path.removesuffix("/"))[1:].split("/")
-        wanted = "GET" if method == "HEAD" else method
-        allowed: list[str] = []
-        for pattern, route in self._routes.get(len(segments), ()):
-            values = self._match(pattern, segments)
-            if values is None:
-                continue
-            if route.method == wanted:
-                return route, values
-            allowed += ["GET", "HEAD"] if route.method == "GET" else [route.method]
-        if not allowed:
-            raise RouteNotFound(f"there is nothing at {shown(path)}")
-        raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
-
-    def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
-
-        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
-        """
-        route, values = self.find(method, path)
-        decoded = {name: unquote(value) for name, value in values.items()}
-        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
-            raise RouteNotFound(f"there is nothing at {shown(path)}")
-        return route, decoded
-
-    def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-        values = {}
-        for expected, segment in zip(pattern, segments, strict=True):
-            if expected[:1] != "{":
-                if expected != (segment.lower() if self._any_case else segment):
-                    return None
-                continue
-            name, _, verb = expected[1:].partition("}")
-            value = segment.removesuffix(verb)
-            if not value or (verb and value == segment) or (self._verbs and ":" in value):
-                return None
-            values[name] = value
-        return values

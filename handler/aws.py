@@ -12,6 +12,10 @@ import time
 
 BEGAN = time.monotonic()  # the init phase's seconds count from here
 
+from handler.edge.runtime import bundle
+
+bundle.install()
+
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final

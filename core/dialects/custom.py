@@ -5,12 +5,13 @@ The model defines the protocol. This module defines the results that it may retu
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from core.encoding import jsonio
 from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Custom, ModelRef
+from core.records import NamedTuple
 from core.wire import (
     AnyReply,
     Call,

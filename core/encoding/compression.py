@@ -3,6 +3,7 @@
 import zlib
 from typing import Final
 
+from core.bounds import RATIO
 from core.errors import InvalidInput, TooLarge
 
 GZIP: Final = 31
@@ -14,8 +15,6 @@ MOST_CODINGS: Final = 2
 """The most codings of one body. Clients apply one; each further one costs a pass over everything."""
 FREE: Final = 1_310_720
 """Bytes that any body may inflate to: two black images of 3x224x224 FP32, whose ratio is 1,000."""
-RATIO: Final = 20
-"""Beyond FREE, a body may inflate to that many times its size: tensors as JSON have ratios of 2 to 8."""
 LEVEL: Final = 1
 """The level of answers: on a 1.6 MB JSON tensor, level 6 takes six times as long to save another 4 %."""
 

@@ -14,15 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
-from core.dtype import BF16, FP16
+from core.dtype import BF16, FP16, NDArray
 from core.encoding import simd
 from core.encoding.keys import has_all_members
 from core.encoding.simd import WORTH_SIMD
 from core.encoding.structure import MOST_ARRAYS, check_structure
 from core.errors import InvalidInput, shown
-from core.float16 import widened
 from core.tensor import Tensor
 
 FEW_ELEMENTS: Final = 1024
@@ -266,6 +264,8 @@ def numeric(tensor: Tensor, non_finite: NonFinite | None) -> Any:
     """
     array = tensor.array
     if tensor.datatype is FP16 or tensor.datatype is BF16:
+        from core.float16 import widened  # noqa: PLC0415 - cold start: few models have 16 bits
+
         array = widened(array, tensor.datatype)
     if non_finite is None:
         if array.dtype.kind == "f" and not np.isfinite(array).all():

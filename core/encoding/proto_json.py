@@ -4,8 +4,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from numpy.typing import NDArray
-
+from core.dtype import NDArray
 from core.encoding import jsonio
 from core.errors import InvalidInput
 

@@ -9,9 +9,8 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from core.dtype import BOOL, FP16, DataType
+from core.dtype import BOOL, FP16, DataType, DTypeLike, NDArray
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TextTensor, check_count, named, objects, shaped
 

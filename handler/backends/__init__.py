@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from core.errors import ModelNotLoadable
 from core.operations import Batching, ModelSpec
 from core.ports import Model
+from core.records import NamedTuple
 from core.signature import NONE, Signatures, plain
 from core.tensor import TensorSpec
 from handler import plugins

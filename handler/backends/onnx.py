@@ -11,9 +11,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES
+from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, NDArray
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects

@@ -8,7 +8,9 @@ TypeProto). Weights are skipped, so a mapped file of any size costs a few pages.
 import mmap
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
+
+from core.records import NamedTuple
 
 GRAPH, OPSET_IMPORT, FUNCTION = 7, 8, 25
 INITIALIZER, INPUT, OUTPUT, SPARSE_INITIALIZER = 5, 11, 12, 15

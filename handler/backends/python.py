@@ -33,9 +33,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, BYTES, of_array
+from core.dtype import BF16, BYTES, NDArray, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, objects

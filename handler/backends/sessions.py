@@ -11,8 +11,9 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from core.records import NamedTuple
 from handler.backends import Source
 from handler.settings import Settings
 from handler.settings.providers import CPU

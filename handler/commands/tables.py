@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
+from core.records import NamedTuple
 from handler.commands.meter import Meter, screen
 
 if TYPE_CHECKING:

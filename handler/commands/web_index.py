@@ -7,9 +7,9 @@ from pathlib import Path
 from handler.commands import results
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
-from handler.lifecycle.repository import NAME, VERSION
+from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
-from handler.stores.directory import DirectoryStore, settled
+from handler.stores.directory import DirectoryStore, is_name, settled
 from handler.stores.loose import place_of
 from handler.stores.web import index
 from handler.stores.web.index import IndexedFile
@@ -43,7 +43,7 @@ def _paths(root: Path, store: DirectoryStore) -> tuple[bool, list[str]]:
     is_one = place is not None and place.folder == root and (place.is_version or any(map(VERSION.fullmatch, names)))
     if is_one:
         return True, [file.path for file in settled(root) if file.path != index.FILE]
-    names = [name for name in names if NAME.fullmatch(name)]
+    names = [name for name in names if is_name(name)]
     return False, [f"{name}/{file.path}" for name in names for file in store.files(name)]
 
 

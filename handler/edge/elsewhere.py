@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from core.dialects import DIALECTS
 from core.errors import NotPermitted, ServingError, Unauthenticated
 from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY
-from core.wire import HttpResponse, MethodNotAllowed, Right, Router
+from core.router import Router
+from core.wire import HttpResponse, MethodNotAllowed, Right
 from handler.edge import exchange
 from handler.edge.exchange import SAFE, Receive, Scope, Send
 from handler.edge.gate.gate import Visitor

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from core import engine
+from core.bounds import RATIO
 from core.checks import TEXT_OF_REQUEST, longest_text
-from core.encoding import compression
-from core.encoding.compression import RATIO
 from core.errors import InvalidInput
 from core.operations import Custom, Deferred, Infer, ModelRef, ModelSpec, Operation
 from core.ports import Models, Use
@@ -244,6 +243,8 @@ def compressed(response: HttpResponse, request: HttpRequest, least: int) -> Http
     wanted = request.headers.get(b"accept-encoding")
     if wanted is None or response.length < least:
         return response
+    from core.encoding import compression  # noqa: PLC0415 - few answers are so long, and zlib takes 1 ms of cold start
+
     coding = compression.accepted(wanted)
     if coding is None:
         return response

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import InvalidInput, shown
+from core.records import NamedTuple
 from core.wire import REQUEST_ID, Header
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.dialects import DIALECTS
 from core.encoding import jsonio
 from core.errors import ServingError
-from core.wire import JSON, Dialect, HttpError, HttpResponse, Route, Router
+from core.records import NamedTuple
+from core.router import Router
+from core.wire import JSON, Dialect, HttpError, HttpResponse, Route
 from handler.edge.exchange import Scope, encoded_of, path_of
 from handler.edge.observe.record import sent_in
 from handler.settings.hosts import Contract
@@ -67,7 +69,8 @@ class Routes:
     """The routes of a server. It remembers where paths lead: all of it is one look for a warm request."""
 
     def __init__(self, contract: Contract) -> None:
-        self._routers = [(dialect, Router(dialect)) for dialect in dialects_of(contract)]
+        self._dialects = dialects_of(contract)
+        self._routers: dict[str, Router] = {}
         self._known: dict[tuple[str, str, str], Destination] = {}
         self._has_pages = bool(contract.hosted)
 
@@ -78,12 +81,14 @@ class Routes:
         if known is not None and b"%" not in (scope.get("raw_path") or b""):  # nearly always
             return known
         path, is_rpc = path_of(scope)
-        owners = () if is_rpc else self._routers
-        return Destination(path, is_rpc, next((dialect for dialect, _ in owners if dialect.owns(path)), None))
+        owners = () if is_rpc else self._dialects
+        return Destination(path, is_rpc, next((dialect for dialect in owners if dialect.owns(path)), None))
 
     def find(self, path: str, dialect: Dialect, scope: Scope) -> tuple[Route, Mapping[str, str]]:
         """Returns the dialect's route for a path, with its values. Raises RouteNotFound, MethodNotAllowed."""
-        router = next(router for each, router in self._routers if each is dialect)
+        router = self._routers.get(dialect.prefix)
+        if router is None:
+            router = self._routers[dialect.prefix] = Router(dialect)
         method, encoded = scope["method"], encoded_of(scope)
         if encoded:
             with suppress(HttpError):  # some clients encode the colon before a verb, or whole paths

@@ -23,7 +23,8 @@ from core.engine import ask
 from core.errors import ServingError
 from core.operations import ModelSpec
 from core.ports import Model
-from core.wire import Call, HttpRequest, Router
+from core.router import Router
+from core.wire import Call, HttpRequest
 from handler.backends.runs import limited
 from handler.edge.app import App
 from handler.edge.dispatch.limits import late

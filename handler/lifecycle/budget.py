@@ -12,9 +12,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from core.errors import MemoryShort, NeverFits
+from core.records import NamedTuple
 from handler.lifecycle import memory
 from handler.lifecycle.traffic.loads import LOADS
 from handler.lifecycle.usage import Gate, Loaded

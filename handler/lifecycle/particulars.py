@@ -5,9 +5,9 @@ For the console's pages. It asks neither the repository nor a runtime, and loads
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from core.operations import ModelSpec
+from core.records import NamedTuple
 from handler.lifecycle.models import ListedModel
 from handler.lifecycle.traffic.recent import AnswerCount, Lapse
 from handler.lifecycle.versions import ServedVersion

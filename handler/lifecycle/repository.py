@@ -10,14 +10,12 @@ Where the model's settings are a pipeline, its versions need no files: each numb
 there without a folder.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.deadline import NEVER, Deadline
 from core.errors import (
-    UNPRINTABLE,
     ModelNotFound,
     ModelNotLoadable,
     ModelUnavailable,
@@ -26,6 +24,7 @@ from core.errors import (
     shown,
 )
 from core.operations import ModelRef
+from core.records import NamedTuple
 from handler.backends import BACKENDS, EXPECTED, found
 from handler.lifecycle.inventory.bounds import Texts
 from handler.lifecycle.inventory.looks import Files, Inventory, absent, progress_of
@@ -33,13 +32,9 @@ from handler.settings import model as model_settings
 from handler.settings import routing
 from handler.settings.model import ModelSettings
 from handler.stores import File, Folder, Forbidden, Gone, Store
-from handler.stores.directory import STRAY, empty
+from handler.stores.directory import empty, is_name
 from handler.stores.progress import Progress
 
-NAME: Final = re.compile(
-    rf"(?!(?:{'|'.join(map(re.escape, sorted(STRAY)))})\Z)[^./\\{UNPRINTABLE}][^/\\{UNPRINTABLE}]{{0,254}}"
-)
-"""No path separator, no leading dot: a name can never leave the repository's prefix. Nothing that breaks a log line."""
 VERSION: Final = routing.VERSION
 MARKERS: Final = frozenset(backend.marker for backend in BACKENDS.values())
 TRITON: Final = "config.pbtxt"
@@ -88,23 +83,23 @@ class Repository:
 
     def models(self, deadline: Deadline) -> Sequence[str]:
         """Returns the names of the models' folders, sorted."""
-        return [name for name in self.inventory.names(deadline) if NAME.fullmatch(name)]
+        return [name for name in self.inventory.names(deadline) if is_name(name)]
 
     def files(self, deadline: Deadline) -> Files:
         """Returns all models with their files, as one look finds them."""
-        return {name: files for name, files in self.inventory.files(deadline).items() if NAME.fullmatch(name)}
+        return {name: files for name, files in self.inventory.files(deadline).items() if is_name(name)}
 
     def admits(self, name: str, wanted: int | None) -> bool | None:
         """Decides, without a request, whether a model can be listed; None if that takes a look at all names."""
-        return bool(NAME.fullmatch(name)) and self.inventory.admits(name, wanted)
+        return is_name(name) and self.inventory.admits(name, wanted)
 
     def refusal(self, name: str, wanted: int | None) -> ServingError:
         """Returns the error of a name that is not admitted."""
-        return self.inventory.refusal(name, wanted) if NAME.fullmatch(name) else _misnamed(name)
+        return self.inventory.refusal(name, wanted) if is_name(name) else _misnamed(name)
 
     def require(self, name: str, wanted: int | None, deadline: Deadline) -> None:
         """Raises ServingError unless the model can be listed by itself."""
-        if not NAME.fullmatch(name):
+        if not is_name(name):
             raise _misnamed(name)
         self.inventory.require(name, wanted, deadline)
 
@@ -115,7 +110,7 @@ class Repository:
 
         Raises ModelNotFound, ModelNotLoadable, ModelUnavailable.
         """
-        if not NAME.fullmatch(name):
+        if not is_name(name):
             raise _misnamed(name)
         try:
             files = files or self.inventory.files_of(name) or self._store.files(name, progress_of(deadline))

@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from core.deadline import NEVER, Deadline
 from core.errors import ServingError, StillLoading
 from core.operations import ModelRef
 from core.ports import Context
+from core.records import NamedTuple
 from handler.lifecycle.backoff import LONGEST_PAUSE
 from handler.lifecycle.catalog import Catalog, stable
 from handler.lifecycle.models import CanarySplit, ListedModel, Target

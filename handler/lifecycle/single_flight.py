@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, wait
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from core.deadline import NEVER, Deadline
 from core.errors import StillLoading
 from core.ports import Context
+from core.records import NamedTuple
 from handler.lifecycle.versions import ServedVersion
 from handler.stores.progress import Progress
 

@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.deadline import NEVER, Deadline
 from core.errors import ModelFailed, ModelUnavailable, ServingError, StillLoading
 from core.operations import IndexEntry, State
+from core.records import NamedTuple
 from core.statistics import Statistics
 from handler.lifecycle.backoff import Backoff, named
 from handler.lifecycle.repository import Listing, Version

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.dialects.v2 import infer as v2_infer
-from core.dtype import BF16, DataType
+from core.dtype import BF16, DataType, NDArray
 from core.engine import ask
 from core.errors import InvalidInput, ModelNotLoadable, ServingError, TimedOut, shown
 from core.operations import Infer, ModelRef, ModelSpec, Stream

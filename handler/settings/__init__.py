@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import nearest
+from core.records import NamedTuple
 from handler.settings import hosts, parsers, platform, providers
 from handler.settings.hosts import Contract
 

@@ -35,18 +35,17 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, DATATYPES, DataType
+from core.dtype import BF16, DATATYPES, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
-from core.explanation import MOST_ROWS, explained
+from core.explain import explanation, shapley
 from core.float16 import bf16_from_float
 from core.operations import Explainer, ModelSpec
-from core.shapley import least_budget
+from core.records import NamedTuple
 from core.tensor import TensorSpec, is_column, listed
 from handler.settings.checked import Wrong, an_object, is_below, size_of, texts
 
@@ -280,18 +279,18 @@ def _names(said: Any, background: Mapping[str, NDArray[Any]]) -> dict[str, tuple
 def _check_budget(explainer: Explainer) -> None:
     features = sum(math.prod(array.shape[1:]) for array in explainer.background.values())
     count, budget = len(next(iter(explainer.background.values()))), explainer.budget
-    if budget < min(least_budget(features), 2**features) or budget * features > MOST_CELLS:
-        most = f"for {features} features at least {least_budget(features)}, at most {MOST_CELLS // max(1, features)}"
+    if budget < min(least := shapley.least_budget(features), 2**features) or budget * features > MOST_CELLS:
+        most = f"for {features} features at least {least}, at most {MOST_CELLS // max(1, features)}"
         raise _wrong(".budget", budget, most)
-    if min(budget, 2**features) * count > MOST_ROWS:
-        expected = f"at most {MOST_ROWS // count} with a background of {count} rows"
+    if min(budget, 2**features) * count > explanation.MOST_ROWS:
+        expected = f"at most {explanation.MOST_ROWS // count} with a background of {count} rows"
         raise _wrong(".budget", budget, expected)
 
 
 def _check_output(explainer: Explainer, spec: ModelSpec) -> None:
     if spec.outputs is None:
         return
-    output = explained(spec.outputs, explainer.output)
+    output = explanation.explained(spec.outputs, explainer.output)
     if output is None:
         numeric = [output.name for output in spec.outputs if not output.datatype.is_bytes]
         raise _wrong(".output", explainer.output, f"one of the model's outputs of numbers, {shown(numeric)}")

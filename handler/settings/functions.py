@@ -9,8 +9,9 @@ handler.backends.pipeline.functions runs them, and says what each takes and make
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, is_below, number
 
 FILE: Final = "tokenizer.json"

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from core.records import NamedTuple
 
 Environ = Mapping[str, str]
 AUTO, NONE = "auto", "none"

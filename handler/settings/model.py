@@ -5,10 +5,11 @@ The fields `name`, `platform`, `inputs`, `outputs`, `max_batch_size` and `parame
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from core.errors import ModelNotLoadable
 from core.operations import Batching
+from core.records import NamedTuple
 from core.signature import EmbeddingTensors
 from core.tensor import TensorSpec
 from handler.settings import routing

@@ -3,7 +3,9 @@
 `handler.settings.model` and the modules beside it read them. tests/handler/test_model_keys.py compares the two.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from core.records import NamedTuple
 
 
 class ModelKey(NamedTuple):

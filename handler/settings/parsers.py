@@ -67,20 +67,27 @@ def seconds(value: str) -> float:
     return number
 
 
+def is_decimal(value: str, digits: int, places: int) -> bool:
+    """Decides whether the text is a number without a sign. A pattern for each would be compiled at each start."""
+    whole, point, rest = value.partition(".")
+    parts = ((whole, digits), (rest, places)) if point else ((whole, digits),)
+    return value.isascii() and all(part.isdigit() and len(part) <= most for part, most in parts)
+
+
 def seconds_or_never(value: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+    if not is_decimal(value, 9, 9):
         raise ValueError("a number of seconds, 0 for never")
     return float(value)
 
 
 def leeway(value: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", value):
+    if not is_decimal(value, 3, 3):
         raise ValueError("a number of seconds below 1000")
     return float(value)
 
 
 def share(value: str) -> float:
-    if not re.fullmatch(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?", value):
+    if not is_decimal(value, 1, 9) or float(value) > 1:
         raise ValueError("a number from 0 to 1")
     return float(value)
 
@@ -96,10 +103,11 @@ def rights(value: str) -> tuple[str, ...]:
 
 
 def size(value: str) -> int:
-    parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?([kMG]?i?B)?", value)
-    if parts is None or parts[2] not in (None, *UNITS):
+    unit = next((unit for unit in UNITS if value.endswith(unit)), "")
+    number = value.removesuffix(unit).removesuffix(" ")
+    if not is_decimal(number, 15, 3):
         raise ValueError(f"a number of bytes, or of {', '.join(UNITS)}; 0 for no limit")
-    return int(float(parts[1]) * UNITS.get(parts[2], 1))
+    return int(float(number) * UNITS.get(unit, 1))
 
 
 class OneOf:

@@ -13,8 +13,9 @@ handler.backends.pipeline.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, members_of, number, texts
 from handler.settings.functions import FUNCTIONS, SaidFunction
 

@@ -1,8 +1,9 @@
 """The keys of model-settings.json that route requests to versions: the policy, the labels, the canary."""
 
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, number
 
 VERSION: Final = re.compile(r"[0-9]{1,18}")

@@ -11,9 +11,10 @@ features, and the outputs have fixed aliases: "classes" and "scores", or "output
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import InvalidInput
+from core.records import NamedTuple
 from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
 from handler.settings.checked import Wrong, an_object, is_shape, texts

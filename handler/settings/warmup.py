@@ -9,8 +9,9 @@ counts together are at most 1,000. One request has at most 256 MiB, and all of t
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.settings.checked import Wrong, an_object, is_below, is_shape, number
 
 MOST: Final = 1000

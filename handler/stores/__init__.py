@@ -1,12 +1,12 @@
 """THE table of model stores by URI scheme, and the protocol of a store."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from core.errors import ModelNotLoadable, ModelUnavailable
+from core.records import NamedTuple
 from handler import plugins
 from handler.settings import InvalidSettings, Settings
 from handler.stores.progress import Progress
@@ -57,16 +57,16 @@ class Proof(NamedTuple):
         return f"digest sha256:{self.digest}" + (f", signed by {self.signer}" if self.signer else "")
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Folder:
     """A version's files on this machine. They stay as long as this object lives. A store may finalize it.
 
     `proof`: None if nothing was verified. `keeps`: another object that has to live as long.
     """
 
-    path: Path
-    proof: Proof | None = None
-    keeps: object = None
+    __slots__ = ("__weakref__", "keeps", "path", "proof")
+
+    def __init__(self, path: Path, proof: Proof | None = None, keeps: object = None) -> None:
+        self.path, self.proof, self.keeps = path, proof, keeps
 
 
 class Forbidden(Exception):

@@ -20,9 +20,10 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.errors import ModelNotLoadable
+from core.records import NamedTuple
 from handler.settings import Settings
 from handler.stores import Folder, private
 from handler.stores.journal import NEW, Parts

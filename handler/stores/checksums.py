@@ -14,7 +14,9 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping
 from email.message import Message
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
+
+from core.records import NamedTuple
 
 MD5: Final = re.compile(r"[0-9a-f]{32}")
 MULTIPART: Final = re.compile(r"[0-9a-f]{32}-\d+")

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
-from core.errors import ModelUnavailable
+from core.errors import ModelUnavailable, is_harmless
 from handler.settings import Settings
 from handler.stores import File, Folder, Gone
 from handler.stores.progress import Progress
@@ -15,6 +15,7 @@ from handler.stores.progress import Progress
 DEEPEST: Final = 16
 WALKS: Final = 4
 REPOSITORY: Final = "the repository"
+LONGEST_NAME: Final = 255
 STRAY: Final = frozenset(("__pycache__", "lost+found"))
 """Folders that Python and file systems make beside models. The second one can be read by root only."""
 
@@ -97,6 +98,15 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
 def is_shown(name: str) -> bool:
     """Decides whether a server looks at a file or folder of this name."""
     return name[0] != "." and name not in STRAY
+
+
+def is_name(text: str) -> bool:
+    """Decides whether a model may have this name.
+
+    Without a path separator and a leading dot a name cannot leave the repository's prefix; nor can it break a log line.
+    """
+    in_place = 0 < len(text) <= LONGEST_NAME and "/" not in text and "\\" not in text
+    return in_place and is_shown(text) and is_harmless(text)
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:

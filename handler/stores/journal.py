@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import ModelNotLoadable
+from core.records import NamedTuple
 from handler.stores import checksums
 from handler.stores.checksums import Checksum
 from handler.stores.private import make_below

@@ -8,10 +8,11 @@ A folder that is one version is version 1 of its model.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.encoding import jsonio
 from core.errors import InvalidInput
+from core.records import NamedTuple
 from handler.settings import Settings, routing
 from handler.stores import File, Folder, Gone
 from handler.stores.directory import DirectoryStore, content, entries, root_of, settled

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from core.bounds import RATIO
 from core.classification import MOST_CLASSES, classify
 from core.dtype import DATATYPES
 from core.encoding import compression
-from core.encoding.compression import FREE, RATIO, inflate
+from core.encoding.compression import FREE, inflate
 from core.errors import TooLarge
 from core.tensor import Tensor
 from core.wire import HttpRequest, Options, UnsupportedEncoding

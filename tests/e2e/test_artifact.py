@@ -1,6 +1,7 @@
 """The tests inspect what `sam build` makes of template.yaml and the Makefile."""
 
 import json
+import marshal
 import os
 import sys
 from pathlib import Path
@@ -56,6 +57,15 @@ def test_graviton_gets_libraries_of_its_own(tmp_path: Path) -> None:
     tools.run("make", "build-InferenceFunction", f"ARTIFACTS_DIR={tmp_path}", env=environment)
     machines = {int.from_bytes(library.read_bytes()[18:20], "little") for library in tmp_path.rglob("*.so")}
     assert machines == {AARCH64}
+    assert not (tmp_path / "init.bundle").exists()  # this machine cannot import it
+
+
+def test_the_init_phase_has_one_file(artifact: Path) -> None:
+    """It has the modules of the init phase, packages of others too, and none of the runtime's own."""
+    python, codes = marshal.loads((artifact / "init.bundle").read_bytes())  # noqa: S302 - just built
+    assert python == "cpython-313"
+    assert {"core.wire", "handler.edge.app", "numpy", "mangum", "handler.stores.s3.store"} <= codes.keys()
+    assert not {"asyncio", "json", "onnxruntime", "core.dialects.v1.http"} & codes.keys()
 
 
 SERVERS = "server,onnx,grpc,text,jwt,signing,gcs,azure,parquet,otel,doctor"

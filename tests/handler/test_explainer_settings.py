@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.dtype import DATATYPES
-from core.explanation import explain
+from core.explain.explanation import explain
 from core.operations import Explainer, ModelSpec
 from core.tensor import Tensor, TensorSpec
 from handler.backends import Source, onnx

@@ -3,9 +3,10 @@
 Sources: the Connect protocol's "Error Codes"; gRPC's statuscodes.md, whose names Fault uses.
 """
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from core.errors import Fault, ServingError
+from core.records import NamedTuple
 from core.wire import Header
 
 

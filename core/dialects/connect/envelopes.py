@@ -4,12 +4,13 @@ Sources: the Connect protocol's "Streaming-Request"; gRPC's PROTOCOL-HTTP2.md "L
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.bounds import MOST_MESSAGES
 from core.dialects.connect.codes import UnannouncedCompression
 from core.encoding import compression
 from core.errors import InvalidInput, NotSupported, TooLarge
+from core.records import NamedTuple
 from core.wire import Part
 
 HEAD: Final = 5

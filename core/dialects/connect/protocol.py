@@ -7,7 +7,7 @@ Sources: connectrpc.com/docs/protocol; gRPC's PROTOCOL-WEB.md and PROTOCOL-HTTP2
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.dialects.connect import ends, requests
 from core.dialects.connect.codes import UnknownCompression, UnknownMethod, WrongType, WrongVerb
@@ -15,6 +15,7 @@ from core.dialects.connect.envelopes import COMPRESSED, Frame, deflated, framed,
 from core.dialects.connect.requests import Query, check_version
 from core.encoding import compression
 from core.errors import ServingError, shown
+from core.records import NamedTuple
 from core.rpc import Form, RpcMethod
 from core.wire import Header, HttpResponse, Part
 

@@ -4,15 +4,15 @@ GRPS has no booleans, no unsigned integers above 8 bits and no bfloat16. Each is
 it, and read back from that type with a check of its range. Source: GRPS's interface document, and its grps.proto.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.dtype import BF16, BYTES, DATATYPES, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ModelFailed, shown
 from core.float16 import bf16_from_float, bf16_to_float
+from core.records import NamedTuple
 from core.tensor import Tensor, named
 
 UINT8: Final = DATATYPES["UINT8"]

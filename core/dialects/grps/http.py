@@ -16,12 +16,12 @@ from core.wire import (
     AnyReply,
     Call,
     Decode,
-    Dialect,
     HttpResponse,
     Reply,
     Right,
     Route,
     RouteNotFound,
+    Surface,
     Waits,
     headers_of,
 )
@@ -136,9 +136,7 @@ def _routes(methods: str, path: str, decode: Decode, about: str, needs: tuple[Ri
     return [Route(method, PREFIX + path, exactly, about, waits, right, names) for method in methods.split()]
 
 
-GRPS: Final = Dialect(
-    "grps",
-    PREFIX,
+SURFACE: Final = Surface(
     (
         *_routes("GET POST", "/health/online", _online, "this process says that it is ready", CONTROL),
         *_routes("GET POST", "/health/offline", _offline, "this process says that it is not ready", CONTROL),

@@ -5,10 +5,9 @@ Python object for every element. Source: GRPS's grps.proto.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.bounds import check_number, check_parts
 from core.dialects.grps.content import (
@@ -25,9 +24,10 @@ from core.dialects.grps.content import (
     element,
 )
 from core.dialects.grps.status import SUCCESS, failure
-from core.dtype import BY_GRPS, BYTES, DATATYPES, DataType
+from core.dtype import BY_GRPS, BYTES, DATATYPES, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ServingError
+from core.records import NamedTuple
 from core.schema import fields
 from core.schema.fields import Part
 from core.schema.grps import GenericMapData, GenericTensor, GenericTensorData, GrpsMessage, Status

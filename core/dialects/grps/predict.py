@@ -6,7 +6,7 @@ as GRPS's servers send them. Source: GRPS's interface document.
 
 from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import parse_qsl
 
 from core.dialects.grps import json_read
@@ -19,6 +19,7 @@ from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ServingError
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
+from core.records import NamedTuple
 from core.wire import JSON, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
 
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")

@@ -5,7 +5,7 @@ Source: GRPS's grps.proto and interface document.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core import operations as ops
 from core.dialects.grps import json_read, messages
@@ -22,6 +22,7 @@ from core.dialects.grps.status import unready
 from core.encoding.jsonio import NonFinite
 from core.errors import ServingError
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
+from core.records import NamedTuple
 from core.rpc import Named, Rpc, RpcMethod, methods
 from core.schema.grps import GrpsMessage, Status
 from core.wire import Right, Waits

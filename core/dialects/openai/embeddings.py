@@ -8,17 +8,17 @@ Source: OpenAI's API reference, "Create embeddings".
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.dialects.openai.refusals import WrongParameter
-from core.dtype import DATATYPES
+from core.dtype import DATATYPES, NDArray
 from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
+from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec, TextTensor, as_column, objects
 from core.wire import JSON, AnyReply, Call, HttpResponse
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from core import operations as ops
 from core.dialects.openai.refusals import refuse
-from core.wire import AnyReply, Call, Dialect, Right, Route, Waits
+from core.wire import AnyReply, Call, Right, Route, Surface, Waits
 
 SHORT: Final = 64 * 1024
 """Bytes of a body that costs little to read."""
@@ -29,10 +29,6 @@ def _named(call: Call) -> ops.ModelRef | None:
     return embeddings.named(call)
 
 
-OPENAI: Final = Dialect(
-    "openai",
-    "/v1/embeddings",
-    (Route("POST", "/v1/embeddings", _embeddings, "a vector for each text", Waits.MODEL, Right.INFER, _named),),
-    refuse,
-    id_member="",
+SURFACE: Final = Surface(
+    (Route("POST", "/v1/embeddings", _embeddings, "a vector for each text", Waits.MODEL, Right.INFER, _named),), refuse
 )

@@ -7,7 +7,7 @@ Serving's, and gets its answer: MLflow's clients never send that member. Sources
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.bounds import check_parts
 from core.dialects.platforms import replies
@@ -19,6 +19,7 @@ from core.dialects.v1.inputs import from_columns, from_rows, is_named
 from core.dialects.v1.request import V1Question, find_signature
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelSpec
+from core.records import NamedTuple
 from core.signature import DEFAULT, Signature
 from core.tensor import Tensor
 from core.wire import Reply

@@ -20,6 +20,7 @@ from core.wire import (
     Reply,
     Right,
     Route,
+    Surface,
     Waits,
     headers_of,
     status_of,
@@ -58,7 +59,7 @@ def dialects(health: str, infer: str, folder: str = "", *, as_mlflow: bool = Fal
             Route("GET", "/health", _ready, "ready", right=Right.OPEN),
             Route("GET", "/version", _version, "this server's version", right=Right.READ),
         ]
-    found = [Dialect("platform", each.pattern, (each,), refuse) for each in routes if each.pattern]
+    found = [Dialect("platform", each.pattern, partial(Surface, (each,), refuse)) for each in routes if each.pattern]
     if not folder:
         return tuple(found)
     from core.dialects.platforms import hosted  # noqa: PLC0415 - for SageMaker's multi-model endpoints

@@ -8,7 +8,7 @@ as MLflow does. A cell is a value, or nested lists, and null is NaN. Source: MLf
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from core.encoding.structure import MOST_MEMBERS
 from core.encoding.values import from_values
 from core.errors import InvalidInput, TooMany, shown
 from core.operations import ModelSpec
+from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec, as_column
 
 Cells = Callable[[Sequence[Any], DataType], Sequence[Any]]

@@ -14,7 +14,7 @@ from core.bounds import check_call
 from core.dialects.platforms import invocations
 from core.encoding import jsonio
 from core.errors import InvalidInput, MemoryShort, ModelNotFound, NeverFits, ServingError, shown
-from core.wire import JSON, Call, Dialect, HttpResponse, Reply, Right, Route, Waits, headers_of, status_of
+from core.wire import JSON, Call, Dialect, HttpResponse, Reply, Right, Route, Surface, Waits, headers_of, status_of
 
 LOADED: Final = 409
 SHORT: Final = 507
@@ -22,26 +22,16 @@ SHORT: Final = 507
 
 def dialect(folder: str) -> Dialect:
     """Returns the routes. `folder`: where the platform puts the models."""
-    return Dialect(
-        "platform",
-        "/models",
-        (
-            Route("POST", "/models", partial(_load, folder), "load a model", right=Right.ADMIN),
-            Route("GET", "/models", partial(_list, folder), "models in memory", right=Right.READ),
-            Route("GET", "/models/{model}", partial(_one, folder), "a model in memory", right=Right.READ),
-            Route("DELETE", "/models/{model}", _unload, "free a model's memory", right=Right.ADMIN),
-            Route(
-                "POST",
-                "/models/{model}/invoke",
-                invocations.decode,
-                "inference",
-                Waits.MODEL,
-                Right.INFER,
-                invocations.ref,
-            ),
+    routes = (
+        Route("POST", "/models", partial(_load, folder), "load a model", right=Right.ADMIN),
+        Route("GET", "/models", partial(_list, folder), "models in memory", right=Right.READ),
+        Route("GET", "/models/{model}", partial(_one, folder), "a model in memory", right=Right.READ),
+        Route("DELETE", "/models/{model}", _unload, "free a model's memory", right=Right.ADMIN),
+        Route(
+            "POST", "/models/{model}/invoke", invocations.decode, "inference", Waits.MODEL, Right.INFER, invocations.ref
         ),
-        refuse,
     )
+    return Dialect("platform", "/models", partial(Surface, routes, refuse))
 
 
 def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpResponse:

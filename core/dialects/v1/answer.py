@@ -6,7 +6,7 @@ answer is not valid JSON. Source: TF Serving's json_tensor.h.
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from core.dtype import BYTES
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
+from core.records import NamedTuple
 from core.signature import Signature
 from core.tensor import Tensor
 

@@ -6,20 +6,20 @@ once: reading, stacking, and finding the digits of numbers.
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter, methodcaller
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from core.dialects.v1.answer import Output, named
 from core.dialects.v1.inputs import from_table
 from core.dialects.v1.predict import NO_SIGNATURE, bound, infer_of
 from core.dialects.v1.request import V1Question, find_signature
-from core.dtype import BYTES
+from core.dtype import BYTES, NDArray
 from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
 from core.operations import Infer, ModelSpec
+from core.records import NamedTuple
 from core.signature import Signature
 from core.tensor import Tensor, listed
 

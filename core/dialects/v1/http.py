@@ -17,13 +17,13 @@ from core.wire import (
     JSON,
     Call,
     Decode,
-    Dialect,
     HttpResponse,
     MethodNotAllowed,
     Reply,
     Right,
     Route,
     RouteNotFound,
+    Surface,
     Waits,
     headers_of,
     status_of,
@@ -151,9 +151,7 @@ def _everywhere(method: str, suffix: str, decode: Decode, about: str, waits: Wai
     ]
 
 
-V1: Final = Dialect(
-    "v1",
-    "/v1",
+SURFACE: Final = Surface(
     (
         Route("GET", "/v1/models", _names, "names of the repository's models", right=Right.READ),
         *_everywhere("GET", "", _status, "state of the versions; never loads one"),
@@ -164,6 +162,4 @@ V1: Final = Dialect(
         *_everywhere("POST", ":explain", _verb("explain"), "predictions with their reasons", Waits.LONG),
     ),
     refuse,
-    any_case=True,
-    root=answer({"status": "alive"}),
 )

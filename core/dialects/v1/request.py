@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from core.encoding import jsonio, simd
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
 from core.operations import Deferred, Explain, Infer, ModelRef, ModelSpec
+from core.records import NamedTuple
 from core.signature import DEFAULT, Signature
 from core.wire import Call, HttpResponse, Reply, RouteNotFound
 

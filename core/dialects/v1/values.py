@@ -13,9 +13,8 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16, BOOL, BYTES, DataType
+from core.dtype import BF16, BOOL, BYTES, DataType, NDArray
 from core.encoding.values import are_all_texts, array_of
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float

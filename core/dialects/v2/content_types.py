@@ -9,13 +9,14 @@ base64, else "str" if the elements are UTF-8. Other clients get none. Source: ML
 
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from core.dtype import BYTES
 from core.encoding.proto_json import to_bytes
 from core.errors import InvalidInput, shown
+from core.records import NamedTuple
 from core.tensor import Tensor, named
 
 NAME: Final = "content_type"

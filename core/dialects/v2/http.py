@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from core import operations as ops
 from core.bounds import check_call
-from core.dialects.v2 import infer, refusals, statistics
+from core.dialects.v2 import infer, refusals
 from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.statistics import Statistics
@@ -18,11 +18,11 @@ from core.wire import (
     AnyReply,
     Call,
     Decode,
-    Dialect,
     HttpResponse,
     Reply,
     Right,
     Route,
+    Surface,
     Waits,
 )
 
@@ -194,6 +194,8 @@ def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _statistics(result: Sequence[Statistics]) -> HttpResponse:
+    from core.dialects.v2 import statistics  # noqa: PLC0415 - cold start, as below
+
     return answer({"model_stats": [statistics.members(stats) for stats in result]})
 
 
@@ -249,9 +251,7 @@ def _versioned(suffix: str, method: str, decode: Decode, about: str, waits: Wait
     )
 
 
-V2: Final = Dialect(
-    "v2",
-    "/v2",
+SURFACE: Final = Surface(
     (
         Route("GET", "/v2", _server, "server metadata", right=Right.READ),
         Route("GET", "/v2/health/live", _live, "the process answers", Waits.NOTHING, Right.OPEN),
@@ -283,5 +283,4 @@ V2: Final = Dialect(
         Route("POST", "/v2/repository/models/{model}/unload", _unload, "free the model's memory", right=Right.ADMIN),
     ),
     refusals.refuse,
-    json_length=infer.HEADER_LENGTH,
 )

@@ -8,19 +8,21 @@ Sources: OIP inference_rest.md "Inference"; Triton's extension_binary_data.md, e
 from collections.abc import Mapping
 from itertools import repeat
 from operator import contains
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from core.bounds import check_parts
-from core.dialects.v2.content_types import NAME as CONTENT_TYPE
-from core.dialects.v2.content_types import ContentTypes, of_request
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
+from core.records import NamedTuple
 from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
 from core.wire import JSON, Call, Header, HttpResponse, Part, Reply
+
+if TYPE_CHECKING:
+    from core.dialects.v2.content_types import ContentTypes
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
@@ -95,10 +97,12 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
     return Infer(model, inputs, outputs, for_model(parameters) if parameters else {}), phrasing.phrase
 
 
-def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> ContentTypes | None:
+def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> "ContentTypes | None":
     inputs, outputs = body["inputs"], body.get("outputs") or ()
     if not parameters and not any(map(contains, (*inputs, *outputs), repeat("parameters"))):
         return None
+    from core.dialects.v2.content_types import of_request  # noqa: PLC0415 - few clients send parameters
+
     own = [member.get("parameters") or {} for member in inputs]
     return of_request(parameters, own, [(member["name"], member.get("parameters") or {}) for member in outputs])
 
@@ -271,7 +275,7 @@ class _Phrasing:
         if self.types is not None:
             tensor, kind = self.types.answered(tensor)
             if kind:
-                head["parameters"] = {CONTENT_TYPE: kind}
+                head["parameters"] = {"content_type": kind}
         if self.wishes.get(tensor.name, self.all_binary):
             raw = to_raw(tensor)
             head.setdefault("parameters", {})["binary_data_size"] = len(raw)

@@ -7,7 +7,7 @@ Source: the OIP's open_inference_grpc.proto.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from core.dtype import DATATYPES, DataType
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput, Stream
+from core.records import NamedTuple
 from core.schema import fields
 from core.schema.fields import Part
 from core.schema.open_inference import (

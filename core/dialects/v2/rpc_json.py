@@ -7,7 +7,7 @@ Source: protobuf.dev/programming-guides/json; the OIP's open_inference_grpc.prot
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from core.encoding.proto_json import check_spellings, to_bytes
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
+from core.records import NamedTuple
 from core.schema.open_inference import InferTensorContents, ModelInferRequest
 from core.tensor import Tensor, check_count, check_rank, checked_shape, named, shaped, to_raw
 from core.wire import Part

@@ -6,8 +6,8 @@ key. Sizes that the models leave open are checked by each request.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
+from core.records import NamedTuple
 from core.tensor import TensorSpec
 from handler.backends import PipelinePart, PipelineParts
 from handler.backends.pipeline import specs

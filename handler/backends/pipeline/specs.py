@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.dtype import BF16, DataType
+from core.records import NamedTuple
 from core.tensor import TensorSpec
 from handler.backends.pipeline.functions import FunctionModel
 from handler.backends.pipeline.steps import ModelCall, PipelineStep, Switch

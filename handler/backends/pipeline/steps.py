@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from random import random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.checks import fitting
 from core.errors import InvalidInput, ServingError, located, shown
+from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec
 from handler.backends import PipelinePart
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BYTES, DATATYPES
+from core.dtype import BYTES, DATATYPES, NDArray
 from core.errors import InvalidInput, ModelFailed, ServingError, TooMany, shown
 from core.tensor import Tensor, TensorSpec, flat_texts
 from handler.backends.reasons import one_line

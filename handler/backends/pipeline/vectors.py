@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import DATATYPES
+from core.dtype import DATATYPES, NDArray
 from core.errors import InvalidInput
 from core.tensor import Tensor, TensorSpec
 

@@ -10,8 +10,9 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.edge.batch.runner import Answered
 

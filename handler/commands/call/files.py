@@ -4,10 +4,11 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 
 

@@ -2,8 +2,8 @@
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
+from core.records import NamedTuple
 from handler.commands.call import defaults, inputs, shown
 from handler.commands.call.protocols import PROTOCOLS, CallProtocol, answer
 from handler.commands.call.served import CalledModel, described

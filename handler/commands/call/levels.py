@@ -3,7 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from core.records import NamedTuple
 
 WIDTH: Final = math.log(1.01)
 MOST_REASONS: Final = 8

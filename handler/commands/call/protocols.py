@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.dialects.v1.values import flattened, to_tensor
 from core.dtype import BF16, BYTES, DATATYPES, DataType
@@ -10,6 +10,7 @@ from core.encoding import jsonio, proto_json
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
+from core.records import NamedTuple
 from core.tensor import Tensor, from_raw, to_raw
 from handler.commands.call.inputs import guessed
 from handler.commands.call.served import SERVICE, CalledModel

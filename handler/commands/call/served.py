@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 from core.dtype import DATATYPES
 from core.errors import nearest, shown
+from core.records import NamedTuple
 from core.tensor import TensorSpec
 from handler.commands.call.transport import NOT_FOUND, OK, Packet, Transport, reason
 from handler.commands.refused import Refused

@@ -4,9 +4,10 @@ import http.client
 import json
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 
 NOT_FOUND: Final = 404

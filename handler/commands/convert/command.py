@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import escaped
+from core.records import NamedTuple
 from handler.commands import results
 from handler.commands.convert import library_model, models_config, process, sources
 from handler.commands.convert.saved_model.work import SavedModelJob

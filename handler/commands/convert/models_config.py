@@ -7,16 +7,18 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from google.protobuf import text_format
 
+from core.records import NamedTuple
 from core.schema.pool import POOL
 from handler.commands.convert import model_server_config
 from handler.commands.convert.model_server_config import FileSystemStoragePathSourceConfig, ModelServerConfig
 from handler.commands.refused import Refused
-from handler.lifecycle.repository import NAME, VERSION
+from handler.lifecycle.repository import VERSION
+from handler.stores.directory import is_name
 
 POLICIES: Final = ("latest", "all", "specific")
 PACKAGE: Final = ModelServerConfig.DESCRIPTOR.file.package
@@ -82,7 +84,7 @@ def _refusal(error: text_format.ParseError, text: str) -> Refused:
 
 def _model(config: model_server_config.ModelConfig) -> ModelConfig:
     name = _required(config.name, "name", "config")
-    if not NAME.fullmatch(name):
+    if not is_name(name):
         raise Refused(f"config.name is {name!r}, which cannot name a model's folder")
     where = f"model {name!r}"
     return ModelConfig(

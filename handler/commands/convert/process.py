@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
+from core.records import NamedTuple
 from handler.commands.convert.saved_model.work import SavedModelJob
 from handler.commands.convert.work import LibraryJob
 from handler.commands.meter import human

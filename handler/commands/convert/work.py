@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BY_ONNX
-from core.shapley import least_budget
+from core.explain.shapley import least_budget
+from core.records import NamedTuple
 from handler.backends.onnx_file import Value
 from handler.commands.convert.parity import given
 from handler.commands.convert.parity.measured import Measured, ParityJob, measured

@@ -5,8 +5,9 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.doctor.findings import Finding, error, warning
 
 LIMIT: Final = 262_144_000

@@ -1,9 +1,10 @@
 """A finding: what is wrong, where, and how to cure it. `Visit` collects them, with what was not examined, and why."""
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import escaped
+from core.records import NamedTuple
 
 ERROR: Final = "error"
 WARNING: Final = "warning"

@@ -7,9 +7,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import nearest
+from core.records import NamedTuple
 from handler.commands.doctor import variables
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.template import UNKNOWN, Expanded

@@ -9,10 +9,11 @@ from core.errors import nearest
 from handler.backends import EXPECTED
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.commands.doctor.tree import Tree
-from handler.lifecycle.repository import MARKERS, NAME, TRITON, VERSION, Version, folders_of
+from handler.lifecycle.repository import MARKERS, TRITON, VERSION, Version, folders_of
 from handler.settings import ALIKE
 from handler.settings.model import FILE
 from handler.stores import File
+from handler.stores.directory import is_name
 
 ONNX: Final = ".onnx"
 LOAD: Final = "load it in a model.py beside it (DRAGOMAN_ALLOW_CODE=true)"
@@ -75,7 +76,7 @@ def _loose(path: str) -> Finding:
 
 
 def _model(name: str, files: Sequence[File]) -> Iterator[Finding]:
-    if not NAME.fullmatch(name):
+    if not is_name(name):
         what = "no server serves a folder of this name: control characters and \\ are not for names"
         yield error("model-name", name, what, "rename the folder")
         return

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 from core.deadline import within
+from core.records import NamedTuple
 from handler.commands.doctor import cures
 from handler.commands.doctor.findings import Finding, error, note
 from handler.commands.doctor.model_files import FoundModel

@@ -3,17 +3,19 @@
 import logging
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.errors import ModelNotLoadable, ServingError
+from core.records import NamedTuple
 from handler.commands.doctor import layout
 from handler.commands.doctor.findings import Finding, error, expected, note, warning
 from handler.commands.doctor.logged import listening
 from handler.commands.doctor.tree import Tree
-from handler.lifecycle.repository import MARKERS, NAME, TRITON, Listing, Repository, Version, folders_of
+from handler.lifecycle.repository import MARKERS, TRITON, Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File
+from handler.stores.directory import is_name
 
 KEYS: Final = "rename it as suggested, or remove it: docs/models.md has the keys"
 NO_KEY: Final = "no such key"
@@ -49,7 +51,7 @@ def examine(
     found: list[Finding] = []
     models = []
     for name, files in sorted(tree.models.items()):
-        if NAME.fullmatch(name) and files:
+        if is_name(name) and files:
             own = [*_own(repository, name, files)]
             found += own
             if not any(each.code == "settings-value" for each in own):

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from core.records import NamedTuple
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.stores import File
 from handler.stores.directory import DEEPEST, is_shown

@@ -8,8 +8,9 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.meter import Meter
 from handler.commands.refused import Refused
 

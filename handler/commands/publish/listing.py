@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import ModelNotLoadable, escaped
+from core.records import NamedTuple
 from handler.backends import EXPECTED
 from handler.commands import tables
 from handler.commands.meter import human
@@ -15,10 +16,11 @@ from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets
 from handler.commands.publish.buckets.port import ListedFile
 from handler.commands.tables import TableRow
-from handler.lifecycle.repository import NAME, Listing, Repository, Version, folders_of
+from handler.lifecycle.repository import Listing, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.stores import File, open_store, parity
+from handler.stores.directory import is_name
 
 SERVED, NOT_SERVED, INCOMPLETE, BROKEN = "served", "not served", "incomplete", "broken"
 COLUMNS: Final = ("MODEL", "VERSION", "FILES", "SIZE", "MODIFIED", "STATE")
@@ -70,7 +72,7 @@ def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
-    if NAME.fullmatch(text) and not Path(text).is_dir():
+    if is_name(text) and not Path(text).is_dir():
         whole = str(targets.model(text, settings.repository))
     found = shelf.items(settings, whole, "")
     paths = [item.path for item in found]
@@ -80,7 +82,7 @@ def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFi
     models: dict[str, list[ListedFile]] = {}
     for item in found:
         name, separator, path = item.path.partition("/")
-        if separator and NAME.fullmatch(name):
+        if separator and is_name(name):
             models.setdefault(name, []).append(item._replace(path=path))
     return whole, models
 

@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from core.records import NamedTuple
 from handler.commands import results
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions

@@ -6,9 +6,10 @@ from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExec
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import ServingError
+from core.records import NamedTuple
 from handler.commands.meter import Meter, human
 from handler.commands.publish.buckets.port import STREAMS, Bucket, Conflict, Copied, Only, PartUploads, Taken, Uncopied
 from handler.commands.publish.files import CommandStopped, Content, LocalFile, Section, stamp

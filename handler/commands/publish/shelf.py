@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.errors import ModelNotLoadable, ModelUnavailable
+from core.records import NamedTuple
 from handler.commands.publish import targets
 from handler.commands.publish.buckets import opened
 from handler.commands.publish.buckets.port import ListedFile

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.commands.publish.buckets.port import Bucket, ListedFile
 from handler.commands.publish.versions import MARKERS, PushJob
 from handler.commands.refused import Refused

@@ -1,13 +1,13 @@
 """Reads the target of a command line: a model in a repository, or a repository."""
 
 import os
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from core.records import NamedTuple
 from handler.commands.publish.buckets import BUCKETS, READ_ONLY
 from handler.commands.refused import Refused
-from handler.lifecycle.repository import NAME
 from handler.settings import InvalidSettings
+from handler.stores.directory import is_name
 
 EXPECTED = "expected s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, https://host/path or a path"
 
@@ -48,7 +48,7 @@ def repository(text: str) -> str:
 
 def model(text: str, default: str = "") -> Target:
     """Reads REPOSITORY/NAME, or a NAME in the repository `default`. Raises Refused."""
-    if default and NAME.fullmatch(text):
+    if default and is_name(text):
         return Target(repository(default), text)
     whole = repository(text)
     if default and _same(whole, repository(default)):
@@ -56,7 +56,7 @@ def model(text: str, default: str = "") -> Target:
     if not is_remote(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed
     parent, separator, name = whole.rpartition("/")
-    if not NAME.fullmatch(name) or (is_remote(whole) and not is_remote(parent + "/")):
+    if not is_name(name) or (is_remote(whole) and not is_remote(parent + "/")):
         raise Refused(f"{text!r} does not end in a model's name; expected s3://bucket/prefix/NAME or REPOSITORY/NAME")
     if is_remote(whole):
         _locate(parent, f"{text!r} names a {_noun(text)} and no model; expected {_example(text)}/NAME")

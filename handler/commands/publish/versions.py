@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.backends import BACKENDS
 from handler.commands.publish import external
 from handler.commands.publish.files import LocalFile, local_file

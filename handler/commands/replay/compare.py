@@ -3,13 +3,14 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from google.protobuf import json_format
 
 from core.dialects.v2 import infer, rpc_infer
 from core.dialects.v2.rpc import SERVICE as V2_SERVICE
+from core.records import NamedTuple
 from core.schema.grps import GrpsMessage
 from core.schema.open_inference import ModelInferRequest, ModelInferResponse
 from core.tensor import Tensor

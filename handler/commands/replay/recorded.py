@@ -4,12 +4,13 @@ import json
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
 from core.encoding.compression import inflate
 from core.errors import ServingError
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE
 

@@ -6,7 +6,7 @@ request's protocol writes them, and compared with the answer in the log.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.dialects import DIALECTS
 from core.dialects.rpcs import RPCS
@@ -15,10 +15,12 @@ from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.errors import InvalidInput, ServingError
 from core.operations import Deferred, Infer, InferResult, ModelSpec, RequestedOutput
+from core.records import NamedTuple
+from core.router import Router
 from core.schema.open_inference import InferParameter, ModelInferRequest
 from core.signature import NONE, Binding, Method, Signature, Signatures, plain
 from core.tensor import Tensor, TensorSpec, to_raw
-from core.wire import Call, HttpRequest, Router
+from core.wire import Call, HttpRequest
 from handler.commands.replay.recorded import CALLS, Exchange, Payload
 
 METHODS: Final = {method.path: method for method in RPCS}

@@ -10,8 +10,10 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
+
+from core.records import NamedTuple
 
 HOP: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade"))
 TEXTS: Final = ("text/", "application/json", "application/javascript", "application/xml")

@@ -10,7 +10,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from core.records import NamedTuple
 
 ROOT: Final = Path(__file__).parents[3]
 NAME: Final = "dragoman"

@@ -5,8 +5,9 @@ import json
 import logging
 import zlib
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.serve import events
 from handler.commands.serve.events import Came, Goes
 from handler.commands.serve.function import FunctionFailed, FunctionTimedOut, LambdaInstance

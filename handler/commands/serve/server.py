@@ -6,8 +6,9 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.serve import welcome
 from handler.settings import InvalidSettings, Settings
 

@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from core.errors import ServingError, escaped
+from core.records import NamedTuple
 from handler.commands.called import called
 from handler.settings import Settings
 

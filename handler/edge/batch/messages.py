@@ -7,12 +7,13 @@ request with "model" in it, which is a message of one record. Its result has a l
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.encoding import jsonio
 from core.errors import Fault, InvalidInput, ServingError, shown
 from core.operations import ModelRef
 from core.ports import Models
+from core.records import NamedTuple
 from core.wire import Options
 from handler.edge.batch.json_lines import JsonBlock, is_request
 from handler.edge.batch.places import ResultPlace

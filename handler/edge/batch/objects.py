@@ -11,13 +11,14 @@ import logging
 import os
 import re
 from functools import partial
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 import orjson
 
 from core.errors import Fault, InvalidInput, ModelUnavailable, ServingError, escaped
 from core.operations import ModelRef
 from core.ports import Models
+from core.records import NamedTuple
 from core.wire import Options
 from handler.edge.batch import files
 from handler.edge.batch.messages import OF_THE_MESSAGE

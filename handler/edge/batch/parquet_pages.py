@@ -7,7 +7,9 @@ compact protocol.
 
 import os
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
+
+from core.records import NamedTuple
 
 LATEST: Final = 2**62
 """No byte of a file is behind this one."""

@@ -11,11 +11,12 @@ import math
 import os
 import time
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
 from core.errors import InvalidInput, ServingError, shown
+from core.records import NamedTuple
 from handler.edge.app import App
 from handler.edge.batch.function_events import FunctionEvents
 from handler.edge.exchange import Receive, Scope, Send, gather

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core import checks, engine
 from core.batches import Prepared, join, split
 from core.encoding import jsonio
 from core.errors import Fault, InvalidInput, ServingError
 from core.operations import InferResult, ModelSpec
+from core.records import NamedTuple
 from core.tensor import Tensor
 from handler.edge.batch import slices
 from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall

@@ -1,7 +1,7 @@
 """The terms of a batch: its model, and the names and forms of its inputs and outputs. Runs one inference of records."""
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from core.dialects.v1 import bulk
 from core.dialects.v1.bulk import BoundRows
@@ -9,6 +9,7 @@ from core.dialects.v1.inputs import Bindings
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.operations import Infer, InferResult, ModelSpec
+from core.records import NamedTuple
 from core.wire import Options
 
 ID: Final = "id"

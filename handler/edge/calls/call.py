@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from core.deadline import NEVER, within
 from core.dialects.connect.codes import DeadlineExceeded
@@ -14,6 +14,7 @@ from core.dialects.connect.envelopes import Frame, check_messages, only
 from core.dialects.connect.protocol import Question
 from core.dialects.connect.requests import from_text
 from core.errors import ServingError
+from core.records import NamedTuple
 from core.rpc import Form
 from core.wire import HttpResponse, Part
 from handler.edge import exchange

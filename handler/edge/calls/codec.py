@@ -1,12 +1,13 @@
 """The messages of remote calls over HTTP, with their envelopes and their compression."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from core.dialects.connect.codes import EdgeError
 from core.dialects.connect.envelopes import Frame
 from core.dialects.connect.protocol import Question
 from core.errors import ServingError
 from core.operations import ModelRef
+from core.records import NamedTuple
 from core.rpc import Form
 from handler.edge.calls.messages import MessageCodec
 from handler.edge.flight import NO_LIMIT, Flight

@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.batches import Prepared, Ran, join, split
 from core.errors import ServingError
+from core.records import NamedTuple
 from core.tensor import Tensor
 from handler.backends.runs import Run
 from handler.edge.dispatch.lane import Errand, Lane, hand_over

@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
+
+from core.records import NamedTuple
 
 M = TypeVar("M")
 T = TypeVar("T")

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from core.deadline import NEVER, Deadline
 from core.errors import TimedOut
 from core.wire import Waits
-from handler.edge.dispatch import streams
 from handler.edge.dispatch.limits import Watchdog, late
 from handler.edge.jobs import Job
 from handler.edge.timing import Timing
@@ -48,6 +47,8 @@ class Inline:
         work()
 
     def each(self, items: Iterable[T], timing: Timing) -> AsyncGenerator[T]:
+        from handler.edge.dispatch import streams  # noqa: PLC0415 - few requests of a function
+
         return streams.each(items, None, owner=timing)
 
     def trouble(self, _name: str) -> str:

@@ -4,10 +4,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from core.errors import ServerBusy, TimedOut
 from core.operations import ModelSpec
+from core.records import NamedTuple
 from handler.backends.runs import Run
 from handler.edge.dispatch.limits import late
 

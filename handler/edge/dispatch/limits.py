@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from core.errors import TimedOut
 from core.operations import ModelSpec
+from core.records import NamedTuple
 from handler.backends.runs import CURRENT, Run
 
 T = TypeVar("T")

@@ -19,8 +19,9 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.edge.gate.identity import EVERY, Caller, patterns, rights_of
 from handler.settings import InvalidSettings
 

@@ -8,11 +8,12 @@ for a line than the rest of this package for a request.
 import asyncio
 import sys
 import time
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
 from core.errors import escaped
+from core.records import NamedTuple
 from handler.edge.log_lines import head
 from handler.edge.observe.record import Failure, Record
 

@@ -4,8 +4,9 @@ A fact is a number, or the steps of a histogram, under a name and label values; 
 of a fact's label values under its own label names, and sums over the others.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.edge.observe.counts import STEPS_NS, TFS_STEPS_NS
 
 COUNTER: Final = "counter"

@@ -10,11 +10,11 @@ import re
 import time
 from collections.abc import Awaitable, Iterable, MutableMapping
 from contextvars import ContextVar
-from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import SHOWN_CHARACTERS, ServingError, shown
-from core.wire import REQUEST_ID, Right, RouteNotFound
+from core.records import NamedTuple
+from core.wire import REQUEST_ID, MethodNotAllowed, Right, RouteNotFound
 from handler.edge import log_lines
 from handler.edge.exchange import Send
 
@@ -101,7 +101,7 @@ def refused(error: ServingError) -> None:
 def unfound(path: str) -> None:
     """Notes that the site had nothing for the current request."""
     record = RECORD.get(None)
-    if record is not None and record.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+    if record is not None and record.status in (RouteNotFound.status, MethodNotAllowed.status):
         record.error = Failure.of(RouteNotFound(f"there is nothing for {record.method} at {shown(path)}"))
 
 

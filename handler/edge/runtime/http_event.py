@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from mangum.handlers import ALB, HTTPGateway
 
 from core.deadline import Deadline
+from core.records import NamedTuple
 from handler.edge.lambda_events import GATEWAY_SECONDS, STREAM_SECONDS
 from handler.edge.observe.invocations import Invocation
 

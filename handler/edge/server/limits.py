@@ -2,8 +2,9 @@
 
 import sys
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.settings import Settings
 
 MOST_CONNECTIONS: Final = 10_000

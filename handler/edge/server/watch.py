@@ -5,9 +5,10 @@ One look at all connections is cheaper than a timer for each request. A request 
 
 import asyncio
 from collections import deque
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
+from core.records import NamedTuple
 from handler.edge.server.limits import Limits
 
 LONGEST_PERIOD: Final = 1.0

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from core.deadline import NEVER, Deadline
 from core.errors import ModelNotFound, ModelUnavailable, ServingError, StillLoading, copied, shown
+from core.records import NamedTuple
 from handler.lifecycle.inventory.bounds import Allowance, Remembered
 from handler.stores import File, Forbidden, Store
 from handler.stores.progress import Progress

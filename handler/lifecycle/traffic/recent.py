@@ -8,8 +8,9 @@ to one step. A span that has ended holds 8 bytes for each step, of which a proto
 import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.lifecycle.traffic.series import step_of, time_of
 
 SPAN: Final = 10

@@ -4,9 +4,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from core.errors import ModelNotLoadable, ServingError
+from core.records import NamedTuple
 from handler.settings import Settings
 from handler.stores import File, Forbidden
 from handler.stores.cloud import errors

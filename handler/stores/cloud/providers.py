@@ -6,9 +6,10 @@ use: AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY a
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
+from core.records import NamedTuple
 from handler.settings import InvalidSettings
 
 Environment = Mapping[str, str]

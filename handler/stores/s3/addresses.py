@@ -5,7 +5,9 @@ of access points, directory buckets, endpoints with a login or a query, and vari
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from core.records import NamedTuple
 
 
 class Partition(NamedTuple):

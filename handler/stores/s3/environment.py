@@ -8,8 +8,9 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.machinery import PathFinder
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.stores.s3.addresses import Host
 
 DEFAULT_REGION: Final = "us-east-1"

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
+from core.records import NamedTuple
 from handler.stores.transfer.answers import (
     Answer,
     Body,

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree as ET
 
+from core.records import NamedTuple
 from handler.stores import checksums
 
 NAMESPACE: Final = "{*}"

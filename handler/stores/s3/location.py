@@ -1,9 +1,10 @@
 """The place of a repository in S3: the forms of its URI, and the variables that name an endpoint."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
+from core.records import NamedTuple
 from handler.settings import InvalidSettings
 
 ELSEWHERE: Final = "they belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

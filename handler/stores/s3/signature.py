@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
+
+from core.records import NamedTuple
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 EMPTY: Final = sha256(b"").hexdigest()

@@ -12,8 +12,9 @@ Bytes are in base64. The hint is the SHA-256 of the public key's PEM text. The s
 import json
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.stores.signing.documents import Unverified, member, parse, same
 
 FILE: Final = "model.sig"

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from core.errors import shown
+from core.records import NamedTuple
 from handler.stores.signing.documents import Unverified
 from handler.stores.signing.envelope import FILE, Envelope
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.settings import InvalidSettings, Settings
 from handler.stores import Proof
 from handler.stores.signing import envelope, statement

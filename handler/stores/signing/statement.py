@@ -15,9 +15,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from core.errors import shown
+from core.records import NamedTuple
 from handler.stores.checksums import Checksum
 from handler.stores.signing.documents import SHOWN, Unverified, member, parse, same
 from handler.stores.signing.envelope import FILE

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, Protocol, Self
 
+from core.records import NamedTuple
 from handler.stores import checksums
 from handler.stores.checksums import Checksum
 

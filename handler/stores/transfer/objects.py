@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from core.records import NamedTuple
 from handler.stores import checksums
 from handler.stores.checksums import Checksum
 from handler.stores.journal import Identity, Part, gaps

@@ -5,7 +5,9 @@ one, or the second half of the largest busy one: a slow connection never decides
 """
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
+
+from core.records import NamedTuple
 
 PIECE: Final = 8 * 1024 * 1024
 """An object is worth one stream for each of these bytes."""

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.stores.transfer.fetching import is_plain
 
 FILE: Final = "index.json"

@@ -10,7 +10,7 @@ import pytest
 
 from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed
-from core.explanation import explain
+from core.explain.explanation import explain
 from core.tensor import Tensor
 from handler.backends import Source, python
 from handler.settings import Settings

@@ -13,7 +13,8 @@ import pytest
 from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Infer, ModelRef, ModelSpec, Stream
-from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Router, StreamReply, Waits
+from core.router import Router
+from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, StreamReply, Waits
 from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, compressed
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import jsonschema_rs
 import pytest
 
-from core.dialects import DIALECTS
-from core.dialects.grps.http import GRPS
+from core.dialects import DIALECTS, GRPS
 from core.dialects.rpcs import RPCS
 from handler.edge.app import App
 from handler.site import described

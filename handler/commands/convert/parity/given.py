@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BY_ONNX, BYTES
 from core.errors import shown
+from core.records import NamedTuple
 from core.tensor import listed
 from handler.backends.onnx_file import Value
 from handler.commands.call import files

@@ -4,12 +4,13 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BF16, BY_ONNX, BYTES
+from core.records import NamedTuple
 from handler.backends.onnx_file import Value, signature
 from handler.commands.convert.parity import compare, given, samples
 from handler.commands.convert.parity.given import GivenData

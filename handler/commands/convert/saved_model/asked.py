@@ -1,12 +1,13 @@
 """Asks TensorFlow and ONNX Runtime the same rows, through one signature of a SavedModel."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BF16, BY_ONNX, BYTES
+from core.records import NamedTuple
 from handler.backends.onnx_file import Value
 from handler.commands.convert.parity import given, samples
 from handler.commands.convert.parity.measured import narrow

@@ -8,12 +8,13 @@ and the report says so.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from core.dtype import BF16, BY_ONNX, DataType
+from core.records import NamedTuple
 from handler.backends import onnx_file
 from handler.commands.convert.parity import compare
 from handler.commands.convert.parity.measured import ROWS, ParityJob, load

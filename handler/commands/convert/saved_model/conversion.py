@@ -7,8 +7,9 @@ placeholders replace ParseExample's dense outputs, too. Each signature must then
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from core.records import NamedTuple
 from handler.commands.convert.saved_model import features, onnx_model
 from handler.commands.convert.saved_model.features import Feature, Parser
 from handler.commands.convert.saved_model.feeds import Feed, Feeds, Names

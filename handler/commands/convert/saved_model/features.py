@@ -1,8 +1,9 @@
 """The features that a classify or regress signature parses from its examples: ParseExample's dense outputs."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.convert.saved_model.graph import Nodes, node_of, tensor
 from handler.commands.convert.saved_model.opened import SavedSignature
 from handler.commands.convert.saved_model.runtime import tf

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from core.dtype import BY_ONNX, BYTES, DataType
+from core.records import NamedTuple
 from handler.commands.convert.saved_model import exactness
 from handler.commands.convert.saved_model.feeds import Feed
 from handler.commands.convert.saved_model.opened import SavedModel

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.commands.convert.saved_model.runtime import convert_to_constants, datatype, tf, tf_optimizer
 from handler.commands.refused import Refused
 

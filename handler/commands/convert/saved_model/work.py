@@ -3,8 +3,9 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from core.records import NamedTuple
 from handler.commands.convert.parity import given
 from handler.commands.convert.parity.measured import ParityJob
 from handler.commands.convert.sources.original import versioned

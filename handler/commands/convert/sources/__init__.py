@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 
 HEAD: Final = 4096

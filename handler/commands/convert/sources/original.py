@@ -6,11 +6,12 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from core.records import NamedTuple
 from handler.commands.refused import Refused
 
 Arrays = dict[str, NDArray[Any]]

@@ -6,8 +6,9 @@ way: S3 and Azure by ETags (If-None-Match, If-Match), Google Cloud Storage by th
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from core.records import NamedTuple
 from handler.commands.publish.files import Section
 
 STREAMS: Final = 8

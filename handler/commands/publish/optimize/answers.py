@@ -1,7 +1,7 @@
 """Asks a model random inputs of its declared shapes, the same each time, and compares answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from core.dtype import BF16, BOOL, BYTES
 from core.errors import ServingError, shown
 from core.float16 import bf16_from_float, bf16_to_float
 from core.ports import Model
+from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec
 
 SEED: Final = 0

@@ -7,11 +7,12 @@ JSON (structured content mode): a payload of JSON is included unchanged, any oth
 from base64 import b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
+from core.records import NamedTuple
 from core.wire import Part
 
 REQUEST: Final = "org.kubeflow.serving.inference.request"

@@ -5,8 +5,9 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from core.records import NamedTuple
 from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)

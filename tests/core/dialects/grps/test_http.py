@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from core import operations as ops
-from core.dialects.grps.http import EMPTY_NAME, GRPS, NO_NAME
+from core.dialects import GRPS
+from core.dialects.grps.http import EMPTY_NAME, NO_NAME
 from core.errors import InvalidInput, ModelNotFound, ModelUnavailable, TooLarge
 from core.operations import IndexEntry, ModelInfo, ModelRef, Readiness, ServerInfo, State
-from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, RouteNotFound, Router
+from core.router import Router
+from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, RouteNotFound
 from tests.support.grps_samples import model, spec
 
 ROUTER = Router(GRPS)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from core.dialects.grps.http import GRPS
+from core.dialects import GRPS
 from core.dialects.grps.monitor import CDF, NAMES, PERCENT
 from core.errors import InvalidInput
 from core.operations import ServerSeries
+from core.router import Router
 from core.statistics import Series, Span
-from core.wire import Call, HttpRequest, Right, Router, Waits
+from core.wire import Call, HttpRequest, Right, Waits
 
 SIZES = [86_400] * 30 + [3_600] * 24 + [60] * 60 + [1] * 60
 EMPTY = tuple(map(Span, SIZES))

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from core import errors
+from core.dialects import OPENAI
 from core.dialects.openai import embeddings
-from core.dialects.openai.http import OPENAI
 from core.dialects.openai.refusals import KINDS
 from core.dtype import DATATYPES
 from core.errors import Fault, ModelFailed, ServingError
 from core.operations import InferResult, ModelRef, ModelSpec
+from core.router import Router
 from core.signature import EmbeddingTensors
 from core.tensor import Tensor, TensorSpec
-from core.wire import Call, HttpRequest, MethodNotAllowed, Options, RouteNotFound, Router
+from core.wire import Call, HttpRequest, MethodNotAllowed, Options, RouteNotFound
 
 
 def tensor(name: str, datatype: str, *shape: int, optional: bool = False) -> TensorSpec:

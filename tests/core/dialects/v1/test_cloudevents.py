@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dialects import V1
 from core.dialects.v1.cloudevents import opened
-from core.dialects.v1.http import V1
 from core.encoding import jsonio
 from core.errors import InvalidInput
-from core.wire import JSON, Call, HttpRequest, HttpResponse, Router
+from core.router import Router
+from core.wire import JSON, Call, HttpRequest, HttpResponse
 from tests.support.samples import told
 from tests.support.v1_samples import model, output, result, signature
 

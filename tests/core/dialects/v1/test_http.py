@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from core import operations as ops
-from core.dialects.v1.http import V1
+from core.dialects import V1
 from core.dialects.v1.request import LARGEST_VERSION
 from core.encoding import jsonio, simd
 from core.errors import Fault, InvalidInput, ModelFailed, ModelNotFound, ModelUnavailable, VersionNotFound
 from core.operations import IndexEntry, ModelRef, State, StatusResult
+from core.router import Router
 from core.signature import Method
-from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, Options, RouteNotFound, Router, Waits
+from core.wire import Call, HttpRequest, HttpResponse, MethodNotAllowed, Options, RouteNotFound, Waits
 from tests.support.samples import told
 from tests.support.v1_samples import binding, listed, model, output, result, signature
 

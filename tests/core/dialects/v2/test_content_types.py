@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.dialects import V2
 from core.dialects.v2 import rpc_infer, rpc_json
-from core.dialects.v2.http import V2
 from core.dtype import BYTES, DATATYPES
 from core.errors import InvalidInput
 from core.operations import InferResult
+from core.router import Router
 from core.schema.open_inference import ModelInferRequest, ModelInferResponse
 from core.tensor import Tensor
-from core.wire import Call, HttpRequest, Router
+from core.wire import Call, HttpRequest
 from tests.support.samples import told
 
 ROUTER = Router(V2)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from core import operations as ops
-from core.dialects.v2.http import V2
+from core.dialects import V2
 from core.dtype import DATATYPES
 from core.errors import InvalidInput
+from core.router import Router
 from core.statistics import BatchCount, Count, Statistics
 from core.tensor import TensorSpec
-from core.wire import Call, HttpRequest, Router
+from core.wire import Call, HttpRequest
 from tests.support.samples import told
 
 

@@ -40,3 +40,4 @@ build-InferenceFunction: function-parts
 	cd "$(ARTIFACTS_DIR)" && find . -type f \( $(UNUSED:%=-name '*.%' -o) -name py.typed \) -delete
 	# Unchecked, because /var/task is read-only, and the sources' times there are not those of this machine.
 	$(RUNTIME_PYTHON) -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$(ARTIFACTS_DIR)" -p /var/task "$(ARTIFACTS_DIR)"
+	cd "$(ARTIFACTS_DIR)" && $(RUNTIME_PYTHON) -m handler.edge.runtime.bundling

@@ -11,10 +11,12 @@ Either way the scores are linear in the coalitions' values, so one matrix holds 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb, lcm
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from core.dtype import NDArray
+from core.records import NamedTuple
 
 DRAWS: Final = 4
 """The most draws per wanted pair of coalitions: when few are left, most draws repeat earlier ones."""

@@ -1,4 +1,4 @@
-"""core.shapley is tested against the package shap, closed forms, and the properties that define Shapley values."""
+"""core.explain.shapley, against the package shap, closed forms, and the properties that define Shapley values."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import binom
 
-from core import shapley
-from core.shapley import Attribution, coalitions, least_budget, shapley_values
+from core.explain import shapley
+from core.explain.shapley import Attribution, coalitions, least_budget, shapley_values
 
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 

@@ -1,4 +1,4 @@
-"""core.explanation: a model and its inputs become an explanation of each example."""
+"""core.explain.explanation: a model and its inputs become an explanation of each example."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +8,10 @@ import numpy as np
 import orjson
 import pytest
 
-from core import explanation
 from core.dtype import BF16, BYTES, DATATYPES
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported
-from core.explanation import explain, explained
+from core.explain import explanation
+from core.explain.explanation import explain, explained
 from core.float16 import bf16_from_float, bf16_to_float
 from core.operations import Explainer, ModelSpec
 from core.tensor import Tensor, TensorSpec

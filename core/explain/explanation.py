@@ -11,14 +11,13 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from core.dtype import BF16
+from core.dtype import BF16, NDArray
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, NotSupported, shown
+from core.explain.shapley import Attribution, Predict, coalitions, shapley_values
 from core.float16 import bf16_to_float
 from core.operations import Explainer, ModelSpec
 from core.ports import Model
-from core.shapley import Attribution, Predict, coalitions, shapley_values
 from core.tensor import Tensor, TensorSpec
 
 MOST_ROWS: Final = 2**22

@@ -1,0 +1,1 @@
+"""Explanations: what each input of an example adds to the answer."""

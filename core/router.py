@@ -1,0 +1,67 @@
+"""Finds the route of a path in the table of a dialect."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from core.errors import shown
+from core.wire import Dialect, MethodNotAllowed, Route, RouteNotFound
+
+LABEL: Final = "label"
+"""The placeholder whose values may hold any character."""
+
+
+class Router:
+    """Finds a dialect's route for a path. Ignores one trailing slash. Treats HEAD like GET."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        # By number of segments: a handful of candidates each, in the order of the table.
+        self._routes: dict[int, list[tuple[list[str], Route]]] = {}
+        self._any_case = dialect.any_case
+        # Where a colon sets the verb off, it belongs to no name, and a slash after the verb to no path.
+        self._verbs = any("}:" in route.pattern for route in dialect.routes)
+        for route in dialect.routes:
+            segments = route.pattern.strip("/").split("/")
+            self._routes.setdefault(len(segments), []).append((segments, route))
+
+    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """Returns a path's route with its values. Raises RouteNotFound, MethodNotAllowed."""
+        with_verb = self._verbs and ":" in path
+        segments = (path if with_verb else path.removesuffix("/"))[1:].split("/")
+        wanted = "GET" if method == "HEAD" else method
+        allowed: list[str] = []
+        for pattern, route in self._routes.get(len(segments), ()):
+            values = self._match(pattern, segments)
+            if values is None:
+                continue
+            if route.method == wanted:
+                return route, values
+            allowed += ["GET", "HEAD"] if route.method == "GET" else [route.method]
+        if not allowed:
+            raise RouteNotFound(f"there is nothing at {shown(path)}")
+        raise MethodNotAllowed(method, path, list(dict.fromkeys(allowed)))
+
+    def find_encoded(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """Returns the route of a path that is percent-encoded: an encoded slash or colon is part of a label.
+
+        No model's name and no version holds one. Raises RouteNotFound, MethodNotAllowed.
+        """
+        route, values = self.find(method, path)
+        decoded = {name: unquote(value) for name, value in values.items()}
+        if any("/" in value or ":" in value for name, value in decoded.items() if name != LABEL):
+            raise RouteNotFound(f"there is nothing at {shown(path)}")
+        return route, decoded
+
+    def _match(self, pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+        values = {}
+        for expected, segment in zip(pattern, segments, strict=True):
+            if expected[:1] != "{":
+                if expected != (segment.lower() if self._any_case else segment):
+                    return None
+                continue
+            name, _, verb = expected[1:].partition("}")
+            value = segment.removesuffix(verb)
+            if not value or (verb and value == segment) or (self._verbs and ":" in value):
+                return None
+            values[name] = value
+        return values
