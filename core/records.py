@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
+PLACE: Final = "<named tuple>"
+"""The file of all constructors in tracebacks: the fault is in the call."""
 _make: Final = tuple.__new__
 _CONSTRUCTORS: Final[dict[int, CodeType]] = {
     each.__code__.co_argcount - 1: each.__code__
@@ -85,9 +87,9 @@ def _constructor(name: str, fields: tuple[str, ...], defaults: tuple[Any, ...], 
     code = _CONSTRUCTORS.get(count)
     if code is None:
         names = "".join(f"_{number}, " for number in range(count))
-        whole = compile(f"lambda _cls, {names}: _make(_cls, ({names}))", "<named tuple>", "eval")
+        whole = compile(f"lambda _cls, {names}: _make(_cls, ({names}))", PLACE, "eval")
         code = _CONSTRUCTORS[count] = whole.co_consts[0]
-    code = code.replace(co_varnames=("_cls", *fields), co_qualname=f"{name}.__new__")
+    code = code.replace(co_varnames=("_cls", *fields), co_qualname=f"{name}.__new__", co_filename=PLACE)
     function = FunctionType(code, globals(), "__new__", defaults)
     function.__annotations__ = types
     return function
