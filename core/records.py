@@ -6,6 +6,7 @@ a named tuple has is the same, except for the text that typing writes where a cl
 """
 
 import sys
+import typing
 from collections import _tuplegetter  # type: ignore[attr-defined]  # the getter of named tuples, written in C
 from collections.abc import Iterable
 from types import CodeType, FunctionType
@@ -95,10 +96,8 @@ def _constructor(name: str, fields: tuple[str, ...], defaults: tuple[Any, ...], 
     return function
 
 
-# 3.14 does not read annotations before they are asked for, and typing keeps it so.
-if TYPE_CHECKING or sys.version_info >= (3, 14):
+if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - an export
 else:
-
-    class NamedTuple(metaclass=_Maker):
-        """The base in the class statement."""
+    # 3.14 does not read annotations before they are asked for, and typing keeps it so.
+    NamedTuple = typing.NamedTuple if sys.version_info >= (3, 14) else _Maker("NamedTuple", (), {})

@@ -15,6 +15,7 @@ from core.errors import ServingError, StillLoading
 from core.ports import Model
 from handler import backends
 from handler.backends import Loader, Source
+from handler.lifecycle.attempts import attempt
 from handler.lifecycle.budget import Budget, Claim, Footprint
 from handler.lifecycle.pipelines.steps import Steps
 from handler.lifecycle.repository import MARKERS, Repository, Version
@@ -23,7 +24,7 @@ from handler.lifecycle.usage import Gate, Loaded
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
-from handler.stores import Folder, Gone
+from handler.stores import Folder, Gone, private
 from handler.stores.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -163,9 +164,6 @@ class Loading:
         """Does the runtime's part of a load: measures it, and leaves a trace for a process that dies in the middle."""
         with ExitStack() as stack:
             if progress.deadline is not NEVER:
-                from handler.lifecycle.attempts import attempt  # noqa: PLC0415 - for loads of a function that may end
-                from handler.stores import private  # noqa: PLC0415
-
                 files = version.version
                 size = sum(file.size or 0 for file in files.files)
                 cache = private.own(self._settings.cache, self._settings.platform)
