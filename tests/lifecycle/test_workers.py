@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from shutil import copytree
 from typing import Any, Final
@@ -42,7 +42,10 @@ def sockets(state: str, port: int) -> Iterator[tuple[int, str]]:
 
 def held_by(process: int) -> set[str]:
     """Returns the inodes of a process's sockets."""
-    links = (str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir())
+    links = []
+    for each in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            links.append(str(each.readlink()))
     return {found[1] for found in map(re.compile(r"socket:\[(\d+)\]").fullmatch, links) if found}
 
 
@@ -223,7 +226,13 @@ def test_a_killed_worker_is_replaced(server: Server) -> None:
     with Rpc(server.rpc_netloc) as rpc:
         rpc.ask("Offline")
     clients = [Client(server) for _ in range(8)]
-    with ThreadPoolExecutor(len(clients)) as pool:
+
+    def stop() -> None:
+        for each in clients:
+            each.over = True
+
+    with ThreadPoolExecutor(len(clients)) as pool, ExitStack() as stack:
+        stack.callback(stop)  # else a failure would wait for them
         running = [pool.submit(each.run) for each in clients]
         until(lambda: all(each.good > 10 for each in clients))
         owned = {
@@ -236,8 +245,7 @@ def test_a_killed_worker_is_replaced(server: Server) -> None:
         until(lambda: all(each.broke or each.good > mark[each.port] + 10 for each in clients))
         while len(found := workers(server)) < 2 or victim in found:
             assert looks(server, READY["V2"], 1) == {True}
-        for each in clients:
-            each.over = True
+        stop()
         for future in running:
             future.result()
     assert {each.port for each in clients if each.broke} == owned[victim]
