@@ -32,6 +32,11 @@ class ContentTypes(NamedTuple):
     inputs: Sequence[str]
     outputs: Mapping[str, str]
 
+    @property
+    def member(self) -> str:
+        """The parameter's name."""
+        return NAME
+
     def decoded(self, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Returns the inputs as the model sees them. Raises InvalidInput for an element that is not base64."""
         pairs = zip(tensors, self.inputs, strict=True)

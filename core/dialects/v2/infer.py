@@ -275,7 +275,7 @@ class _Phrasing:
         if self.types is not None:
             tensor, kind = self.types.answered(tensor)
             if kind:
-                head["parameters"] = {"content_type": kind}
+                head["parameters"] = {self.types.member: kind}
         if self.wishes.get(tensor.name, self.all_binary):
             raw = to_raw(tensor)
             head.setdefault("parameters", {})["binary_data_size"] = len(raw)

@@ -18,7 +18,7 @@ Bundle = dict[str, tuple[CodeType, bool]]
 
 
 class BundleFinder:
-    """A finder and loader of the import system (importlib.abc) for what the file has."""
+    """Finds and loads the modules of the file. It implements importlib's MetaPathFinder and Loader."""
 
     def __init__(self, codes: Bundle) -> None:
         self._codes = codes
