@@ -2,7 +2,11 @@
 
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import BinaryIO, Final
 
 from core.dialects.v1.bulk import signature_of
@@ -60,11 +64,12 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
         )
     registry = Registry(settings._replace(repository=target.repository, preload=()))
     version = options.version or ("" if options.force else answers.version) or None
-    with (use := registry.use(ModelRef(target.name, version), Background())) as model:
+    use = registry.use(ModelRef(target.name, version), Background())
+    with _digest(Path(options.input)) as input_sha256, use as model:
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))
         signature_of(spec, options.signature)  # raises InvalidInput for an unknown one
-        made = OutputOrigin(digest(Path(options.input)), form, spec.name, spec.version, options.signature)
+        made = OutputOrigin(input_sha256.result(), form, spec.name, spec.version, options.signature)
         answers.open(made, force=options.force)
         before = answers.standing
         if before.is_whole:
@@ -74,6 +79,17 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
         blocks = _blocks(form, file, limits, before.records)
         _pump(options, file, BatchRunner(use, terms, rows, limits), blocks, answers)
     return before.records
+
+
+@contextmanager
+def _digest(path: Path) -> Iterator[Future[str]]:
+    """Gives the digest of a file, which is computed while the model loads."""
+    done = Event()
+    with ThreadPoolExecutor(1, "dragoman-digest") as pool:
+        try:
+            yield pool.submit(digest, path, done.is_set)
+        finally:
+            done.set()
 
 
 def _wire(settings: Settings) -> Options:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
@@ -166,9 +167,13 @@ class OutputFile:
                 os.close(file)
 
 
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def digest(path: Path, is_unwanted: Callable[[], bool]) -> str:
+    """Returns the SHA-256 of a file, or of its beginning once nobody wants it."""
+    found = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while not is_unwanted() and (piece := file.read(PIECE)):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def _difference(begun: dict[str, Any], made: OutputOrigin) -> str | None:

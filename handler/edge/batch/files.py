@@ -74,8 +74,10 @@ def _blocks(records: Records, limits: BlockLimits, skip: int, make: Callable[[Se
 
 def _fitting(records: list[bytes], most: int) -> int:
     """Returns how many of the first records have BLOCK_BYTES together; one if it has more."""
-    sizes = [*accumulate(map(len, records[:most]))]
-    return len(sizes) if sizes[-1] <= BLOCK_BYTES else max(1, bisect_right(sizes, BLOCK_BYTES))
+    several = records[:most]
+    if sum(map(len, several)) <= BLOCK_BYTES:
+        return len(several)
+    return max(1, bisect_right([*accumulate(map(len, several))], BLOCK_BYTES))
 
 
 def csv_records(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:

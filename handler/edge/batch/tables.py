@@ -112,7 +112,7 @@ class CsvBlock:
         `place`: of the column of ids; only a first or last one is cut off here.
         """
         records, last = self._records, len(self._header) - 1
-        if place not in (None, 0, last) or any(b'"' in record for record in records):
+        if place not in (None, 0, last) or b'"' in b"".join(records):
             return None
         ids: Sequence[bytes] = ()
         if place is not None:

@@ -80,11 +80,11 @@ def predictions(rows: BoundRows, ids: list[Any] | None, terms: BatchTerms) -> Re
     """Returns the call of bound rows, whose answers have a prediction each."""
 
     def write(result: InferResult) -> list[bytes]:
-        texts = rows.texts(result.outputs, terms.non_finite)
+        texts = rows.texts(result.outputs, terms.non_finite, b'"prediction":')
         if ids is None:
-            return [b'"prediction":' + text for text in texts]
+            return texts
         return [
-            b'"prediction":' + text if own is None else b'"id":%b,"prediction":%b' % (jsonio.dumps(own), text)
+            text if own is None else b'"id":%b,%b' % (jsonio.dumps(own), text)
             for own, text in zip(ids, texts, strict=True)
         ]
 

@@ -80,6 +80,14 @@ def test_numbers_between_commas_are_rows(line: bytes, expected: list[float] | No
     assert bulk.numbers([line] * 4000 + [b"1,2,3"]) is None
 
 
+@pytest.mark.parametrize("lines", [[b"1,2,3", b"4"], [b"1", b"2,3,4"], [b"1,2", b"3", b"4,5,6"]])
+def test_lines_with_as_many_numbers_on_average_are_not_rows(lines: list[bytes]) -> None:
+    """Each line counts, with its own commas, and each keeps its own values."""
+    assert bulk.numbers(lines * 3000) is None
+    expected = [json.loads(b"[%b]" % line) for line in lines] * 3000
+    assert plain(bulk.instances([b"[%b]" % line for line in lines] * 3000)) == expected
+
+
 @given(st.data())
 def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
     """Of every datatype and shape, with one output and with two, an output without elements included."""
@@ -101,6 +109,7 @@ def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
     assert (bound.rows, listed(bound.infer.inputs)) == (rows, listed(asked.inputs))  # type: ignore[union-attr]
     texts = bound.texts(tensors, NonFinite.BARE)
     assert plain([json.loads(text) for text in texts]) == plain(told(reply(result(*tensors)))["predictions"])
+    assert bound.texts(tensors, NonFinite.BARE, b"%b") == [b"%b" + text for text in texts]
 
 
 def test_outputs_have_a_row_for_each_record() -> None:
