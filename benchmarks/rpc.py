@@ -144,7 +144,7 @@ def one_port(case: Case, http2: int, ours: int, rounds: int) -> Row:
             },
             rounds,
         )
-    return row(f"{case.name}, --http2 against --grpc-port", taken["ours"], taken["control"], "ms")
+    return row(f"{case.name}, --http2 against --grpc-port", taken["ours"], taken["control"], "ms", 0.6)
 
 
 def at_eight(case: Case, ours: int, bare: int, rounds: int) -> Row:

@@ -132,11 +132,22 @@ def test_bytes_that_are_no_http2_end_their_connection_alone(server: Server, remo
     assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
 
 
-@pytest.mark.parametrize(("more", "text"), [
-    (["--workers", "2"], "--http2 has no --workers"), (["--lambda"], "--lambda has no --http2"),
+def test_workers_share_the_port(tmp_path: Path) -> None:
+    """Each speaks all protocols."""
+    settings = {"REPOSITORY": str(ROOT / "models"), "WORKERS": "2"}
+    with serve_http2(tmp_path / "log", **settings) as server:
+        for _ in range(4):
+            with closing(Remote(server.netloc)) as remote, server.wire() as wire:
+                assert remote.ask("ServerReady", oip.ServerReadyRequest()).ready
+                assert wire.get("/v2/health/ready").status == 200
+
+
+@pytest.mark.parametrize(("missing", "more", "text"), [
+    ("zttp", [], "`--http2` needs zttp"), ("uvicorn", [], "needs uvicorn"), ("", ["--lambda"], "--lambda has no"),
 ])  # fmt: skip
-def test_flags_that_do_not_go_together_are_refused(more: list[str], text: str, tmp_path: Path) -> None:
-    """The server says which one to leave out."""
-    command = [sys.executable, "-m", "dragoman", "serve", "--repository", str(tmp_path), "--http2", *more]
+def test_what_it_cannot_do_is_refused(missing: str, more: list[str], text: str, tmp_path: Path) -> None:
+    """The server says what to install, or which flag to leave out."""
+    code = f"import sys; sys.modules[{missing!r}] = None; from handler.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "serve", "--repository", str(tmp_path), "--http2", *more]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (found.returncode, text in found.stderr) == (2, True), found.stderr

@@ -14,7 +14,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
 URL: Final = re.compile(r"(?<![=\w])https?://[^\s)>\"'`|,;]*[^\s)>\"'`|,;.:]")
 KNOWN: Final = frozenset((
-    "aws.amazon.com", "connectrpc.com", "github.com", "hypercorn.readthedocs.io", "onnx.ai", "pypi.org",
+    "aws.amazon.com", "connectrpc.com", "github.com", "onnx.ai", "pypi.org",
 ))  # fmt: skip
 """The hosts that documents may link to: a mistyped one is not among them."""
 OWN: Final = re.compile(r"127\.|172\.17\.|\[::1\]|([\w.-]+\.)?example(\.com)?(:|$)|[a-z]+(:|$)|.*(ID|ACCOUNT|REGION)")

@@ -160,10 +160,6 @@ def serve(options: CommandOptions) -> int:
         environ = layered.environment() | {"AWS_LAMBDA_FUNCTION_NAME": "dragoman"}
         return server.serve_function(Settings.from_env(environ), how, environ)
     settings = layered.settings(access_log="true", **RELOADING if how.reload else {})
-    if how.http2:
-        from handler.commands.serve import http2  # noqa: PLC0415 - hypercorn, an extra
-
-        return http2.serve(settings, how)
     if settings.workers == 1:
         return server.serve(settings, how)
     from handler.commands.serve import supervisor  # noqa: PLC0415 - for servers of several processes

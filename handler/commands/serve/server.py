@@ -41,12 +41,9 @@ class Serving(NamedTuple):
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
-def serve(settings: Settings, how: Serving, runner: Callable[..., int] | None = None) -> int:
-    """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings.
-
-    `runner`: takes the place of `run`.
-    """
-    check_uvicorn()
+def serve(settings: Settings, how: Serving) -> int:
+    """Serves until a signal. Prints the addresses once they are known to be free. Raises InvalidSettings."""
+    check_packages(how)
     from handler import asgi  # noqa: PLC0415 - the application, whose packages take most of the start
 
     app = asgi.create(settings)
@@ -62,7 +59,7 @@ def serve(settings: Settings, how: Serving, runner: Callable[..., int] | None = 
             reloader = Reloader(settings, app.registry)
             reloader.start()
             watching.callback(reloader.close)
-        return (runner or run)(served, settings, how, welcomed(seen, settings, how))
+        return run(served, settings, how, welcomed(seen, settings, how))
 
 
 def welcomed(seen: welcome.Glance, settings: Settings, how: Serving) -> Callable[[], None]:
@@ -76,10 +73,10 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
 
     `settings`: the function's, whose process gets them as `environ`.
     """
-    check_uvicorn()
     others = {"gRPC": how.grpc_port, "--reload": how.reload, "--workers": settings.workers > 1, "--http2": how.http2}
     for other in (name for name, is_on in others.items() if is_on):
         raise InvalidSettings(f"--lambda has no {other}: leave one of the two out")
+    check_packages(how)
     from handler.commands.serve.gateway import APIS, Gateway  # noqa: PLC0415 - for those who try the function
     from handler.edge import log_lines  # noqa: PLC0415 - as above
 
@@ -89,11 +86,14 @@ def serve_function(settings: Settings, how: Serving, environ: Mapping[str, str])
     return run(gateway, settings, how, partial(welcome.say_function, settings, url, how.api, how.file))
 
 
-def check_uvicorn() -> None:
-    try:
-        import uvicorn  # noqa: F401, PLC0415 - an extra: the function has none
-    except ImportError:
-        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'") from None
+def check_packages(how: Serving) -> None:
+    """Raises InvalidSettings if a package is missing that the server needs: the function has none of them."""
+    if find_spec("uvicorn") is None:
+        raise InvalidSettings("`dragoman serve` needs uvicorn: pip install 'dragoman[server]'")
+    if how.http2 and not (find_spec("zttp") and find_spec("uvicorn.protocols.http.zttp_h2_impl")):
+        raise InvalidSettings("`--http2` needs zttp, and a uvicorn that knows it: pip install 'dragoman[http2]'")
+    if how.grpc_port and find_spec("grpc") is None:
+        raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
 
 
 def run(
@@ -115,7 +115,7 @@ def run(
         log_level=settings.log_level.lower(),
         log_config=None,  # its loggers write as ours do
         access_log=False,
-        http=_protocol(settings),
+        http=_protocol(settings, how),
         ws="none",
         timeout_keep_alive=settings.idle_timeout,  # type: ignore[arg-type] # for call_later, which takes fractions
         timeout_graceful_shutdown=streams.GRACE_SECONDS,
@@ -132,12 +132,17 @@ def run(
     return 0 if server.started else NOT_STARTED
 
 
-def _protocol(settings: Settings) -> Any:
+def _protocol(settings: Settings, how: Serving) -> Any:
     """Returns the protocol of connections, with the bounds of the settings."""
     from handler.edge.server import limits  # noqa: PLC0415 - as the application
     from handler.edge.server.protocol import BoundedHttp  # noqa: PLC0415 - needs uvicorn
 
-    return type("BoundedHttp", (BoundedHttp,), {"bounds": limits.of(settings)})
+    protocol: type[BoundedHttp] = BoundedHttp
+    if how.http2:
+        from handler.edge.server.http2 import EitherHttp  # noqa: PLC0415 - an extra
+
+        protocol = EitherHttp
+    return type(protocol.__name__, (protocol,), {"bounds": limits.of(settings)})
 
 
 def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
@@ -167,8 +172,6 @@ def bind(stack: ExitStack, flag: str, host: str, port: int, *, shared: bool = Fa
 
 def with_grpc(app: Any, address: str) -> Any:
     """Returns the application beside a gRPC server of the same models. Raises InvalidSettings."""
-    if find_spec("grpc") is None:
-        raise InvalidSettings("`--grpc-port` needs grpcio: pip install 'dragoman[grpc]'")
     from handler.edge import rpc  # noqa: PLC0415 - an extra, which needs grpcio
 
     return rpc.Beside(app, address)

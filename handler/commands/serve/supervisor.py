@@ -16,12 +16,11 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from handler.commands.serve.server import NOT_STARTED, Serving, bind
+from handler.commands.serve.server import NOT_STARTED, Serving, bind, check_packages
 from handler.edge import log_lines
 from handler.settings import InvalidSettings, Settings
 
@@ -64,9 +63,7 @@ def _check(settings: Settings, how: Serving) -> None:
         raise InvalidSettings("--reload is for one process: leave out --reload or --workers")
     if any(settings.contract.hooks):
         raise InvalidSettings("SnapStart's hooks reach one process: leave out --workers (DRAGOMAN_WORKERS)")
-    for flag, package, extra in (("serve", "uvicorn", "server"), ("--grpc-port", "grpc", "grpc")):
-        if (package == "uvicorn" or how.grpc_port) and find_spec(package) is None:
-            raise InvalidSettings(f"`{flag}` needs {package}: pip install 'dragoman[{extra}]'")
+    check_packages(how)
 
 
 class Started:

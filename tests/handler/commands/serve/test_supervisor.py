@@ -161,9 +161,9 @@ def test_hooks_of_a_snapshot_are_for_one_process(
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Before a process is started: a package, or a kernel that shares a port."""
     with monkeypatch.context() as patched:
-        patched.setattr(supervisor, "find_spec", lambda name: None if name == "grpc" else object())
+        patched.setattr(server, "find_spec", lambda name: None if name == "grpc" else object())
         assert cli.main(["serve", "--workers", "2", "--grpc-port", str(free_port())]) == 2
-        patched.setattr(supervisor, "find_spec", lambda _: None)
+        patched.setattr(server, "find_spec", lambda _: None)
         assert cli.main(["serve", "--workers", "2"]) == 2
         patched.setattr(sys, "platform", "darwin")
         assert cli.main(["serve", "--workers", "2"]) == 2

@@ -1,88 +1,45 @@
-"""handler.edge.server.protocol is tested with one connection to uvicorn in this process, on either event loop."""
+"""handler.edge.server.protocol is tested with one connection to uvicorn in this process, on either event loop.
+
+The protocol that knows HTTP/2, too, treats HTTP/1.1 alike.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import uvicorn
 
-from handler.edge.server import protocol
+from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from handler.edge.server.protocol import BoundedHttp
-from tests.support.ports import free_port
+from tests.support.bounded import serving
 from tests.support.raw import answer, crowd, head, opened, poured, rest, status, talk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 CLOSE = "Connection: close"
 
 
-async def application(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-    """Answers with the body, a stream of it, or, without reading, with a refusal or many bytes."""
-    if scope["type"] != "http":
-        return
-    path, body, more = scope["path"], b"", path_reads(scope["path"])
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return
-        body += message["body"]
-        more = message["more_body"]
-    headers = [(b"x-headers", b"%d" % len(scope["headers"]))]
-    if path == "/large":
-        body = bytes(50_000_000)
-    if path != "/stream":
-        headers.append((b"content-length", b"%d" % len(body)))
-    await send({"type": "http.response.start", "status": 400 if path == "/refuse" else 200, "headers": headers})
-    if path == "/stream":
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        if scope["query_string"] == b"wait":
-            await asyncio.sleep(0.1)
-    await send({"type": "http.response.body", "body": b"" if path == "/stream" else body})
+SERVERS = [("asyncio", BoundedHttp), ("uvloop", BoundedHttp), ("uvloop", EitherHttp)]
 
 
-def path_reads(path: str) -> bool:
-    return path not in ("/refuse", "/large")
-
-
-@contextmanager
-def serving(loop: str, limits: Limits) -> Iterator[int]:
-    """Yields the port of a server with these limits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(protocol, "limits", lambda: limits)
-        port = free_port()
-        config = uvicorn.Config(
-            application, port=port, http=BoundedHttp, loop=loop, lifespan="off", log_config=None, access_log=False
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            while not server.started:
-                assert thread.is_alive()
-            yield port
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+@pytest.fixture(scope="module", params=SERVERS)
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server with small limits."""
-    with serving(request.param, Limits(head=1000, head_seconds=0.3, pause=0.4, drain=300_000, connections=20)) as port:
+    limits = Limits(head=1000, head_seconds=0.3, pause=0.4, drain=300_000, connections=20)
+    loop, http = request.param
+    with serving(loop, limits, http) as port:
         yield port
 
 
-@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+@pytest.fixture(scope="module", params=SERVERS)
 def patient(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a server that waits for clients on a busy machine."""
     limits = Limits(head=1000, head_seconds=30, pause=30, drain=300_000, connections=20)
-    with serving(request.param, limits) as port:
+    loop, http = request.param
+    with serving(loop, limits, http) as port:
         yield port
 
 

@@ -1,0 +1,218 @@
+"""HTTP/2 beside HTTP/1.1 on one port: uvicorn's protocol over zttp, with bounds. For `dragoman serve --http2`.
+
+zttp bounds the heads of requests, the streams of a connection, its resets and its frames. What is left to do is here:
+larger windows, bounds of what waits to be sent, time limits, and the count of connections.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+
+import zttp
+from uvicorn.config import Config
+from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle, ZttpH2Protocol
+from uvicorn.server import ServerState
+
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.server import refusals
+from handler.edge.server.limits import Limits
+from handler.edge.server.paced import Paced, is_call
+from handler.edge.server.protocol import BoundedHttp
+from handler.edge.server.watch import Stage, watch_of
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client of HTTP/2 sends first (RFC 9113 3.4)."""
+WINDOW: Final = 1024 * 1024
+WINDOWS: Final = b"\0\0\x06\x04\0\0\0\0\0\0\x04" + WINDOW.to_bytes(4) + b"\0\0\x04\x08\0\0\0\0\0" + WINDOW.to_bytes(4)
+"""SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE for the connection. zttp cannot set its windows of 64 kB, for which a
+client waits ten times in a message of 600 kB. It gives back what it has read, so that they keep the size they have."""
+CALLS: Final = 256
+"""The most requests of one connection that are worked on. zttp lets half as many be open; others were reset."""
+PARKED: Final = 64 * 1024
+"""Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for."""
+CALL_SECONDS: Final = 120.0
+"""The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
+CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
+"""Events after which more of an answer can be sent, or none of it will."""
+
+
+class EitherHttp(BoundedHttp):
+    """A connection of HTTP/1.1 or HTTP/2: its first bytes tell."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._begun = b""
+        self._is_known = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_known:
+            data = self._begun + data
+            if len(data) < len(PREFACE) and PREFACE.startswith(data):
+                self._begun = data
+                self.received = len(data)
+                return
+            self._is_known, self.received = True, 0
+            if data.startswith(PREFACE):
+                self._switch(data)
+                return
+        super().data_received(data)
+
+    def _switch(self, data: bytes) -> None:
+        """Leaves the connection to the protocol of HTTP/2."""
+        other = BoundedHttp2(self.config, self.server_state, self.app_state, self.loop, self.limits)
+        self.connections.discard(self)
+        self.transport.set_protocol(other)
+        other.connection_made(self.transport)
+        other.data_received(data)
+
+
+class BoundedHttp2(ZttpH2Protocol):
+    """One connection of HTTP/2."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+    ) -> None:
+        super().__init__(config, server_state, app_state, loop)
+        self.limits = limits
+        self.seen: Stage | None = None
+        self.since = 0.0
+        self._paced = Paced(self.app, limits)
+        self.app = self._serve
+        self._begun = 0
+        self._running = 0
+        self._resumed = 0
+        self._credit = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        super().connection_made(transport)
+        transport.write(WINDOWS)
+        self.since = watch_of(self.server_state, self.limits, self.loop).now
+
+    def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
+        for event in super().events():
+            if isinstance(event, CREDITS):
+                self._wake()
+            yield event
+
+    def handle_request(self, event: zttp.Request) -> None:
+        stream = self.conn.stream(event.stream_id)
+        if self._running >= CALLS:
+            stream.reset(zttp.H2ErrorCode.REFUSED_STREAM)
+            return
+        self._begun += 1
+        self._running += 1
+        super().handle_request(event)
+        cycle = self.cycles[event.stream_id]
+        if event.end_stream:  # zttp has no event of its own for it, and uvicorn waits for one
+            cycle.more_body = False
+            cycle.message_event.set()
+        flow = StreamFlow(self, cycle)
+        cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await (self._refusal(scope) or self._paced)(scope, receive, send)
+        finally:
+            self._running -= 1
+
+    def _refusal(self, scope: Scope) -> refusals.Refusal | None:
+        """Returns the refusal of a head."""
+        headers = scope["headers"]
+        if len(headers) > refusals.MOST_HEADERS:
+            return refusals.MANY_HEADERS
+        url = scope["raw_path"] + scope["query_string"]
+        if refusals.size_of(url, headers) <= self.limits.head:
+            return None
+        return refusals.LONG_URL if 2 * len(url) > self.limits.head else refusals.LONG_HEAD
+
+    async def credit(self, until: float) -> None:
+        """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""
+        async with asyncio.timeout_at(until):
+            await self._credit.wait()
+
+    def _wake(self) -> None:
+        self._credit.set()
+        self._credit = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.flow.pause_reading()  # a client that does not read gets no answers to its control frames
+
+    def resume_writing(self) -> None:
+        self._resumed += 1
+        super().resume_writing()
+        self.resume_reading_if_idle()
+
+    def resume_reading_if_idle(self) -> None:
+        if not self.flow.write_paused:
+            super().resume_reading_if_idle()
+
+    def is_idle(self) -> bool:
+        """Decides whether it has no request, nor an answer that is being sent."""
+        return not self.cycles and not self._running and not self.transport.get_write_buffer_size()
+
+    def stage(self) -> Stage | None:
+        """Returns where the connection is, if it is the client that has to read. Pauses of streams have own limits."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent:
+            return Stage("answer", unsent << 32 | self._resumed & 0xFFFFFFFF, self.limits.pause)
+        return Stage("idle", self._begun, float("inf")) if self.is_idle() else None  # until uvicorn closes it
+
+    def give_up(self, _stage: Stage) -> None:
+        """Ends a connection whose client does not read."""
+        self.transport.abort()  # closing would wait for the client
+
+    def leave(self) -> None:
+        """Closes an idle connection."""
+        self._close_connection()
+
+
+class StreamFlow:
+    """One request and its answer. A client that takes nothing of it for too long gets no more."""
+
+    def __init__(self, connection: BoundedHttp2, cycle: RequestResponseCycle) -> None:
+        self._connection = connection
+        self._cycle = cycle
+        self._receive, self._send = cycle.receive, cycle.send
+        self._seconds = CALL_SECONDS if is_call(cycle.scope["headers"]) else connection.limits.pause
+
+    async def receive(self) -> Any:
+        """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
+        message = await self._receive()
+        self._connection.resume_reading_if_idle()
+        return message
+
+    async def send(self, message: Any) -> None:
+        """Sends a part of the answer, and waits until the client has taken nearly all of it."""
+        await self._send(message)
+        await self._drain()
+        cycle = self._cycle
+        if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
+            cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
+            self._connection.flush()
+
+    async def _drain(self) -> None:
+        stream, connection = self._cycle.stream, self._connection
+        left, until = 0, 0.0
+        while (parked := stream.pending_bytes or 0) > PARKED and not connection.transport.is_closing():
+            if parked != left:
+                left, until = parked, connection.loop.time() + self._seconds
+            try:
+                await connection.credit(until)
+            except TimeoutError:
+                self._cycle.abort_stream()

@@ -1,0 +1,262 @@
+"""handler.edge.server.http2 is tested with frames to uvicorn in this process, on either event loop."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from handler.edge.server.http2 import CALLS, PARKED, WINDOW, EitherHttp
+from handler.edge.server.limits import Limits
+from tests.support.bounded import LARGE, serving
+from tests.support.http2 import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    Http2,
+    asking,
+    frame,
+)
+from tests.support.raw import crowd, head, poured, status, talk
+
+CALL = ("content-type", "application/grpc")
+PIECE = 16_000
+
+
+def closing(method: str, target: str) -> bytes:
+    return head(method, target, "Connection: close")
+
+
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a server with small limits."""
+    limits = Limits(head=1000, head_seconds=0.3, pause=0.4, drain=300_000, connections=20)
+    with serving(request.param, limits, EitherHttp) as port:
+        yield port
+
+
+@pytest.fixture(scope="module", params=["asyncio", "uvloop"])
+def patient(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a server that waits for clients on a busy machine."""
+    with serving(request.param, Limits(10_000, 30, 30, 300_000, 20), EitherHttp) as port:
+        yield port
+
+
+def has_goaway(client: Http2) -> bool:
+    """Returns whether the server has said so, or says so within a moment."""
+    client.socket.settimeout(0.2)
+    with suppress(TimeoutError):
+        return client.of(0, GOAWAY) is not None
+    return False
+
+
+def data(stream: int, body: bytes, *, ends: bool = True) -> bytes:
+    pieces = [body[start : start + PIECE] for start in range(0, len(body), PIECE)] or [b""]
+    last = frame(DATA, stream, pieces.pop(), END_STREAM * ends)
+    return b"".join([*(frame(DATA, stream, piece) for piece in pieces), last])
+
+
+def test_requests_of_a_connection_are_answered_each_on_its_stream(patient: int) -> None:
+    """However the bytes are cut, the preface included."""
+    wire = PREFACE + frame(SETTINGS) + asking(1, "POST", "/", ends=False) + data(1, b"one") + asking(3, "GET", "/?x")
+    for size in (1, 5, 25, 1000):
+        with Http2(patient) as client:
+            client.send(asking(1, "POST", "/", ends=False), data(1, b"one"), asking(3, "GET", "/"))
+            assert {client.answer(1), client.answer(3)} == {(200, b"one"), (200, b"")}
+        got = talk(
+            patient, *[wire[start : start + size] for start in range(0, len(wire), size)], frame(GOAWAY, 0, bytes(8))
+        )
+        assert got.count(b"\x03200") == 2
+
+
+@pytest.mark.parametrize(("request_", "expected"), [
+    (asking(1, "GET", "/", ("a", "x" * 800)), 200),
+    (asking(1, "GET", "/", ("a", "x" * 1000)), 431),
+    (asking(1, "GET", "/", ("a", "x" * 50_000)), 431),
+    (asking(1, "GET", "/", *[("a", "")] * 300), 431),
+    (asking(1, "GET", "/" + "x" * 1000), 414),
+    (asking(1, "GET", "/?" + "x" * 1000), 414),
+    (asking(1, "POST", "/", ends=False), 408),
+    (asking(1, "POST", "/", ends=False) + data(1, b"x", ends=False), 408),
+])  # fmt: skip
+def test_what_goes_beyond_a_limit_is_refused(port: int, request_: bytes, expected: int) -> None:
+    """The connection stays."""
+    with Http2(port) as client:
+        client.send(request_)
+        assert client.answer(1)[0] == expected
+        client.send(asking(3, "GET", "/"))
+        assert client.answer(3)[0] == 200
+
+
+def test_a_body_that_drips_is_refused(port: int) -> None:
+    """A byte now and then is no progress. One that comes fast enough may take longer than the pause."""
+    for size, expected in ((1, 408), (400, 200)):
+        with Http2(port) as client:
+            client.send(asking(1, "POST", "/", ends=False))
+            for _ in range(7):
+                threading.Event().wait(0.1)
+                client.send(data(1, b"x" * size, ends=False))
+            client.send(data(1, b""))
+            assert client.answer(1)[0] == expected
+
+
+def test_a_call_of_grpc_may_pause(port: int) -> None:
+    """Its client decides when the next message comes."""
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", CALL, ends=False))
+        threading.Event().wait(0.8)
+        client.send(data(1, b"late"))
+        assert client.answer(1) == (200, b"late")
+
+
+@pytest.mark.parametrize("start", [b"P", PREFACE[:-1]])
+def test_a_beginning_that_stops_is_refused(port: int, start: bytes) -> None:
+    """It could become either version, and its time is that of a head."""
+    assert status(talk(port, start)) == 408
+
+
+def test_other_beginnings_are_http_1(port: int) -> None:
+    """The letters of the preface can begin a request of HTTP/1.1."""
+    assert status(talk(port, b"P", closing("PUT", "/")[1:])) == 200
+    assert status(talk(port, PREFACE[:-4] + b"XX\r\n")) == 400
+
+
+def test_an_answer_waits_for_its_reader(patient: int) -> None:
+    """Other streams of the connection go on meanwhile."""
+    with Http2(patient, window=PIECE) as client:
+        client.take(2**30)
+        client.send(asking(1, "GET", "/large"), asking(3, "GET", "/"))
+        assert client.answer(3)[0] == 200
+        client.take(2**30, 1)
+        assert len(client.answer(1)[1]) > LARGE - 2 * PIECE
+
+
+def test_an_answer_without_a_reader_is_reset(port: int) -> None:
+    """The client has given room for a part of it. Its connection stays."""
+    with Http2(port, window=PARKED) as client:
+        client.send(asking(1, "GET", "/large"))
+        assert client.of(1, RST_STREAM) is not None
+        client.take(2**30)
+        client.send(asking(3, "GET", "/"))
+        assert client.answer(3)[0] == 200
+
+
+def test_a_client_that_only_sends_is_left(port: int) -> None:
+    """The answers to its pings and requests wait, so that it is read no further."""
+    with Http2(port) as client:
+        assert not poured(client.socket, frame(PING, 0, bytes(8)) * 1000, 90_000_000)
+    with Http2(port) as client:
+        client.take(2**30)
+        client.send(asking(1, "GET", "/large"))
+        assert not poured(client.socket, frame(PING, 0, bytes(8)) * 1000, 90_000_000)
+
+
+def test_a_large_request_can_have_a_large_answer(patient: int) -> None:
+    """The client's permission to send the rest comes behind the request, and is read."""
+    body = bytes(3 * WINDOW)
+    with Http2(patient) as client:
+        client.send(asking(1, "POST", "/", ends=False), data(1, body))
+        assert client.of(1, HEADERS) is not None
+        client.take(2**30)
+        got = b""
+        while len(got) < len(body):
+            found = client.of(1, DATA)
+            assert found is not None
+            got += found.payload
+    assert got == body
+
+
+def test_the_windows_are_large(patient: int) -> None:
+    """A client of a megabyte need not wait. zttp returns what it has read."""
+    with Http2(patient) as client:
+        seen = [client.next() for _ in range(4)]
+    assert (SETTINGS, 0, 0, b"\0\4" + WINDOW.to_bytes(4)) in seen
+    assert (WINDOW_UPDATE, 0, 0, WINDOW.to_bytes(4)) in seen
+
+
+def test_the_rest_of_a_refused_request_is_not_wanted(patient: int) -> None:
+    """The client learns it from a reset behind the answer, and may use the connection again."""
+    with Http2(patient) as client:
+        client.send(asking(1, "POST", "/refuse", ends=False), data(1, b"x" * 1000, ends=False))
+        assert client.answer(1)[0] == 400
+        assert client.of(1, RST_STREAM) == (RST_STREAM, 0, 1, bytes(4))
+        client.send(data(1, b"more"), asking(3, "GET", "/"))
+        assert client.answer(3)[0] == 200
+
+
+def test_requests_that_were_reset_count_until_their_work_ends(patient: int) -> None:
+    """Otherwise a client could have work done without end by resetting what it has begun."""
+    with Http2(patient) as client:
+        for number in range(CALLS):
+            client.send(asking(2 * number + 1, "GET", "/wait"), frame(RST_STREAM, 2 * number + 1, b"\0\0\0\x08"))
+        last = 2 * CALLS + 1
+        client.send(asking(last, "GET", "/"))
+        assert client.answer(last) == (0, b"")
+        threading.Event().wait(1.5)
+        client.send(asking(last + 2, "GET", "/"))
+        assert client.answer(last + 2)[0] == 200
+
+
+def test_new_connections_take_the_place_of_idle_ones(port: int) -> None:
+    """The limit is 20, of both versions together. One with a request under way is not idle."""
+    with Http2(port) as busy, crowd(port, 10) as others:
+        busy.send(asking(1, "GET", "/wait"))
+        idle = [Http2(port) for _ in range(9)]
+        for client in idle:
+            client.send(asking(1, "GET", "/"))
+            assert client.answer(1)[0] == 200
+        for connection in others:
+            connection.sendall(head("POST", "/", "Content-Length: 1", "Expect: 100-continue"))
+            assert connection.recv(100).startswith(b"HTTP/1.1 100")
+        assert status(talk(port, closing("GET", "/"))) == 200
+        assert sum(has_goaway(client) for client in idle) == 1
+        assert busy.answer(1)[0] == 200
+        for client in idle:
+            client.socket.close()
+
+
+STREAMS = st.sampled_from([0, 1, 3, 5, 2**31 - 1])
+FRAMES = st.one_of(
+    st.builds(
+        frame,
+        st.sampled_from([*range(10), 200]),
+        STREAMS,
+        st.one_of(st.binary(max_size=20), st.binary(min_size=16_384, max_size=16_384)),
+        st.sampled_from([0, 1, 4, 5, 8, 0x28, 255]),
+    ),
+    st.builds(
+        lambda stream, method, path, ends: asking(stream, method, path, CALL, ends=ends),
+        st.sampled_from([1, 3, 5, 7]),
+        st.sampled_from(["GET", "POST", "", "CONNECT"]),
+        st.sampled_from(["/", "/large", "", "*"]),
+        st.booleans(),
+    ),
+    st.builds(data, STREAMS, st.binary(max_size=50)),
+    st.builds(lambda stream: frame(WINDOW_UPDATE, stream, b"\0\0\1\0"), STREAMS),
+    st.builds(lambda stream: frame(RST_STREAM, stream, bytes(4)), STREAMS),
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=st.lists(FRAMES, max_size=12), window=st.sampled_from([0, 100, 2**31 - 1]))
+def test_no_frames_hurt_the_server(
+    port: int, caplog: pytest.LogCaptureFixture, frames: list[bytes], window: int
+) -> None:
+    """In any order they end their own connection at most. Nothing is logged as an error."""
+    with Http2(port, window) as client, suppress(ConnectionError):
+        client.send(*frames)
+        client.socket.settimeout(0.01)
+        with suppress(TimeoutError):
+            client.next()
+    with Http2(port) as client:
+        client.send(asking(1, "GET", "/"))
+        assert client.answer(1)[0] == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

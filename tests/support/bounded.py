@@ -1,0 +1,70 @@
+"""A server with bounds of its connections, in this process, for an application that does as its paths say."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from handler.edge.server.limits import Limits
+from handler.edge.server.protocol import BoundedHttp
+from tests.support.ports import free_port
+
+LARGE = 50_000_000
+
+
+async def application(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    """Answers with the body, a stream of it, or, without reading, with a refusal or many bytes; or waits for long."""
+    if scope["type"] != "http":
+        return
+    path = scope["path"]
+    body = b"" if path in ("/refuse", "/large", "/wait") else await read(receive)
+    if body is None:
+        return
+    headers = [(b"x-headers", b"%d" % len(scope["headers"]))]
+    if path == "/large":
+        body = bytes(LARGE)
+    if path == "/wait":
+        await asyncio.sleep(1)
+    if path != "/stream":
+        headers.append((b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": 400 if path == "/refuse" else 200, "headers": headers})
+    if path == "/stream":
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        if scope["query_string"] == b"wait":
+            await asyncio.sleep(0.1)
+    await send({"type": "http.response.body", "body": b"" if path == "/stream" else body})
+
+
+async def read(receive: Callable[[], Any]) -> bytes | None:
+    """Returns the body; None if the client has left."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message["body"]
+        more = message["more_body"]
+    return body
+
+
+@contextmanager
+def serving(loop: str, limits: Limits, http: type[BoundedHttp] = BoundedHttp) -> Iterator[int]:
+    """Yields the port of a server with these limits."""
+    port = free_port()
+    bounded: Any = type("Http", (http,), {"bounds": limits})
+    config = uvicorn.Config(
+        application, port=port, http=bounded, loop=loop, lifespan="off", log_config=None, access_log=False
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join()
