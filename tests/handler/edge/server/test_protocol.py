@@ -33,7 +33,8 @@ async def application(scope: Any, receive: Callable[[], Any], send: Callable[[An
             return
         body += message["body"]
         more = message["more_body"]
-    headers = [(b"x-headers", b"%d" % len(scope["headers"]))]
+    values = b"|".join(value for name, value in scope["headers"] if name == b"a")
+    headers = [(b"x-headers", b"%d" % len(scope["headers"])), (b"x-values", b"|%b|" % values)]
     if path == "/large":
         body = bytes(50_000_000)
     if path != "/stream":
@@ -127,6 +128,12 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...
     got = talk(port, *pieces)
     assert status(got) == expected
     assert not got or b"\r\nconnection: close\r\n" in got
+
+
+@pytest.mark.parametrize("line", ["A:b c", "A:  b c", "A: b c \t", "A:\t b c  "])
+def test_the_space_around_a_value_is_not_part_of_it(port: int, line: str) -> None:
+    """The application gets the value as a client means it (RFC 9110 5.5)."""
+    assert b"\r\nx-values: |b c|\r\n" in talk(port, closing("GET", "/", line))
 
 
 def test_pipelined_requests_are_answered_in_order_however_they_are_cut(patient: int) -> None:
