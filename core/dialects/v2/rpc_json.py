@@ -34,8 +34,10 @@ FIELDS: Final = {
     for spelling in (field.name, field.json_name)
 }
 ARRAYS: Final = frozenset(FIELDS)
-NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+FOREIGN: Final = "[ \t\r\n"
+"""Characters that an array of numbers may have, but not the text of a number."""
 SHORT: Final = 40
 """Characters of an integer that need no care."""
 Phrase = Callable[..., dict[str, Any]]
@@ -246,7 +248,7 @@ def _number(text: str) -> Any:
 def _unquoted(texts: list[str]) -> Any:
     """Parses all texts at once. Returns None unless each is one number, which the count of the results shows."""
     joined = ",".join(texts)
-    if "[" in joined:
+    if any(each in joined for each in FOREIGN):
         return None
     try:
         found = jsonio.loads(b'{"found":[%b]}' % joined.encode(), frozenset({"found"}))["found"]
