@@ -83,8 +83,8 @@ def decode_streamed(request: JsonRequest) -> tuple[Stream, Callable[[Iterable[In
         for result in results:
             yield jsonio.dumps({"inferResponse": phrase(result, {FINAL: {"boolParam": only}})})
         if wants_end and not only:
-            last = {"modelName": message.model_name, "id": message.id, "parameters": {FINAL: {"boolParam": True}}}
-            yield jsonio.dumps({"inferResponse": last})
+            named = {"modelName": message.model_name, "modelVersion": message.model_version, "id": message.id}
+            yield jsonio.dumps({"inferResponse": {**named, "parameters": {FINAL: {"boolParam": True}}}})
 
     return Stream(to_model(operation)), framed
 

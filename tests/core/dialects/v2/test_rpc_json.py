@@ -259,7 +259,7 @@ def test_a_long_array_of_texts_that_are_no_numbers_is_refused_by_the_first() -> 
 def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # noqa: FBT001 - both ways
     """Protobuf's form does the same."""
     asked = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=wants_end)}
-    message = question("BOOL", [True], id="4", parameters=asked)
+    message = question("BOOL", [True], id="4", model_version="7", parameters=asked)
     result = InferResult("m", "7", (tensor("FP32", [1.5]),))
     for results in ((result,), [result, result]):
         _, phrase = streamed(printed(message))
@@ -267,7 +267,7 @@ def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # no
         found = [json_format.Parse(text, oip.ModelStreamInferResponse()) for text in phrase(results)]
         assert found == [oip.ModelStreamInferResponse.FromString(part) for part in of_proto(results)]
     operation, _ = streamed(printed(message))
-    assert operation.infer.ref == ModelRef("m")
+    assert operation.infer.ref == ModelRef("m", "7")
 
 
 @pytest.mark.parametrize("text", [
