@@ -18,7 +18,7 @@ from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
 from core.dtype import DATATYPES, DataType
 from core.encoding import jsonio
-from core.encoding.proto_json import check_spellings, to_bytes
+from core.encoding.proto_json import check_spellings, to_bytes, unreadable
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
@@ -110,6 +110,8 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         check_parts(outputs, "outputs")
     lists = [found for key in ("inputs", "outputs") if isinstance(found := document.get(key), list)]
     members = [each for found in lists for each in found if isinstance(each, dict)]
+    if len(members) < sum(map(len, lists)):  # protobuf would take a text for an empty object
+        raise unreadable(document, ModelInferRequest.DESCRIPTOR, "")
     owned = (each.get("parameters") for each in (document, *members))
     check_number(sum(len(each) for each in owned if isinstance(each, dict)), "parameters")
     for each in members:
@@ -155,7 +157,7 @@ def _message(document: dict[str, Any]) -> ModelInferRequest:
     try:
         return json_format.ParseDict(document, ModelInferRequest(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
-        raise InvalidInput(f"the body is not a ModelInferRequest in JSON: {shown(str(error))}") from None
+        raise unreadable(document, ModelInferRequest.DESCRIPTOR, str(error)) from None
 
 
 def _raw(values: Sequence[Any]) -> list[Part]:

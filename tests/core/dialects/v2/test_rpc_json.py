@@ -214,6 +214,8 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (b'{"inputs": {}}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [null]}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [1]}', "not a ModelInferRequest in JSON"),
+    (b'{"inputs": ["x"]}', "inputs\\[0\\] is 'x'; expected an object"),
+    (b'{"outputs": [{"name": "y"}, "z"]}', "outputs\\[1\\] is 'z'; expected an object"),
     (b'{"modelName": "m", "model_name": "n"}', "'model_name' and 'modelName' are the same member"),
     (body("FP8", {}), "FP8"),
     (body("FP16", {}), "'x' is FP16, which has no typed contents"),
