@@ -1,18 +1,21 @@
-"""The classification extension: the highest scores of a tensor as text (Triton's extension_classification.md)."""
+"""The classification extension: the highest scores of a tensor as text.
+
+Sources: Triton's extension_classification.md, and its classification.cc for the form of a number.
+"""
 
 import math
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BYTES
+from core.dtype import BF16, BYTES, NDArray
 from core.errors import InvalidInput, TooLarge, shown
 from core.tensor import Tensor
 
 MOST_CLASSES: Final = 65_536
 """The most texts of an answer, unless its request has more elements: each text is several times its score."""
 LONGEST_FIXED: Final = 1e16
-"""From this magnitude on a value is written with an exponent: "%f", as Triton writes, takes up to 316 digits."""
+"""From this magnitude on a float is written with an exponent: "%f", as Triton writes, takes up to 316 digits."""
 
 
 def classify(
@@ -29,16 +32,24 @@ def classify(
         raise InvalidInput(f"output {shown(tensor.name)} cannot be classified: only numbers with an axis can be")
     batch = tensor.array.shape[:1] if is_batch else ()
     width = math.prod(tensor.array.shape[len(batch) :])
-    scores, shape = tensor.array.reshape(*batch, width), (*batch, min(classes, width))
+    scores, shape = _numbers(tensor).reshape(*batch, width), (*batch, min(classes, width))
     _check_number(math.prod(shape), max(MOST_CLASSES, asked), tensor.name)
-    # Stable on the negated values; as doubles, because unsigned integers and booleans cannot be negated.
-    order = np.argsort(-scores.astype(np.float64), axis=-1, kind="stable")[..., :classes]
-    values = np.take_along_axis(scores, order, axis=-1).astype(np.float64)
+    # Stable on values in the opposite order. The lowest integer cannot be negated, but each has a complement.
+    order = np.argsort(-scores if scores.dtype.kind == "f" else ~scores, axis=-1, kind="stable")[..., :classes]
+    values = np.take_along_axis(scores, order, axis=-1)
     top = np.empty(math.prod(shape), object)
     top[:] = [
         _text(*pair, labels) for pair in zip(values.reshape(-1).tolist(), order.reshape(-1).tolist(), strict=True)
     ]
     return Tensor(tensor.name, BYTES, top.reshape(shape))
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    if tensor.datatype is not BF16:
+        return tensor.array
+    from core.float16 import bf16_to_float  # noqa: PLC0415 - cold start: few models have 16 bits
+
+    return bf16_to_float(tensor.array)
 
 
 def _check_number(count: int, most: int, name: str) -> None:
@@ -47,5 +58,7 @@ def _check_number(count: int, most: int, name: str) -> None:
 
 
 def _text(value: float, index: int, labels: tuple[str, ...]) -> bytes:
-    number = f"{value:f}" if abs(value) < LONGEST_FIXED or not math.isfinite(value) else repr(value)
+    # Triton writes integers without a point, and so exactly.
+    is_fixed = type(value) is not int and (abs(value) < LONGEST_FIXED or not math.isfinite(value))
+    number = f"{value:f}" if is_fixed else repr(value)
     return (f"{number}:{index}:{labels[index]}" if index < len(labels) else f"{number}:{index}").encode()

@@ -29,6 +29,15 @@ from functools import cache
 from typing import Any, ClassVar, Final
 
 SHOWN_CHARACTERS = 256
+JSON_WORDS: Final = {
+    "None": "null",
+    "True": "true",
+    "False": "false",
+    "nan": "NaN",
+    "inf": "Infinity",
+    "-inf": "-Infinity",
+}
+"""Words that a client has sent, by those that Python has for them."""
 COMPARED: Final = 64
 """Characters of a mistyped word: the work grows with their square."""
 UNPRINTABLE: Final = (
@@ -78,8 +87,6 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     >>> shown("x" * 300, limit=8)
     "'xxxx..."
     """
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
     text = ""
     for piece in _pieces(value, limit):
         text += piece
@@ -90,7 +97,9 @@ def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
 
 
 def _pieces(value: Any, limit: int) -> Iterator[str]:
-    """Yields the repr of a value in pieces. `limit`: the characters that are taken; the rest is never made.
+    """Yields the repr of a value in pieces, with JSON's words for Python's.
+
+    `limit`: the characters that are taken; the rest is never made.
 
     An array is shown as the lists that a parser has made it of: numpy would show up to six elements of each axis.
     Each level yields a character before the next one, so that the limit bounds the depth, too.
@@ -110,7 +119,8 @@ def _pieces(value: Any, limit: int) -> Iterator[str]:
             yield from _pieces(member, limit)
         yield "]"
     else:
-        yield repr(value[:limit] if isinstance(value, str | bytes | tuple) else value)
+        text = repr(value[:limit] if isinstance(value, str | bytes | tuple) else value)
+        yield JSON_WORDS.get(text, text)
 
 
 def _rank(value: Any) -> int:

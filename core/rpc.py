@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError, Message
 
 from core.bounds import LONGEST_CALL, check_call
 from core.encoding import jsonio, peek
-from core.encoding.proto_json import check_spellings
+from core.encoding.proto_json import check_spellings, unreadable
 from core.errors import InvalidInput, ServingError, shown
 from core.operations import ModelRef, Operation
 from core.records import NamedTuple
@@ -118,7 +118,7 @@ class RpcMethod(NamedTuple):
         try:
             return json_format.ParseDict(document, self.request(), ignore_unknown_fields=True)
         except (json_format.ParseError, RecursionError) as error:
-            raise InvalidInput(f"the body is not a {kind} in JSON: {shown(str(error))}") from None
+            raise unreadable(document, self.request.DESCRIPTOR, str(error)) from None
 
     def peek(self, body: Part, *, json: bool) -> ModelRef | None:
         """Returns the model that a message names, None if that takes parsing the message."""

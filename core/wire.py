@@ -78,6 +78,21 @@ def headers_of(error: ServingError) -> list[Header]:
     return headers
 
 
+def by_name(headers: Sequence[Header]) -> dict[bytes, bytes]:
+    """Returns a request's headers. Lines of one name are one list, in their order (RFC 9110 5.3).
+
+    >>> by_name([(b"accept-encoding", b"br"), (b"accept", b"*/*"), (b"accept-encoding", b"gzip")])
+    {b'accept-encoding': b'br, gzip', b'accept': b'*/*'}
+    """
+    found = dict(headers)
+    if len(found) == len(headers):
+        return found
+    lines: dict[bytes, list[bytes]] = {name: [] for name in found}
+    for name, value in headers:
+        lines[name].append(value)
+    return {name: b", ".join(values) for name, values in lines.items()}
+
+
 class Options(NamedTuple):
     """An operator's choices for the wire.
 

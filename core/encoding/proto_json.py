@@ -1,14 +1,24 @@
-"""What proto3's JSON mapping adds to JSON: bytes, integers of 64 bits, and members with two spellings."""
+"""What proto3's JSON mapping adds to JSON: bytes, integers of 64 bits, members with two spellings, and messages.
+
+Source: protobuf.dev/programming-guides/json.
+"""
 
 import binascii
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from core.dtype import NDArray
 from core.encoding import jsonio
-from core.errors import InvalidInput
+from core.errors import InvalidInput, shown
 
 URL_SAFE: Final = str.maketrans("-_", "+/")
+INTEGER: Final = re.compile("-?[0-9]+")
+REPEATED: Final = 3
+"""FieldDescriptorProto.Label of arrays and maps."""
+MESSAGE: Final = 11
+"""FieldDescriptorProto.Type of objects."""
 
 
 def check_spellings(document: Mapping[str, Any], fields: Iterable[Any]) -> None:
@@ -19,6 +29,84 @@ def check_spellings(document: Mapping[str, Any], fields: Iterable[Any]) -> None:
     for field in fields:
         if field.name != field.json_name and field.name in document and field.json_name in document:
             raise InvalidInput(f"'{field.name}' and '{field.json_name}' are the same member; expected one of them")
+
+
+def unreadable(document: Mapping[str, Any], descriptor: Any, error: str) -> InvalidInput:
+    """Returns the refusal of a document that protobuf cannot read as a message. It names the first wrong member.
+
+    `error`: protobuf's own text, which names neither a value nor its place in an array. It is for all other mistakes.
+    """
+    told = next(_wrong_members(document, descriptor, ""), None) or shown(error)
+    return InvalidInput(f"the body is not a {descriptor.name} in JSON: {told}")
+
+
+def _wrong_members(document: Mapping[str, Any], descriptor: Any, place: str) -> Iterator[str]:
+    """Yields what is wrong with the kinds of an object's members. `place`: what stands before their names."""
+    for field, is_repeated in _fields(descriptor):
+        for name in sorted({field.name, field.json_name} & document.keys()):
+            if document[name] is not None:
+                wrong = _wrong_parts if is_repeated else _wrong
+                yield from wrong(document[name], field, f"{place}{name}")
+
+
+@cache
+def _fields(descriptor: Any) -> Sequence[tuple[Any, bool]]:
+    """Returns a message's fields, and whether each is an array or a map, which descriptors told in several ways."""
+    from google.protobuf.descriptor_pb2 import DescriptorProto  # noqa: PLC0415 - for a mistake
+
+    described = DescriptorProto()
+    descriptor.CopyToProto(described)
+    return [(field, each.label == REPEATED) for field, each in zip(descriptor.fields, described.field, strict=True)]
+
+
+def _wrong_parts(value: Any, field: Any, where: str) -> Iterator[str]:
+    """Yields what is wrong with the members of an array or a map."""
+    message = field.message_type
+    is_map = message is not None and message.GetOptions().map_entry
+    if is_map and isinstance(value, dict):
+        for key, part in value.items():
+            yield from _wrong(part, message.fields_by_name["value"], f"{where}[{shown(key)}]")
+    elif not is_map and isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _wrong(part, field, f"{where}[{index}]")
+    else:
+        yield f"{where} is {shown(value)}; expected {'an object' if is_map else 'an array'}"
+
+
+def _wrong(value: Any, field: Any, where: str) -> Iterator[str]:
+    """Yields what is wrong with a single value."""
+    if field.type == MESSAGE and isinstance(value, dict):
+        yield from _wrong_members(value, field.message_type, f"{where}.")
+        return
+    expected, fits = KINDS.get(field.type, OF_INTEGERS)
+    if not fits(value):
+        yield f"{where} is {shown(value)}; expected {expected}"
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, str):
+        return INTEGER.fullmatch(value) is not None
+    return type(value) is int or (isinstance(value, float) and value.is_integer())
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+Kind = tuple[str, Callable[[Any], bool]]
+TEXT: Final[Kind] = ("a string", _is_text)
+NUMBER: Final[Kind] = ("a number", lambda value: type(value) in (int, float, str))
+OF_INTEGERS: Final[Kind] = ("a whole number", _is_integer)
+KINDS: Final[Mapping[int, Kind]] = {
+    1: NUMBER,
+    2: NUMBER,
+    8: ("true or false", lambda value: isinstance(value, bool)),
+    9: TEXT,
+    MESSAGE: ("an object", lambda _: False),
+    12: TEXT,
+    14: ("a name or a whole number", lambda value: isinstance(value, str) or type(value) is int),
+}
+"""The values of a field that are not objects, by FieldDescriptorProto.Type; those of all others are integers."""
 
 
 def to_bytes(text: str) -> bytes:

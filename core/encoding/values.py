@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dtype import BOOL, FP16, DataType, DTypeLike, NDArray
+from core.encoding.jsonio import Oversized
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TextTensor, check_count, named, objects, shaped
 
@@ -170,14 +171,18 @@ def _integral(value: float, datatype: DataType, name: str) -> int:
 
 def _mixed(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     """Converts one element at a time: the exact, slow path for lists in which some elements are not plain numbers."""
+    beyond = next((x for x in flat if isinstance(x, Oversized)), None)
+    if beyond is not None:
+        raise _out_of_range(beyond, datatype, name)
     if datatype.is_float:
         return np.array([_float(x, datatype, name) for x in flat])
-    allowed = (bool, int) if datatype is BOOL else (int,)
+    allowed = (bool, int, float) if datatype is BOOL else (int, float)
     for value in flat:
         if type(value) not in allowed:
             kind = "booleans" if datatype is BOOL else "integers"
             raise InvalidInput(f"{named(name)} has {shown(value)} where {datatype.name} needs {kind}")
-    return np.array([int(x) for x in flat], np.int64)
+    numbers = [int(x) if type(x) is bool else x for x in flat]
+    return _numbers(numbers, set(map(type, numbers)), datatype, name)
 
 
 def _float(value: Any, datatype: DataType, name: str) -> float:

@@ -10,7 +10,7 @@ from core.encoding import jsonio
 from core.errors import ServingError
 from core.records import NamedTuple
 from core.router import Router
-from core.wire import JSON, Dialect, HttpError, HttpResponse, Route
+from core.wire import JSON, Dialect, HttpError, HttpResponse, Route, by_name
 from handler.edge.exchange import Scope, encoded_of, path_of
 from handler.edge.observe.record import sent_in
 from handler.settings.hosts import Contract
@@ -38,7 +38,7 @@ def refuse(error: ServingError, scope: Scope) -> HttpResponse:
     if is_rpc:
         from core.dialects.connect import protocol  # noqa: PLC0415 - not for servers whose clients speak REST alone
 
-        return protocol.kind_of(dict(scope["headers"])).refuse(error, own_id)
+        return protocol.kind_of(by_name(scope["headers"])).refuse(error, own_id)
     dialect = next((dialect for dialect in DIALECTS if dialect.owns(path)), DIALECTS[0])
     return phrased(dialect, error, method, path, own_id)
 

@@ -6,21 +6,33 @@ import numpy as np
 import pytest
 
 from core.classification import classify
+from core.dtype import BF16
 from core.errors import InvalidInput
 from core.tensor import Tensor
 from tests.support.engine_samples import BYTES, FP32
 
 
 @pytest.mark.parametrize(("scores", "classes", "expected"), [
-    ([3, 1, 2], 2, [b"3.000000:0:a", b"2.000000:2"]),
-    ([1, 1], 9, [b"1.000000:0:a", b"1.000000:1:b"]),
+    ([3.0, 1, 2], 2, [b"3.000000:0:a", b"2.000000:2"]),
+    ([1.0, 1], 9, [b"1.000000:0:a", b"1.000000:1:b"]),
     ([np.nan, 1], 2, [b"1.000000:1:b", b"nan:0:a"]),
-    (np.array([0, 255], np.uint8), 2, [b"255.000000:1:b", b"0.000000:0:a"]),
+    (np.array([0, 255], np.uint8), 2, [b"255:1:b", b"0:0:a"]),
+    (np.array([2**53, 2**53 + 1, -(2**63)]), 3, [b"9007199254740993:1:b", b"9007199254740992:0:a", b"%d:2" % -(2**63)]),
+    (np.array([2**64 - 2, 0, 2**64 - 1], "u8"), 2, [b"18446744073709551615:2", b"18446744073709551614:0:a"]),
+    (np.array([False, True]), 2, [b"1.000000:1:b", b"0.000000:0:a"]),
+    (np.array([0.1, np.nan, 65504], "f2"), 3, [b"65504.000000:2", b"0.099976:0:a", b"nan:1:b"]),
+    ([1e15, 1e20], 2, [b"1e+20:1:b", b"1000000000000000.000000:0:a"]),
     ([], 3, []),
 ])  # fmt: skip
 def test_classes_come_by_value_with_index_and_label(scores: Any, classes: int, expected: list[Any]) -> None:
-    """Equal values come by index, NaN comes last, and a class may have no label."""
+    """Equal values come by index, NaN comes last, and a class may have no label. Integers are exact, as from Triton."""
     assert classify(Tensor("y", FP32, np.asarray(scores)), classes, ("a", "b")).array.tolist() == expected
+
+
+def test_bfloat16_is_classified_by_its_values() -> None:
+    """The array has their bits, of which those of negative numbers are the largest."""
+    scores = Tensor("y", BF16, np.array([0x3F80, 0x4000, 0xBF80], np.uint16))
+    assert classify(scores, 3, ()).array.tolist() == [b"2.000000:1", b"1.000000:0", b"-1.000000:2"]
 
 
 @pytest.mark.parametrize(("shape", "is_batch", "expected"), [

@@ -1,5 +1,6 @@
 """core.errors: the classes, their faults and statuses, and texts."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,13 @@ def test_a_value_may_be_nested_to_any_depth() -> None:
     ("a\nb", r"'a\nb'"),
     (b"\xff", r"'\xff'"),
     ([1] * 10_000, "[" + "1, " * 84 + "..."),
-    ({"a": 1, 2: [None, (1,)]}, "{'a': 1, 2: [None, (1,)]}"),
+    ({"a": 1, 2: [None, (1,)]}, "{'a': 1, 2: [null, (1,)]}"),
+    ([True, {"a": False}, "None", "nan"], "[true, {'a': false}, 'None', 'nan']"),
+    ([math.nan, math.inf, -math.inf], "[NaN, Infinity, -Infinity]"),
+    (math.nan, "NaN"),
     ({"a": [[1] * 9] * 10_000}, "{'a': [" + ("[" + ", ".join("1" * 9) + "], ") * 8 + "[1, 1, 1, 1, 1..."),
     (np.ones((2, 1, 9), int), "[[[" + ", ".join("1" * 9) + "]], [[" + ", ".join("1" * 9) + "]]]"),
-    (np.ones((9,) * 5, bool), repr(np.ones((9,) * 5, bool).tolist())[:253] + "..."),
+    (np.ones((9,) * 5, bool), str(np.ones((9,) * 5, bool).tolist()).lower()[:253] + "..."),
     (None, "null"),
     (True, "true"),
 ])  # fmt: skip

@@ -20,6 +20,7 @@ from core.wire import (
     HttpResponse,
     Options,
     UnsupportedEncoding,
+    by_name,
     headers_of,
     status_of,
 )
@@ -49,6 +50,14 @@ def request(body: bytes = b"", *headers: Header, limit: int = 1000) -> HttpReque
 def test_the_content_is_decoded(coding: bytes, body: bytes) -> None:
     """The codings are undone in the reverse order of their application."""
     assert request(body, (b"content-encoding", coding)).content() == b"body"
+
+
+def test_lines_of_one_name_are_one_list() -> None:
+    """A list may be cut into lines anywhere (RFC 9110 5.3), so their order is that of the list."""
+    lines = [(b"content-encoding", b"deflate"), (b"accept", b"*/*"), (b"content-encoding", b"gzip")]
+    assert by_name(lines) == {b"content-encoding": b"deflate, gzip", b"accept": b"*/*"}
+    packed = gzip.compress(zlib.compress(b"body"))
+    assert HttpRequest("POST", "/", by_name(lines), packed).content() == b"body"
 
 
 def test_an_unknown_coding_is_refused_with_the_known_ones() -> None:

@@ -23,7 +23,8 @@ async def application(scope: Any, receive: Callable[[], Any], send: Callable[[An
     body = b"" if path in ("/refuse", "/large", "/wait") else await read(receive)
     if body is None:
         return
-    headers = [(b"x-headers", b"%d" % len(scope["headers"]))]
+    values = b"|".join(value for name, value in scope["headers"] if name == b"a")
+    headers = [(b"x-headers", b"%d" % len(scope["headers"])), (b"x-values", b"|%b|" % values)]
     if path == "/large":
         body = bytes(LARGE)
     if path == "/wait":

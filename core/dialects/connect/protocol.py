@@ -27,7 +27,7 @@ class CallKind(NamedTuple):
     """One protocol, identified by its Content-Type.
 
     `json`: messages are in proto3's JSON. `end`: makes the last envelope, of an error and the id that the client
-    has sent; None if messages are bare. `text`: the body
+    has sent; None if messages are bare. `text`: the answer
     is base64. `coding`, `accepts`: the headers that name the compression of the request's messages, and the answer's.
     `native`: it is gRPC itself, which has trailers. `codings`: the compressions that are understood.
     """
@@ -143,7 +143,7 @@ class Question(NamedTuple):
     """A call whose head has been read.
 
     `message`: the message of a GET, which has no body. `coding`: of compressed messages. `deflates`: the client
-    accepts answers in gzip. `seconds`: the time until the client's deadline.
+    accepts answers in gzip. `seconds`: the time until the client's deadline. `encoded`: the body is base64.
     """
 
     method: RpcMethod
@@ -152,6 +152,7 @@ class Question(NamedTuple):
     message: bytes | None
     coding: bytes
     deflates: bool
+    encoded: bool = False
 
     def frames(self, body: Part, limit: int) -> Iterator[Frame]:
         """Yields the messages, lazily. `body` has been decoded from base64.
@@ -248,7 +249,7 @@ def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: byt
     if media_type not in WEB:
         check_version(headers)
     coding = _coding(headers.get(kind.coding), kind)
-    return Question(method, kind, None, None, coding, _deflates(headers, kind, coding))
+    return Question(method, kind, None, None, coding, _deflates(headers, kind, coding), KINDS[media_type].text)
 
 
 def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
@@ -263,13 +264,14 @@ def _got(method: RpcMethod, headers: Headers, query: Query) -> Question:
 
 def _coding(coding: bytes | None, kind: CallKind) -> bytes:
     """Returns the compression of a request's messages, b"" for none. Raises UnknownCompression."""
-    if not coding or coding == b"identity":
+    name = coding.lower() if coding else b""  # content codings have no case (RFC 9110 8.4.1)
+    if name in (b"", b"identity"):
         return b""
-    if coding not in kind.codings:
+    if name not in kind.codings:
         told = ", ".join(name.decode() for name in kind.codings)
         text = f"the compression {shown(coding)} is not known; supported are {told} and identity"
         raise UnknownCompression(text, (kind.accepts, b",".join(kind.codings)))
-    return coding
+    return name
 
 
 def _deflates(headers: Headers, kind: CallKind, coding: bytes) -> bool:

@@ -114,7 +114,8 @@ def _binary(call: Call, head_size: str | None) -> tuple[Infer, Reply]:
         operation, reply = infer.decode(_at(call))
         return operation._replace(ref=ref(call)), reply
     headers = {**call.request.headers, infer.HEADER_LENGTH: head_size.encode()}
-    operation, reply = infer.decode(_at(Call(call.request._replace(headers=headers), call.path)))
+    at = _at(Call(call.request._replace(headers=headers), call.path))
+    operation, reply = infer.decode(at, f"content-type's {HEAD_SIZE}")
     return operation._replace(ref=ref(call)), lambda result: _as_triton(reply(result))
 
 

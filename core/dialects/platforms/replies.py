@@ -4,6 +4,7 @@ JSON is {"predictions": ...}, which MLflow, Vertex AI and TensorFlow Serving sha
 "input_data", get the predictions alone. A client without a preference gets the form of its own request.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from core.wire import JSON, HttpError, HttpRequest, HttpResponse
 
 AS_JSON, AS_CSV, AS_NPY, AS_LINES = "application/json", "text/csv", "application/x-npy", "application/jsonlines"
 FORMS: Final = (AS_JSON, AS_CSV, AS_NPY, AS_LINES)
+REFUSED: Final = re.compile(r";q=0(\.0*)?(;|$)")
+"""Matches a type that a client does not accept (RFC 9110 12.4.2), in lower case and without spaces."""
 ANY: Final = frozenset(("*/*", "application/*", "text/*"))
 Value = Callable[[Sequence[Output], NonFinite | None], Any]
 
@@ -26,11 +29,11 @@ class NotAcceptable(HttpError):
 def wanted(request: HttpRequest, own: str) -> str:
     """Returns the form that the client accepts. `own`: without a preference. Raises NotAcceptable.
 
-    The first known one counts, whatever its weight: SageMaker's clients send one.
+    The first known one counts, whatever its weight above 0: SageMaker's clients send one.
     """
     accept = request.headers.get(b"accept", b"").decode("latin-1")
-    kinds = [kind for part in accept.split(",") if (kind := part.partition(";")[0].strip().lower())]
-    for kind in kinds:
+    kinds = [kind for part in accept.lower().split(",") if (kind := "".join(part.split()))]
+    for kind in (kind.partition(";")[0] for kind in kinds if not REFUSED.search(kind)):
         if kind in FORMS:
             return kind
         if kind in ANY:

@@ -148,7 +148,11 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                 "version_policy": {"specific": {"versions": [int(version) for version in info.versions]}},
                 "max_batch_size": spec.max_batch_size,
                 "input": [
-                    {**_config_tensor(tensor, spec.max_batch_size), "format": tensor.format}
+                    {
+                        **_config_tensor(tensor, spec.max_batch_size),
+                        "format": tensor.format,
+                        "optional": tensor.optional,
+                    }
                     for tensor in spec.inputs or ()
                 ],
                 "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],

@@ -50,15 +50,18 @@ class What(NamedTuple):
 REQUEST: Final = What("the request", "")
 
 
-def decode(call: Call) -> tuple[Infer, Reply]:
-    """Returns the inference and the function that writes its answer. Raises InvalidInput that names the member."""
+def decode(call: Call, length_name: str = f"header {HEADER_LENGTH.decode()}") -> tuple[Infer, Reply]:
+    """Returns the inference and the function that writes its answer. Raises InvalidInput that names the member.
+
+    `length_name`: of what the client has sent as the length of its JSON.
+    """
     request = call.request
     non_finite = request.options.tokens(NonFinite.QUOTED)
     model = ModelRef(call.path["model"], call.path.get("version"))
     body = request.content()
     head, binary = body, NO_BYTES
     if HEADER_LENGTH in request.headers:
-        length = _length(request.headers[HEADER_LENGTH], len(body))
+        length = _length(request.headers[HEADER_LENGTH], len(body), length_name)
         if length == 0:
             return Infer(model, (), raw=body), _Phrasing(None, {}, all_binary=True, non_finite=non_finite).phrase
         view = memoryview(body)
@@ -69,11 +72,10 @@ def decode(call: Call) -> tuple[Infer, Reply]:
         return from_members(jsonio.loads_exact(head), binary, model, non_finite)
 
 
-def _length(text: bytes, size: int) -> int:
+def _length(text: bytes, size: int, name: str) -> int:
     """Returns the number of bytes of a body's JSON, by its header. `size`: the body's. Raises InvalidInput."""
-    name = HEADER_LENGTH.decode()
     if not text.isdigit() or len(text) > 18:  # noqa: PLR2004 - beyond any body, within 64 bits
-        raise InvalidInput(f"header {name} is {shown(text)}; expected a decimal number of bytes")
+        raise InvalidInput(f"{name} is {shown(text)}; expected a decimal number of bytes")
     if int(text) > size:
         raise InvalidInput(f"{name} is {int(text)}, but the body has {size} bytes")
     return int(text)

@@ -191,8 +191,8 @@ def _unload(
 def _told(
     request: rpc_infer.ProtoRequest | rpc_json.JsonRequest | None, error: ServingError
 ) -> ModelStreamInferResponse:
-    named = ModelInferResponse(id="" if request is None else request.message.id)
-    return ModelStreamInferResponse(error_message=error.message, infer_response=named)
+    ended = ModelInferResponse() if request is None else rpc_infer.ended(request.message)
+    return ModelStreamInferResponse(error_message=error.message, infer_response=ended)
 
 
 NAMED: Final = Named(("model_name", "model_version"), lambda name, version: ModelRef(name, version or None))

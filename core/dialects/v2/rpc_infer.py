@@ -108,14 +108,22 @@ def decode_streamed(request: ProtoRequest) -> tuple[Stream, Callable[[Iterable[I
         for result in results:
             yield _framed(phrase(result, {FINAL: InferParameter(bool_param=only)}))
         if wants_end and not only:
-            last = ModelInferResponse(
-                model_name=request.message.model_name,
-                id=request.message.id,
-                parameters={FINAL: InferParameter(bool_param=True)},
-            )
-            yield _framed([last.SerializeToString()])
+            yield _framed([ended(request.message).SerializeToString()])
 
     return Stream(to_model(operation)), framed
+
+
+def ended(message: ModelInferRequest) -> ModelInferResponse:
+    """Returns the last answer of a stream for a request, without outputs; name and version are the request's.
+
+    Source: Triton's stream_infer_handler.cc, for empty last answers and for errors.
+    """
+    return ModelInferResponse(
+        model_name=message.model_name,
+        model_version=message.model_version,
+        id=message.id,
+        parameters={FINAL: InferParameter(bool_param=True)},
+    )
 
 
 def to_model(operation: Infer) -> Infer:

@@ -18,7 +18,7 @@ from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
 from core.dtype import DATATYPES, DataType
 from core.encoding import jsonio
-from core.encoding.proto_json import check_spellings, to_bytes
+from core.encoding.proto_json import check_spellings, to_bytes, unreadable
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, Stream
@@ -34,8 +34,10 @@ FIELDS: Final = {
     for spelling in (field.name, field.json_name)
 }
 ARRAYS: Final = frozenset(FIELDS)
-NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+FOREIGN: Final = "[ \t\r\n"
+"""Characters that an array of numbers may have, but not the text of a number."""
 SHORT: Final = 40
 """Characters of an integer that need no care."""
 Phrase = Callable[..., dict[str, Any]]
@@ -81,8 +83,8 @@ def decode_streamed(request: JsonRequest) -> tuple[Stream, Callable[[Iterable[In
         for result in results:
             yield jsonio.dumps({"inferResponse": phrase(result, {FINAL: {"boolParam": only}})})
         if wants_end and not only:
-            last = {"modelName": message.model_name, "id": message.id, "parameters": {FINAL: {"boolParam": True}}}
-            yield jsonio.dumps({"inferResponse": last})
+            named = {"modelName": message.model_name, "modelVersion": message.model_version, "id": message.id}
+            yield jsonio.dumps({"inferResponse": {**named, "parameters": {FINAL: {"boolParam": True}}}})
 
     return Stream(to_model(operation)), framed
 
@@ -108,6 +110,8 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         check_parts(outputs, "outputs")
     lists = [found for key in ("inputs", "outputs") if isinstance(found := document.get(key), list)]
     members = [each for found in lists for each in found if isinstance(each, dict)]
+    if len(members) < sum(map(len, lists)):  # protobuf would take a text for an empty object
+        raise unreadable(document, ModelInferRequest.DESCRIPTOR, "")
     owned = (each.get("parameters") for each in (document, *members))
     check_number(sum(len(each) for each in owned if isinstance(each, dict)), "parameters")
     for each in members:
@@ -153,7 +157,7 @@ def _message(document: dict[str, Any]) -> ModelInferRequest:
     try:
         return json_format.ParseDict(document, ModelInferRequest(), ignore_unknown_fields=True)
     except (json_format.ParseError, RecursionError) as error:
-        raise InvalidInput(f"the body is not a ModelInferRequest in JSON: {shown(str(error))}") from None
+        raise unreadable(document, ModelInferRequest.DESCRIPTOR, str(error)) from None
 
 
 def _raw(values: Sequence[Any]) -> list[Part]:
@@ -246,7 +250,7 @@ def _number(text: str) -> Any:
 def _unquoted(texts: list[str]) -> Any:
     """Parses all texts at once. Returns None unless each is one number, which the count of the results shows."""
     joined = ",".join(texts)
-    if "[" in joined:
+    if any(each in joined for each in FOREIGN):
         return None
     try:
         found = jsonio.loads(b'{"found":[%b]}' % joined.encode(), frozenset({"found"}))["found"]

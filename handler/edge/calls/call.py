@@ -78,7 +78,7 @@ class RemoteCall:
             return None
         works(None, self._timing, len(body))
         self._timing.came = time.perf_counter_ns()
-        if not self._question.kind.text:
+        if not self._question.encoded:
             return body
         text, is_quick = body, len(body) <= QUICKLY_READ
         return await self._tools.dispatcher.work(lambda: from_text(text), is_quick=is_quick)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from core.errors import NotPermitted, ServingError, Unauthenticated, shown
-from core.wire import Header, Right
+from core.wire import Header, Right, by_name
 from handler.edge.exchange import Headers, Receive, Scope, Send
 from handler.edge.gate import origins
 from handler.edge.gate.credentials import API_KEY, AUTHORIZATION, credential, gateways_key, sole
@@ -131,7 +131,7 @@ class AccessGate:
         """Passes a request on, with its visitor, to `application`."""
         if self.sharing is not None:
             return self._shared(self.sharing, application, scope, receive, send)
-        headers = dict(scope["headers"])
+        headers = by_name(scope["headers"])
         identity = self._at_once(scope, headers) if self.is_closed else EVERYBODY
         if identity is not None:  # nearly always; a coroutine less
             return application(Visitor(self, scope, headers, identity, None), scope, receive, send)
@@ -160,7 +160,7 @@ class AccessGate:
 
     async def enter(self, scope: Scope) -> Visitor:
         """Returns a request's visitor. Raises nothing: health is for callers with a wrong credential, too."""
-        headers, identity = dict(scope.get("headers", ())), None if self.is_closed else EVERYBODY
+        headers, identity = by_name(scope.get("headers", ())), None if self.is_closed else EVERYBODY
         try:
             return Visitor(self, scope, headers, identity or await self._identity(scope), None)
         except ServingError as error:

@@ -8,13 +8,13 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Awaitable, Iterable, MutableMapping
+from collections.abc import Awaitable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
 from core.errors import SHOWN_CHARACTERS, ServingError, shown
 from core.records import NamedTuple
-from core.wire import REQUEST_ID, MethodNotAllowed, Right, RouteNotFound
+from core.wire import REQUEST_ID, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
 from handler.edge.exchange import Send
 
@@ -135,9 +135,9 @@ def own_id() -> bytes:
     return b"" if record is None else record.own_id
 
 
-def sent_in(headers: Iterable[Any]) -> bytes:
+def sent_in(headers: Sequence[Any]) -> bytes:
     """Returns the id among a request's headers, b"" without one, or if it is not valid."""
-    sent = dict(headers).get(REQUEST_ID, b"")
+    sent = by_name(headers).get(REQUEST_ID, b"")
     return sent if SENT_ID.fullmatch(sent) else b""
 
 

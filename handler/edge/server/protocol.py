@@ -140,9 +140,9 @@ class BoundedHttp(HttpToolsProtocol):
             self.refuse(refusals.LONG_HEAD)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
+        name, value = name.lower(), value.strip()  # the space around it is not part of a value (RFC 9110 5.5)
         if name in NOTED:
-            self._note(name, value.strip().lower())
+            self._note(name, value.lower())
         self.headers.append((name, value))
 
     def _note(self, name: bytes, value: bytes) -> None:

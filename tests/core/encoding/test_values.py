@@ -1,6 +1,7 @@
 """core.encoding.values: parsed JSON becomes arrays, checked against numpy and the text of the protocol."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dtype import BF16, BYTES, DATATYPES, DataType
+from core.encoding.jsonio import loads_exact
 from core.encoding.values import FEW, SLICE, Inexact, flatten, from_values
-from core.errors import InvalidInput
+from core.errors import InvalidInput, shown
 from core.tensor import from_raw
 from tests.support.samples import SHAPES, nested, sample
 
@@ -94,6 +96,21 @@ def test_bool_takes_0_and_1_beside_booleans() -> None:
     """Other servers accept them, too."""
     assert from_values("x", DATATYPES["BOOL"], (3,), [True, 0, 1]).array.tolist() == [True, False, True]
     assert from_values("x", DATATYPES["BOOL"], (2,), np.array([0, 1])).array.tolist() == [False, True]
+    assert from_values("x", DATATYPES["BOOL"], (3,), [True, 0.0, 1.0]).array.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64, -(2**70)])
+def test_bool_takes_no_integer_of_any_length_beside_booleans(value: int) -> None:
+    """The message names it."""
+    with pytest.raises(InvalidInput, match=f"has {value}, which is out of range for BOOL"):
+        from_values("x", DATATYPES["BOOL"], (2,), [True, value])
+
+
+@pytest.mark.parametrize("value", [None, True, "1", {}])
+def test_the_value_that_is_not_a_number_is_named(value: Any) -> None:
+    """A whole number before it is right, also as 1.0."""
+    with pytest.raises(InvalidInput, match=re.escape(f"has {shown(value)} where INT32 needs integers")):
+        from_values("x", DATATYPES["INT32"], (3,), [1.0, 2, value])
 
 
 @pytest.mark.parametrize("datatype", FLOATS, ids=lambda d: d.name)
@@ -120,6 +137,15 @@ def test_floats_too_large_for_their_width_are_refused(name: str, value: float, f
     with pytest.raises(InvalidInput, match=f"out of range for {name}"):
         from_values("x", DATATYPES[name], (2,), data)
     assert from_values("x", DATATYPES[name], (1,), [math.inf]).array.tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "9" * 400])
+@pytest.mark.parametrize("datatype", NUMERIC, ids=lambda d: d.name)
+def test_a_number_beyond_every_double_is_out_of_range(datatype: DataType, text: str) -> None:
+    """The message has it as the client wrote it."""
+    data = loads_exact(f"[{text}, 0.5]".encode())
+    with pytest.raises(InvalidInput, match=rf"has {text[:250]}[9.]*, which is out of range for {datatype.name}"):
+        from_values("x", datatype, (2,), data)
 
 
 LARGEST = (2 - 2**-23) * 2.0**127

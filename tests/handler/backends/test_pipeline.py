@@ -84,7 +84,7 @@ BAD = [
     ({"steps": [{"split": []}]}, "pipeline.steps[0].split is []; expected an array of 1 to 16 branches"),
     ({"steps": [{"split": [{"model": "one"}] * 17}]}, "expected an array of 1 to 16 branches"),
     ({"steps": [{"split": [{"model": "one"}]}]}, "pipeline.steps[0].split[0].weight is null; expected a number from 0"),
-    ({"steps": [{"split": [{"model": "one", "weight": float("nan")}]}]}, "split[0].weight is nan; expected a number f"),
+    ({"steps": [{"split": [{"model": "one", "weight": float("nan")}]}]}, "split[0].weight is NaN; expected a number f"),
     ({"steps": [{"split": [{"model": "one", "weight": True}]}]}, "split[0].weight is true; expected a number from 0"),
     ({"steps": [{"split": [{"model": "one", "weight": 0}]}]}, "pipeline.steps[0].split is [0.0]; expected a weight ab"),
     ({"steps": [{"split": [{"model": "one", "weight": 1, "outputs": {"o0": "y"}},

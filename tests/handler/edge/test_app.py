@@ -7,6 +7,7 @@ import gzip
 import json
 import threading
 import time
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,6 +140,17 @@ def test_a_client_that_goes_in_the_middle_of_its_body_gets_nothing(app: App) -> 
     gone = {"type": "http.disconnect"}
     assert asyncio.run(exchange(app, "POST", INFER, part, gone)) == (0, {}, b"")
     assert asyncio.run(exchange(app, "POST", INFER, gone)) == (0, {}, b"")
+
+
+def test_a_list_may_be_cut_into_several_header_lines(app: App) -> None:
+    """The codings of a body are undone in the order of all lines; what is not a list is refused if it comes twice."""
+    lines = [(b"content-encoding", b"deflate"), (b"content-encoding", b"gzip")]
+    assert ask(app, "POST", INFER, gzip.compress(zlib.compress(BODY)), headers=lines)[0] == 200
+    length = [(b"inference-header-content-length", b"%d" % len(BODY))] * 2
+    assert ask(app, "POST", INFER, BODY, headers=length)[0] == 400
+    timeouts = [(b"content-type", b"application/json"), *[(b"connect-timeout-ms", b"5000")] * 2]
+    status, _, body = ask(app, "POST", "/inference.GRPCInferenceService/ServerLive", b"{}", headers=timeouts)
+    assert (status, json.loads(body)["code"]) == (400, "invalid_argument")
 
 
 def test_a_body_over_the_limit_is_refused_announced_or_not() -> None:

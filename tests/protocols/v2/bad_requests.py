@@ -179,6 +179,8 @@ RANGES = [
 ELEMENTS = [
     values("maybe", "BOOL", '["maybe", true]', "INPUT0.*maybe"), values("two", "BOOL", "[2, true]", "INPUT0"),
     values("fraction", "BOOL", "[0.5, true]", "INPUT0"), values("null", "BOOL", "[null, true]", "INPUT0"),
+    values("digits_19", "BOOL", f"[{2**63}, true]", f"INPUT0.*{2**63}"),
+    values("null_behind_a_whole_float", "INT32", "[1.0, null]", "INPUT0.*null"),
     values("object", "BOOL", "[{}, true]", "INPUT0"), values("word", "FP32", '["one", 1]', "INPUT0.*one"),
     values("empty_text", "FP64", '["", 1]', "INPUT0"), values("object", "FP32", '[{"a": 1}, 1]', "INPUT0"),
     values("hexadecimal", "FP32", '["0x10", 1]', "INPUT0"), values("word", "FP16", '["one", 1]', "INPUT0.*one"),

@@ -178,6 +178,7 @@ def test_who_wants_text_gets_text() -> None:
     assert connect.kind_of({b"content-type": WEB, b"accept": TEXT}) is text
     assert connect.kind_of({b"content-type": WEB, b"accept": b"*/*"}) is connect.KINDS[WEB]
     assert connect.kind_of({b"content-type": PROTO, b"accept": TEXT}) is connect.KINDS[PROTO]
+    assert [asked(content_type=kind, accept=TEXT).encoded for kind in (WEB, TEXT, PROTO)] == [False, True, False]
 
 
 @pytest.mark.parametrize("content_type", [b"application/grpc", b"application/grpc+proto", b"application/grpc;x=1"])
@@ -208,6 +209,8 @@ def test_compression_is_negotiated_in_the_protocols_own_headers(content_type: by
     assert found(**{coding: b"gzip", accepts: b"identity"}) == (True, False)
     assert found(**{coding: b"identity", accepts: b"br, gzip"}) == (False, True)
     assert found(**{coding: b"", accepts: b"br"}) == (False, False)
+    assert found(**{coding: b"GZip", accepts: b"Identity"}) == (True, False)
+    assert found(**{coding: b"IDENTITY", accepts: b"GZIP"}) == (False, True)
     with pytest.raises(UnknownCompression, match="'br'.*gzip and identity") as refused:
         found(**{coding: b"br"})
     answer = connect.KINDS[content_type].refuse(refused.value)

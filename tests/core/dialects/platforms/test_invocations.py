@@ -234,6 +234,7 @@ WORDS = "the outputs have the shapes"
     ({}, {"inputs": [[1, 2]], "signature_name": "serving_default"}, [TWO], b'{"outputs":["a","b,\\"c"]}'),
     ({"accept": "text/csv"}, None, [ONE, TWO], b'0.5,1.5,a\nNaN,2.0,"b,""c"\n'),
     ({"accept": "image/png, text/csv;q=0.5"}, None, [TWO], b'a\n"b,""c"\n'),
+    ({"accept": "application/json; Q=0.0, text/csv; q=0.01"}, None, [TWO], b'a\n"b,""c"\n'),
     ({"accept": "text/csv"}, None, [("y", "BF16", np.array([0x3FC0], "u2"))], b"1.5\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((2, 0), "f4")), ("n", "INT8", np.arange(2))], b",0\n,1\n"),
     ({"accept": "text/csv"}, None, [("y", "FP32", np.zeros((0, 2), "f4"))], b""),
@@ -258,6 +259,7 @@ def test_an_array_is_answered_as_one(output: Any) -> None:
 
 @pytest.mark.parametrize(("form", "outputs", "error", "message"), [
     ({"accept": "text/html"}, [ONE], HttpError, "Accept is 'text/html'; expected one of application/json, text/csv"),
+    ({"accept": "application/json;q=0"}, [ONE], HttpError, "Accept is 'application/json;q=0'; expected one of"),
     ({"accept": "text/csv"}, [("s", "FP32", np.float32(1))], InvalidInput, WORDS),
     ({"accept": "text/csv"}, [ONE, ("s", "FP32", np.zeros(3, "f4"))], InvalidInput, WORDS),
     ({"accept": LINES}, [("s", "FP32", np.float32(1))], InvalidInput, "the shape .* for 0 records; expected 0 rows"),
@@ -391,6 +393,16 @@ def test_tensors_behind_json() -> None:
     body = plain_head.encode() + bytes(8)
     _, reply = decoded(f"{invocations.TRITON};json-header-size={len(plain_head)}", body, MATRIX)
     assert dict(reply(result).headers) == {b"content-type": b"application/json"}
+
+
+@pytest.mark.parametrize(("size", "told"), [
+    ("x", "content-type's json-header-size is 'x'; expected a decimal number of bytes"),
+    ("99", "content-type's json-header-size is 99, but the body has 2 bytes"),
+])  # fmt: skip
+def test_a_wrong_length_is_refused_under_its_own_name(size: str, told: str) -> None:
+    """The client has not sent the protocol's header, which the refusal named."""
+    with pytest.raises(InvalidInput, match=told):
+        decoded(f"{invocations.TRITON};json-header-size={size}", "{}", MATRIX)
 
 
 def test_a_type_that_nobody_reads_is_refused() -> None:

@@ -52,9 +52,9 @@ CONFIG = {
     "version_policy": {"specific": {"versions": [1, 2]}},
     "max_batch_size": 8,
     "input": [
-        {"name": "x", "data_type": "TYPE_STRING", "dims": [3], "format": "FORMAT_NHWC"},
-        {"name": "r", "data_type": "TYPE_FP32", "dims": [], "format": "FORMAT_NONE"},
-        {"name": "f", "data_type": "TYPE_FP64", "dims": [], "format": "FORMAT_NONE"},
+        {"name": "x", "data_type": "TYPE_STRING", "dims": [3], "format": "FORMAT_NHWC", "optional": False},
+        {"name": "r", "data_type": "TYPE_FP32", "dims": [], "format": "FORMAT_NONE", "optional": True},
+        {"name": "f", "data_type": "TYPE_FP64", "dims": [], "format": "FORMAT_NONE", "optional": False},
     ],
     "output": [{"name": "f", "data_type": "TYPE_FP64", "dims": []}],
 }

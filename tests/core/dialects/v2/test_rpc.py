@@ -262,6 +262,12 @@ def test_outputs_are_raw_where_the_model_asks_for_it() -> None:
         assert not each.outputs[0].HasField("contents")
 
 
+ENDED: Final = oip.ModelInferResponse(
+    model_name="m", model_version="7", id="a", parameters={"triton_final_response": oip.InferParameter(bool_param=True)}
+)
+"""The last answer for a request, if it has no outputs."""
+
+
 def test_the_answers_of_a_model_that_gives_many_are_none_of_them_the_last() -> None:
     """A client that asks for it gets an answer without outputs at the end, as from Triton."""
     results = [InferResult("m", "7", (Tensor("y", FP32, FOUR[:n]),)) for n in (1, 2)]
@@ -269,10 +275,9 @@ def test_the_answers_of_a_model_that_gives_many_are_none_of_them_the_last() -> N
     assert [list(one.infer_response.outputs[0].shape) for one in answers] == [[1], [2]]
     assert not any(one.infer_response.parameters["triton_final_response"].bool_param for one in answers)
     asked_for = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=True)}
-    *answers, last = streamed(raw_question(id="a", parameters=asked_for), iter(results))
+    *answers, last = streamed(raw_question(id="a", model_version="7", parameters=asked_for), iter(results))
     assert len(answers) == 2
-    assert last.infer_response.parameters["triton_final_response"].bool_param
-    assert (last.infer_response.id, last.infer_response.model_name, len(last.infer_response.outputs)) == ("a", "m", 0)
+    assert last == oip.ModelStreamInferResponse(infer_response=ENDED)
     (only,) = streamed(raw_question(parameters=asked_for), tuple(results[:1]))
     assert only.infer_response.parameters["triton_final_response"].bool_param
 
@@ -285,11 +290,12 @@ def instead(method: str, request: Any, error: Any) -> Any:
 
 
 def test_a_stream_tells_what_went_wrong_in_its_answer() -> None:
-    """It has the id, if the request could be read."""
-    request = v2_rpc_infer.read(raw_question(id="a").SerializeToString())
+    """It has the request's id, name and version, if the request could be read, and is its last one, as from Triton."""
+    request = v2_rpc_infer.read(raw_question(id="a", model_version="7").SerializeToString())
     told = instead("ModelStreamInfer", request, ModelFailed("no"))
-    assert (told.error_message, told.infer_response.id) == ("no", "a")
-    assert instead("ModelStreamInfer", None, InvalidInput("no")).infer_response.id == ""
+    assert told == oip.ModelStreamInferResponse(error_message="no", infer_response=ENDED)
+    unread = oip.ModelStreamInferResponse(error_message="no", infer_response={})
+    assert instead("ModelStreamInfer", None, InvalidInput("no")) == unread
 
 
 UNSAID: Final = ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",), {"signer": "key:1"})

@@ -214,6 +214,8 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (b'{"inputs": {}}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [null]}', "not a ModelInferRequest in JSON"),
     (b'{"inputs": [1]}', "not a ModelInferRequest in JSON"),
+    (b'{"inputs": ["x"]}', "inputs\\[0\\] is 'x'; expected an object"),
+    (b'{"outputs": [{"name": "y"}, "z"]}', "outputs\\[1\\] is 'z'; expected an object"),
     (b'{"modelName": "m", "model_name": "n"}', "'model_name' and 'modelName' are the same member"),
     (body("FP8", {}), "FP8"),
     (body("FP16", {}), "'x' is FP16, which has no typed contents"),
@@ -225,6 +227,10 @@ def test_numbers_that_lost_digits_on_the_way_are_read_again() -> None:
     (body("FP32", {"fp32Contents": [1, None, 2]}), "'x' has null"),
     (body("FP32", {"fp32Contents": ["1", "x", "2"]}), "'x' has 'x' where FP32"),
     (body("FP32", {"fp32Contents": ["1,2", "3"]}), "'x' has '1,2'|2 elements"),
+    (body("INT64", {"int64Contents": [" 1", "2", "3"]}), "'x' has ' 1' where INT64 needs integers"),
+    (body("INT64", {"int64Contents": ["1", "2\t", "3"]}), "'x' has '2.t' where INT64 needs integers"),
+    (body("INT64", {"int64Contents": [1, "2\n", 3]}), "'x' has '2.n' where INT64 needs integers"),
+    (body("FP32", {"fp32Contents": ["1", "2", "03"]}), "'x' has '03' where FP32 needs numbers"),
     (body("FP32", {"fp32Contents": ["1", "2", "[3]"]}), "'x' has '\\[3\\]'"),
     (body("FP32", {"fp32Contents": ["1", "2", '"3"']}), "'x' has"),
     (body("FP32", {"fp32Contents": ["1", "2", "\ud800"]}), "surrogate|'x' has"),
@@ -255,7 +261,7 @@ def test_a_long_array_of_texts_that_are_no_numbers_is_refused_by_the_first() -> 
 def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # noqa: FBT001 - both ways
     """Protobuf's form does the same."""
     asked = {"triton_enable_empty_final_response": oip.InferParameter(bool_param=wants_end)}
-    message = question("BOOL", [True], id="4", parameters=asked)
+    message = question("BOOL", [True], id="4", model_version="7", parameters=asked)
     result = InferResult("m", "7", (tensor("FP32", [1.5]),))
     for results in ((result,), [result, result]):
         _, phrase = streamed(printed(message))
@@ -263,7 +269,7 @@ def test_a_streams_answers_say_which_is_the_last(wants_end: bool) -> None:  # no
         found = [json_format.Parse(text, oip.ModelStreamInferResponse()) for text in phrase(results)]
         assert found == [oip.ModelStreamInferResponse.FromString(part) for part in of_proto(results)]
     operation, _ = streamed(printed(message))
-    assert operation.infer.ref == ModelRef("m")
+    assert operation.infer.ref == ModelRef("m", "7")
 
 
 @pytest.mark.parametrize("text", [

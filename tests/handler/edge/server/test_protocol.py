@@ -86,6 +86,12 @@ def test_what_goes_beyond_a_limit_is_refused(port: int, pieces: tuple[bytes, ...
     assert not got or b"\r\nconnection: close\r\n" in got
 
 
+@pytest.mark.parametrize("line", ["A:b c", "A:  b c", "A: b c \t", "A:\t b c  "])
+def test_the_space_around_a_value_is_not_part_of_it(port: int, line: str) -> None:
+    """The application gets the value as a client means it (RFC 9110 5.5)."""
+    assert b"\r\nx-values: |b c|\r\n" in talk(port, closing("GET", "/", line))
+
+
 def test_pipelined_requests_are_answered_in_order_however_they_are_cut(patient: int) -> None:
     """The last of them may be refused without affecting the other answers."""
     wire = b"".join(head("POST", "/", "Content-Length: 5") + b"%05d" % number for number in range(40))

@@ -88,6 +88,15 @@ def test_grpc_web_answers_an_envelope_and_trailers(app: App, content_type: str) 
     assert plain.trailers == {"grpc-status": "0"}
 
 
+@pytest.mark.parametrize("content_type", [WEB, "application/grpc-web"])
+def test_a_request_in_bytes_may_accept_an_answer_in_text(app: App, content_type: str) -> None:
+    """A browser that sends bytes may be unable to read them: the type of the body decides how it is read."""
+    answer = call(app, "ModelInfer", content_type, envelope(BODY), accept="application/grpc-web-text")
+    assert answer.headers["content-type"].startswith("application/grpc-web-text")
+    plain = answer._replace(body=untext(answer.body))
+    assert tensors(oip.ModelInferResponse.FromString(plain.envelopes[0][1]))["y"].tolist() == HALVES
+
+
 def test_both_protocols_are_compressed_both_ways(app: App) -> None:
     """Messages and envelopes are inflated, and large answers are compressed."""
     zeros = np.zeros(5000, np.float32)

@@ -110,7 +110,9 @@ def test_a_refusal_in_a_stream_of_json_has_the_requests_id(app: App) -> None:
     answer = call(app, "ModelStreamInfer", STREAM_JSON, envelope(*(json.dumps(each).encode() for each in asked)))
     found = [json.loads(message) for _, message in answer.envelopes[:-1]]
     found.sort(key=lambda each: str(each["inferResponse"]["id"]))
-    assert [each["inferResponse"] for each in found] == [{"id": "1"}, {"id": "2"}, {"id": "3"}]
+    ended = {"triton_final_response": {"boolParam": True}}
+    named = [{"modelName": each["modelName"], "id": each["id"], "parameters": ended} for each in asked]
+    assert [each["inferResponse"] for each in found] == named
     assert all(each["errorMessage"] for each in found)
 
 

@@ -1,0 +1,62 @@
+"""core.encoding.proto_json: what protobuf's reader of JSON refuses, in words that name the place and the value."""
+
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+
+from core.encoding.proto_json import unreadable
+from core.schema.grps import GrpsMessage
+from core.schema.open_inference import ModelInferRequest
+
+INPUT = {"name": "x", "datatype": "FP32", "shape": [1]}
+
+
+def refused(document: dict[str, Any], message: Any = ModelInferRequest) -> str:
+    """Returns the refusal of a document, which protobuf must refuse."""
+    with pytest.raises(json_format.ParseError) as error:
+        json_format.ParseDict(document, message(), ignore_unknown_fields=True)
+    return unreadable(document, message.DESCRIPTOR, str(error.value)).message
+
+
+@pytest.mark.parametrize(("document", "told"), [
+    ({"id": 5}, "id is 5; expected a string"),
+    ({"modelName": ["m"]}, "modelName is ['m']; expected a string"),
+    ({"model_name": True}, "model_name is true; expected a string"),
+    ({"inputs": {}}, "inputs is {}; expected an array"),
+    ({"inputs": [INPUT, None]}, "inputs[1] is null; expected an object"),
+    ({"inputs": [INPUT, 5]}, "inputs[1] is 5; expected an object"),
+    ({"inputs": [{**INPUT, "shape": 1}]}, "inputs[0].shape is 1; expected an array"),
+    ({"inputs": [{**INPUT, "shape": [2.0, "3", 1.5]}]}, "inputs[0].shape[2] is 1.5; expected a whole number"),
+    ({"inputs": [{**INPUT, "shape": ["1 "]}]}, "inputs[0].shape[0] is '1 '; expected a whole number"),
+    ({"inputs": [{**INPUT, "shape": [True]}]}, "inputs[0].shape[0] is true; expected a whole number"),
+    ({"parameters": []}, "parameters is []; expected an object"),
+    ({"parameters": {"a": 5}}, "parameters['a'] is 5; expected an object"),
+    ({"parameters": {"a": {"boolParam": 1}}}, "parameters['a'].boolParam is 1; expected true or false"),
+    ({"outputs": [{"parameters": {"b": {"doubleParam": []}}}]}, "outputs[0].parameters['b'].doubleParam is []; exp"),
+])  # fmt: skip
+def test_a_member_of_a_wrong_kind_is_named_with_its_value(document: dict[str, Any], told: str) -> None:
+    """The message has the place of the first one, as the client spells it."""
+    assert refused(document).startswith(f"the body is not a ModelInferRequest in JSON: {told}")
+
+
+def test_a_number_of_an_enumeration_may_be_a_name() -> None:
+    """Other values are not."""
+    tensor = {"dtype": "DT_INT8", "name": None}
+    told = "gtensors.tensors[1].dtype is []; expected a name or a whole number"
+    assert told in refused({"gtensors": {"tensors": [tensor, {"dtype": []}]}}, GrpsMessage)
+
+
+@pytest.mark.parametrize("document", [
+    {"parameters": {"a": {"boolParam": True, "int64Param": "1"}}},
+    {"inputs": [{**INPUT, "shape": [2**64]}]},
+    {"parameters": {"a": {"doubleParam": "x"}}},
+])  # fmt: skip
+def test_any_other_mistake_has_protobufs_own_words(document: dict[str, Any]) -> None:
+    """Every member has the right kind."""
+    assert "Failed to parse" in refused(document)
+
+
+def test_a_message_is_as_long_as_any_other() -> None:
+    """A client chooses names and values."""
+    assert len(refused({"parameters": {"a" * 10_000: {"boolParam": "b" * 10_000}}})) < 1000
