@@ -365,6 +365,19 @@ def test_a_trusted_authorizers_credential_need_not_be_ours(sent: dict[str, str],
             assert made(called(None, **sent | {"authorization": "Bearer x"}), None)["statusCode"] == 401
 
 
+@pytest.mark.parametrize(("models", "names"), [
+    ("[iris species]", ["iris", "species"]), ("[half*]", ["half_plus_three"]), ("[iris]", ["iris"]), ("[]", []),
+    ("iris", ["iris"]), ("iris,species", ["iris", "species"]), (["iris"], ["iris"]),
+])  # fmt: skip
+def test_an_http_api_writes_a_list_of_claims_as_a_text(models: Any, names: list[str]) -> None:
+    """Its JWT authorizer passes ["a", "b"] on as "[a b]": the words are the patterns and the scopes."""
+    claims = {"models": models, "scp": "[dragoman:infer dragoman:read]"}
+    with closing(function(TRUST_AUTHORIZER="true")) as made:
+        answer = made(called({"jwt": {"claims": claims}}), None)
+        assert json.loads(answer["body"]) == {"models": names}
+        assert made(called({"jwt": {"claims": claims}}, LOAD, "POST"), None)["statusCode"] == 403
+
+
 def test_claims_count_on_lambda_alone_and_when_they_are_trusted() -> None:
     """A client can write headers, but not the requestContext."""
     claims = {"jwt": {"claims": {"scope": "dragoman:admin"}}}
