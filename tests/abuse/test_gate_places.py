@@ -308,6 +308,18 @@ def test_a_dashed_name_means_a_model_of_the_caller(globs: list[str], name: str, 
     assert (ref.name, ref.version) == wanted
 
 
+def test_the_default_model_is_not_named_to_a_caller_that_may_not_use_it() -> None:
+    """The caller has not named it, and sees it in no listing."""
+    headers = {"x-api-key": "dgm_a", "content-type": "application/json"}
+    settings = {"DEFAULT_MODEL": "half_plus_three", "PLATFORM": "mlflow"}
+    with closing(make(AUTH="keys", KEYS=line("a", "dgm_a", "infer", "iris"), **settings)) as app:
+        for path in ("/invocations", "/grps/v1/infer/predict"):
+            reply = ask(app, "POST", path, headers, b'{"instances": [1], "gtensors": {"tensors": []}}')
+            assert reply.status == 403
+            assert b"default model" in reply.body
+            assert b"half_plus_three" not in reply.body
+
+
 # -- Lambda --------------------------------------------------------------------------------------------------------
 
 
