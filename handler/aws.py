@@ -140,14 +140,16 @@ class Function:
 
     async def _rooted(self, scope: Scope, receive: Receive, send: Send) -> None:
         http: HttpEvent = scope["aws.event"][EVENT]
+        send = http.invocation.begin(scope, send)  # the record has the path below the stage
         scope["root_path"] = http.root  # Mangum always says ""
-        scope["raw_path"] = raw_path(scope["aws.event"])  # Mangum always says None
+        scope["path"] = http.root + scope["path"]  # else a stage v1 would be cut off from /v1/models, too
+        scope["raw_path"] = http.root.encode() + raw_path(scope["aws.event"])  # Mangum always says None
         scope[SCOPE_KEY] = http.ends.wait
         scope[COMPRESS_KEY] = http.least
         if http.invoked:
             scope[INVOKED] = True
         http.scope = scope
-        await self._asgi(scope, receive, http.invocation.begin(scope, send))
+        await self._asgi(scope, receive, send)
 
     def __call__(self, event: Any, context: Any) -> Any:
         """Answers one event. Raises UnsupportedEvent."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from core.operations import IndexEntry, ModelRef, State
 from core.records import NamedTuple
-from handler.lifecycle.repository import Listing, Version
+from handler.lifecycle.repository import VERSION, Listing, Version
 from handler.lifecycle.usage import Traffic
 from handler.lifecycle.versions import ServedVersion
 from handler.settings import model
@@ -125,7 +125,7 @@ class ListedModel(NamedTuple):
 
     def find(self, version: str) -> ServedVersion | None:
         """Finds a version by the text of its number."""
-        return self.versions.get(int(version)) if version.isascii() and version.isdecimal() else None
+        return self.versions.get(int(version)) if VERSION.fullmatch(version) else None
 
     def labelled(self) -> Iterator[tuple[str, ServedVersion]]:
         for label, number in self.said.version_labels.items():

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,7 @@ DEEPEST: Final = 16
 WALKS: Final = 4
 REPOSITORY: Final = "the repository"
 LONGEST_NAME: Final = 255
+"""Bytes, which is what file systems count."""
 STRAY: Final = frozenset(("__pycache__", "lost+found"))
 """Folders that Python and file systems make beside models. The second one can be read by root only."""
 
@@ -27,16 +29,19 @@ class DirectoryStore:
 
     def check(self, _: Progress | None = None) -> None:
         # The path itself is for the log and the operator, not for clients.
-        if not self._root.is_dir():
+        if not is_folder(self._root):
             raise ModelUnavailable("the repository is not a directory: check DRAGOMAN_REPOSITORY")
 
     def has(self, model: str) -> bool:
         """Decides whether a model's folder can be listed. That reports the faults of the repository."""
-        return (self._root / model).is_dir() or not self._root.is_dir()
+        try:
+            return is_folder(self._root / model) or not is_folder(self._root)
+        except ModelUnavailable:
+            return True
 
     def models(self, _: Progress | None = None) -> Sequence[str]:
         self.check()
-        return [entry.name for entry in entries(self._root) if entry.is_dir()]
+        return [entry.name for entry in entries(self._root) if leads_on(entry)]
 
     def files(self, model: str, _: Progress | None = None) -> Sequence[File]:
         self.check()
@@ -50,7 +55,7 @@ class DirectoryStore:
 
     def fetch(self, model: str, version: str, _files: Sequence[File], _progress: Progress) -> Folder:
         folder = self._root / model / version
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 
@@ -89,7 +94,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[File]:
     if prefix.count("/") > DEEPEST:
         return
     for entry in entries(folder):
-        if entry.is_dir():
+        if leads_on(entry):
             yield from _walk(folder / entry.name, f"{prefix}{entry.name}/")
         elif entry.is_file() and (file := _file(entry, prefix + entry.name)) is not None:
             yield file
@@ -106,7 +111,17 @@ def is_name(text: str) -> bool:
     Without a path separator and a leading dot a name cannot leave the repository's prefix; nor can it break a log line.
     """
     in_place = 0 < len(text) <= LONGEST_NAME and "/" not in text and "\\" not in text
-    return in_place and is_shown(text) and is_harmless(text)
+    return in_place and is_shown(text) and is_harmless(text) and len(text.encode(errors="replace")) <= LONGEST_NAME
+
+
+def is_folder(path: Path) -> bool:
+    """Decides whether a folder is there. Raises ModelUnavailable if that cannot be known."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        if error.errno == ENAMETOOLONG:
+            return False
+        raise _unlisted(error) from error
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -120,6 +135,14 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
     except OSError as error:
         raise _unlisted(error) from error
+
+
+def leads_on(entry: os.DirEntry[str]) -> bool:
+    """Decides whether an entry is a folder. A link that cannot be followed counts as one: its listing says why."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True
 
 
 def _names(folder: Path) -> list[str]:

@@ -15,7 +15,7 @@ from core.errors import InvalidInput
 from core.records import NamedTuple
 from handler.settings import Settings, routing
 from handler.stores import File, Folder, Gone
-from handler.stores.directory import DirectoryStore, content, entries, root_of, settled
+from handler.stores.directory import DirectoryStore, content, entries, is_folder, leads_on, root_of, settled
 from handler.stores.progress import Progress
 
 OWN: Final = re.compile(r"(?:model|pipeline)\.[a-z0-9]+|model-settings\.json|config\.pbtxt")
@@ -53,8 +53,8 @@ def place_of(folder: Path) -> LoosePlace | None:
     """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
     for _ in range(DEEPEST):
         found = entries(folder)
-        folders = [entry.name for entry in found if entry.is_dir()]
-        kind = is_version([entry.name for entry in found if entry.is_file()], folders)
+        folders = [entry.name for entry in found if leads_on(entry)]
+        kind = is_version([entry.name for entry in found if not leads_on(entry) and entry.is_file()], folders)
         if kind is not None:
             return LoosePlace(folder, kind)
         if len(folders) != 1:
@@ -138,7 +138,7 @@ class LooseStore:
         if place is None:
             return self._inner.fetch(model, version, files, progress)
         folder = place.folder if place.is_version else place.folder / version
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise Gone(f"version {version} of model {model!r} was removed from the repository")
         return Folder(folder)
 

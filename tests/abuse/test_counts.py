@@ -25,6 +25,7 @@ JSON, PROTO, STREAM = "application/json", "application/proto", "application/conn
 MODEL = b"\x0a\x0fhalf_plus_three"
 X = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
 MANY = MOST_PARTS + 1
+GENERATE = "/v2/models/half_plus_three/generate"
 PREDICT = "/v1/models/half_plus_three:predict"
 INFER_RPC, STREAM_RPC = f"/{OIP}/ModelInfer", f"/{OIP}/ModelStreamInfer"
 
@@ -52,6 +53,9 @@ def post(app: App, path: str, body: Any, content_type: str = JSON, query: bytes 
         (INFER, {"inputs": [X], "outputs": [{"name": "y"}] * MANY}, "4097 outputs"),
         (INFER, {"inputs": [X], "parameters": {str(each): 0 for each in range(MANY)}}, "4097 parameters"),
         (INFER, {"inputs": [X | {"parameters": {str(each): 0 for each in range(MANY)}}]}, "4097 parameters"),
+        (GENERATE, {str(each): 0 for each in range(MANY)}, "4097 members"),
+        (f"{GENERATE}_stream", {str(each): 0 for each in range(MANY)}, "4097 members"),
+        (GENERATE, {"x": 1, "parameters": {str(each): 0 for each in range(MANY)}}, "4097 parameters"),
         ("/grps/v1/infer/predict", {"gtensors": {"tensors": [{}] * MANY}}, "4097 tensors"),
         ("/grps/v1/infer/predict", {"gmap": {"s_i64": {str(each): 1 for each in range(MANY)}}}, "4097 values"),
         (INFER, b'{"a":[' + b"[]," * MOST_ARRAYS + b"0]}", "arrays and objects"),

@@ -66,6 +66,7 @@ PLACES = [
     ("POST", "/v1/models/iris/labels/{}:predict"),
     ("POST", "/grps/v1/infer/{}"),
     ("GET", "/{}"),
+    ("GET", "/models/{}"),
     ("POST", f"{SERVICE}/{{}}"),
     ("POST", "/{}/ModelInfer"),
 ]
@@ -74,7 +75,7 @@ PLACES = [
 @pytest.mark.parametrize(("method", "place"), PLACES)
 def test_an_odd_name_in_a_path_is_refused(local: Local, method: str, place: str) -> None:
     """Encoded slashes, dots, control characters, overlong and broken UTF-8 name nothing and reach no file."""
-    for name in [*NAMES, "a" * 60_000, "%61" * 20_000]:
+    for name in [*NAMES, "a" * 60_000, "%61" * 20_000, "%C3%A9" * 200, "9" * 5000]:
         answer = local.call(method, place.replace("{}", name), BODY if method == "POST" else b"")
         check(answer)
         assert answer.status >= 400, (place, name)

@@ -308,6 +308,18 @@ def test_a_dashed_name_means_a_model_of_the_caller(globs: list[str], name: str, 
     assert (ref.name, ref.version) == wanted
 
 
+def test_the_default_model_is_not_named_to_a_caller_that_may_not_use_it() -> None:
+    """The caller has not named it, and sees it in no listing."""
+    headers = {"x-api-key": "dgm_a", "content-type": "application/json"}
+    settings = {"DEFAULT_MODEL": "half_plus_three", "PLATFORM": "mlflow"}
+    with closing(make(AUTH="keys", KEYS=line("a", "dgm_a", "infer", "iris"), **settings)) as app:
+        for path in ("/invocations", "/grps/v1/infer/predict"):
+            reply = ask(app, "POST", path, headers, b'{"instances": [1], "gtensors": {"tensors": []}}')
+            assert reply.status == 403
+            assert b"default model" in reply.body
+            assert b"half_plus_three" not in reply.body
+
+
 # -- Lambda --------------------------------------------------------------------------------------------------------
 
 
@@ -363,6 +375,19 @@ def test_a_trusted_authorizers_credential_need_not_be_ours(sent: dict[str, str],
         with closing(function(TRUST_AUTHORIZER="true", **settings)) as made:
             assert made(called(AUTHORIZERS["jwt"][0], **sent), None)["statusCode"] == status
             assert made(called(None, **sent | {"authorization": "Bearer x"}), None)["statusCode"] == 401
+
+
+@pytest.mark.parametrize(("models", "names"), [
+    ("[iris species]", ["iris", "species"]), ("[half*]", ["half_plus_three"]), ("[iris]", ["iris"]), ("[]", []),
+    ("iris", ["iris"]), ("iris,species", ["iris", "species"]), (["iris"], ["iris"]),
+])  # fmt: skip
+def test_an_http_api_writes_a_list_of_claims_as_a_text(models: Any, names: list[str]) -> None:
+    """Its JWT authorizer passes ["a", "b"] on as "[a b]": the words are the patterns and the scopes."""
+    claims = {"models": models, "scp": "[dragoman:infer dragoman:read]"}
+    with closing(function(TRUST_AUTHORIZER="true")) as made:
+        answer = made(called({"jwt": {"claims": claims}}), None)
+        assert json.loads(answer["body"]) == {"models": names}
+        assert made(called({"jwt": {"claims": claims}}, LOAD, "POST"), None)["statusCode"] == 403
 
 
 def test_claims_count_on_lambda_alone_and_when_they_are_trusted() -> None:

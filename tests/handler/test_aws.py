@@ -155,6 +155,20 @@ def test_a_rest_api_names_its_stage_beside_the_path(event: dict[str, Any], rest:
     assert (found["path"], found_root) == (rest, root)
 
 
+@pytest.mark.parametrize("stage", ["v1", "v2", "grps", "prod"])
+@pytest.mark.parametrize("form", ["REST", "V1", "V2"])
+def test_a_stage_can_have_the_name_of_a_protocol(function: Function, form: str, stage: str) -> None:
+    """Only the stage is cut off, and not the protocol's own prefix after it."""
+    path, body = "/v1/models/half_plus_three:predict", '{"instances": [1]}'
+    context = {"stage": stage, "path": f"/{stage}{path}"}
+    older = {"httpMethod": "POST", "headers": {}, "body": body, "requestContext": context}
+    whole = http("POST", f"/{stage}{path}", body)
+    whole["requestContext"]["stage"] = stage
+    events = {"REST": older | {"path": path}, "V1": older | {"path": f"/{stage}{path}", "version": "1.0"}, "V2": whole}
+    answer = function(events[form], None)
+    assert (answer["statusCode"], json.loads(answer["body"])) == (200, {"predictions": [3.5]})
+
+
 @pytest.mark.parametrize("label", ["a/b", "a:predict", "é@%2F"])
 def test_a_label_that_is_percent_encoded_is_the_label(function: Function, label: str) -> None:
     """Function URLs and load balancers pass paths as clients have sent them."""

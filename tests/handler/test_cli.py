@@ -244,6 +244,19 @@ def test_an_address_that_is_taken_is_said_before_anything_else(
     )
 
 
+@pytest.mark.parametrize("more", [[], ["--workers", "2"], ["--http2"]])
+def test_grpc_has_a_port_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """On the port of HTTP it would take the connections of every other protocol."""
+    served = servers(monkeypatch)
+    assert (cli.main(["serve", "--port", "9000", "--grpc-port", "9000", *more]), served) == (2, [])
+    assert capsys.readouterr() == (
+        "",
+        "dragoman: --grpc-port is --port, 9000: choose another one, or --http2, which has all on one port\n",
+    )
+
+
 def test_a_name_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """By the resolver's own reason."""
     served = servers(monkeypatch)

@@ -153,6 +153,7 @@ BAD = [
     (f'ensemble_scheduling {{ {STEP.replace("input_map", "model_version: -2 input_map")} }}',
      "ensemble_scheduling.step[0].model_version is -2; expected -1 for the latest"),
     ("max_batch_size: many", "expected protobuf's text format (1:17 : 'max_batch_size: many': Couldn't parse integer"),
+    ("input { data_type: 99999999999999999999 }", "expected protobuf's text format (Value out of range: 9999999999"),
     ("input { name: }", "the file is '15 bytes'; expected protobuf's text format (1:15 : "),
     ("input {", "the file is '7 characters'; expected as many closing brackets as opening ones"),
     ("} input { ", "the file is '10 characters'; expected as many closing brackets as opening ones"),

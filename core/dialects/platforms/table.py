@@ -15,6 +15,7 @@ from core.dialects.platforms.frames import DataFrame, checked, tensors
 from core.dtype import BOOL, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
+from core.encoding.structure import MOST_ARRAYS
 from core.errors import InvalidInput, TooLarge, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, flat_texts
@@ -88,7 +89,8 @@ def _of_texts(text: bytes, names: tuple[str, ...] | None) -> DataFrame:
     """Raises InvalidInput, TooLarge."""
     count = text.count(b",") + text.count(b"\n") + 1
     if count > MOST_CELLS:
-        raise TooLarge(f"the CSV has {count} cells that are not all plain numbers; at most {MOST_CELLS} are read")
+        most = f"at most {MOST_CELLS} are read, or {MOST_ARRAYS - 1} rows of plain numbers"
+        raise TooLarge(f"the CSV has {count} cells; {most}")
     return DataFrame(names, [row for row in _lines(text) if row], values)
 
 

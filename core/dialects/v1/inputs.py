@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.bounds import check_filled
+from core.bounds import check_filled, check_parts
 from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted, to_tensor
 from core.dtype import BOOL, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput, shown
@@ -43,6 +43,7 @@ def from_columns(value: Any, bindings: Bindings) -> tuple[Tensor, ...]:
         name = _only(bindings, "inputs is a plain value/list, but expecting an object")
         return _with_defaults({name: _tensor(name, bindings, value)}, bindings)
     if bindings is None:
+        check_parts(value, "inputs")
         return tuple(_tensor(name, None, member) for name, member in value.items())
     given = {name: _tensor(name, bindings, value[name]) for name in bindings if name in value}
     return _with_defaults(given, bindings)
@@ -216,6 +217,7 @@ def _shape(shape: tuple[int, ...]) -> str:
 def _objects(instances: list[Any], bindings: Bindings) -> tuple[Tensor, ...]:
     first = instances[0]
     if bindings is None:
+        check_parts(first, "inputs")
         names = list(first)
     else:
         names = [name for name, binding in bindings.items() if name in first or binding.default is None]

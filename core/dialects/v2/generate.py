@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from core.bounds import check_parts
 from core.dialects.v2.infer import for_model
 from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
@@ -61,6 +62,7 @@ def decode(call: Call, *, stream: bool) -> tuple[Deferred, AnyReply]:
 def _object(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InvalidInput(f"the body is {shown(body)}; expected an object with the model's inputs as members")
+    check_parts(body, "members")
     return body
 
 
@@ -76,6 +78,7 @@ def _infer(members: Mapping[str, Any], spec: ModelSpec) -> Infer:
     parameters = own.get("parameters", {})
     if not isinstance(parameters, dict):
         raise InvalidInput(f"'parameters' is {shown(parameters)}; expected an object")
+    check_parts(parameters, "parameters")
     if spec.inputs is None:
         inputs = [_tensor(_guessed(name, value), value) for name, value in given.items()]
     else:

@@ -9,7 +9,7 @@ trace and logging.
 from typing import Final
 
 from core.encoding import jsonio
-from core.errors import ModelNotFound, ServingError, VersionNotFound, shown
+from core.errors import SHOWN_CHARACTERS, ModelNotFound, ServingError, VersionNotFound, shown
 from core.wire import JSON, HttpResponse, RouteNotFound, headers_of, status_of
 
 SHARED_MEMORY: Final = (
@@ -44,7 +44,8 @@ def worded(error: ServingError) -> ServingError:
     if isinstance(error, ModelNotFound) and error.model is not None:
         return ModelNotFound(f"Request for unknown model: {shown(error.model)} is not found{_more(error.hint)}")
     if isinstance(error, VersionNotFound) and error.model is not None:
-        version = error.version if error.version.isdecimal() else shown(error.version)
+        is_plain = error.version.isdecimal() and len(error.version) < SHOWN_CHARACTERS
+        version = error.version if is_plain else shown(error.version)
         unknown = f"{shown(error.model)} version {version}"
         return VersionNotFound(f"Request for unknown model: {unknown} is not found{_more(error.hint)}", error.version)
     return error

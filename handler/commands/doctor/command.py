@@ -46,6 +46,7 @@ ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
+MISSING: Final = "there is no such folder"
 UNLISTED: Final = "models: the repository has none to examine"
 
 
@@ -128,12 +129,12 @@ class Examination:
     def _folder(self, path: str, *, named: bool) -> tree.Tree | None:
         """Returns a folder's files, None without a model."""
         root = Path(path).expanduser()
-        if not root.exists() and not named and self._template() is not None:
+        what = _not_a_folder(root)
+        if what == MISSING and not named and self._template() is not None:
             self._visit.examined.pop()
             self._visit.skipped.append(ELSEWHERE)
             return None
-        if not root.is_dir():
-            what = "it is a file, and not a folder" if root.exists() else "there is no such folder"
+        if what:
             cure = f"mkdir -p {path}, or name another one: dragoman doctor REPOSITORY (DRAGOMAN_REPOSITORY)"
             self._visit.add([error("repository-missing", str(root.absolute()), what, cure)])
             return None
@@ -231,3 +232,13 @@ class Examination:
         self._visit.examined.append(f"artifact {where} ({built.size / artifact.MB:.0f} MB)")
         onnx = any(ONNX in version.paths for model in self._models for version in model.versions)
         self._visit.add(artifact.examine(built, where, properties, onnx=onnx))
+
+
+def _not_a_folder(path: Path) -> str:
+    """Returns why a path is not a folder, "" if it is one, or cannot be looked at: its listing says why."""
+    try:
+        if path.is_dir():
+            return ""
+        return "it is a file, and not a folder" if path.exists() else MISSING
+    except OSError:
+        return ""

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from errno import ELOOP
 from pathlib import Path
+from typing import Final
 
 from core.records import NamedTuple
 from handler.commands.doctor.findings import Finding, error, warning
 from handler.stores import File
-from handler.stores.directory import DEEPEST, is_shown
+from handler.stores.directory import DEEPEST, is_shown, leads_on
+
+REPAIR: Final = "remove it, or repair the link"
 
 
 class Tree(NamedTuple):
@@ -44,19 +48,19 @@ def _walk(folder: Path, prefix: str, found: list[Finding]) -> Iterator[File]:
     try:
         entries = [entry for entry in os.scandir(folder) if is_shown(entry.name)]
     except OSError as wrong:
-        cure = f"let the server's user read it: chmod -R u+rX {folder}"
+        cure = f"let the server's user read it: chmod -R u+rX {folder}" if wrong.errno != ELOOP else REPAIR
         found.append(error("unreadable", prefix or str(folder), f"cannot be listed: {wrong.strerror}", cure))
         return
     for entry in entries:
         path = prefix + entry.name
-        if entry.is_dir():
+        if leads_on(entry):
             if prefix == "":
                 yield File(f"{path}/")
             if prefix.count("/") < DEEPEST:
                 yield from _walk(folder / entry.name, f"{path}/", found)
         elif not entry.is_file():
             what = "is a link that leads nowhere" if entry.is_symlink() else "is neither a file nor a folder"
-            found.append(warning("broken-link", path, f"{what}; servers skip it", "remove it, or repair the link"))
+            found.append(warning("broken-link", path, f"{what}; servers skip it", REPAIR))
         elif not os.access(entry.path, os.R_OK):
             cure = f"let the server's user read it: chmod u+r {folder / entry.name}"
             found.append(error("unreadable", path, "cannot be read by this user", cure))

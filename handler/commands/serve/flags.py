@@ -8,7 +8,7 @@ import click
 
 from handler.commands.options import FILE as PATH
 from handler.commands.options import CommandOptions, command
-from handler.settings import SETTINGS, Given, Setting, Settings, parsers, providers
+from handler.settings import SETTINGS, Given, InvalidSettings, Setting, Settings, parsers, providers
 from handler.settings.sources import FILE, SERVES, Layered
 
 RELOADING: Final = {"repository_poll": "1"}
@@ -156,6 +156,9 @@ def serve(options: CommandOptions) -> int:
         layered.file,
         own["http2"],
     )
+    if how.grpc_port == how.port:  # gRPC would share it, and take every connection
+        cure = "choose another one, or --http2, which has all on one port"
+        raise InvalidSettings(f"--grpc-port is --port, {how.port}: {cure}")
     if how.api != "off":
         environ = layered.environment() | {"AWS_LAMBDA_FUNCTION_NAME": "dragoman"}
         return server.serve_function(Settings.from_env(environ), how, environ)

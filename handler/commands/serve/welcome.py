@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -62,9 +63,10 @@ def _missing(path: Path | None) -> str:
 
 def _loose(path: Path | None, model: str) -> str:
     """Names a file beside the models' folders, where it is not served; "" if there is none. `model`: one of them."""
-    if path is None or not (path / model).is_dir():  # the repository is elsewhere, or itself a model
-        return ""
-    file = next(path.glob("*.onnx"), None)
+    file = None
+    with suppress(OSError):
+        if path is not None and (path / model).is_dir():  # else the repository is elsewhere, or itself a model
+            file = next(path.glob("*.onnx"), None)
     if file is None:
         return ""
     return f"{file.name} lies beside the models' folders, and is not served: move it to {file.stem}/1/model.onnx"

@@ -95,7 +95,8 @@ class ObjectRunner:
         if COMPLETE in names:
             return {"object": key, "result": folder, "complete": True}
         try:
-            told = self._run(RecordObject(model, form, file, folder, names), context)
+            with answered(NAME, "s3:GetObject"):  # the records arrive while they run
+                told = self._run(RecordObject(model, form, file, folder, names), context)
         except ServingError as error:
             if error.fault not in OF_THE_MESSAGE and error.fault is not Fault.RESOURCE_EXHAUSTED:
                 raise
@@ -135,11 +136,15 @@ class ObjectRunner:
 
     def _whole(self, file: BinaryIO) -> BinaryIO:
         """Returns a file in memory. Raises InvalidInput for one that is too large."""
-        content = file.read(self._settings.max_body_bytes + 1)
-        if len(content) > self._settings.max_body_bytes:
-            most = f"{self._settings.max_body_bytes} bytes (DRAGOMAN_MAX_BODY_BYTES)"
-            raise InvalidInput(f"an object of {' or '.join(WHOLE)} has at most {most}")
-        return io.BytesIO(content)
+        most, content = self._settings.max_body_bytes, io.BytesIO()
+        # The read behind the last byte is the one in which botocore compares what has arrived with the length.
+        while content.tell() <= most and (piece := file.read(most + 1 - content.tell())):
+            content.write(piece)
+        if content.tell() > most:
+            limit = f"{most} bytes (DRAGOMAN_MAX_BODY_BYTES)"
+            raise InvalidInput(f"an object of {' or '.join(WHOLE)} has at most {limit}")
+        content.seek(0)
+        return content
 
 
 class _Timely:

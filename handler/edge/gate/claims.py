@@ -39,7 +39,7 @@ def _claims(context: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if isinstance(authorizer, Mapping) and authorizer:
         jwt = authorizer.get("jwt")
         inner = jwt.get("claims") if isinstance(jwt, Mapping) else None
-        for found in (inner, authorizer.get("iam"), authorizer.get("claims"), authorizer.get("lambda")):
+        for found in (_unflattened(inner), authorizer.get("iam"), authorizer.get("claims"), authorizer.get("lambda")):
             if isinstance(found, Mapping):
                 return found
         return authorizer if "principalId" in authorizer else {} if "lambda" in authorizer else None
@@ -47,3 +47,14 @@ def _claims(context: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if isinstance(identity, Mapping) and isinstance(identity.get("userArn"), str):
         return {"userArn": identity["userArn"]}
     return None
+
+
+def _unflattened(claims: Any) -> Any:
+    """Returns the claims of an HTTP API's JWT authorizer, with the lists that it has written as texts: "[a b]"."""
+    if not isinstance(claims, Mapping):
+        return None
+    return {name: _list(value) if isinstance(value, str) else value for name, value in claims.items()}
+
+
+def _list(text: str) -> str | list[str]:
+    return text[1:-1].split() if text.startswith("[") and text.endswith("]") else text

@@ -17,6 +17,7 @@ from handler.edge.jobs import ServedModels
 from handler.lifecycle.repository import VERSION
 
 MOST_NAMED: Final = 16
+OTHER_DEFAULT: Final = "this credential does not permit the server's default model: name one that it permits"
 
 
 class SeenModels:
@@ -49,6 +50,8 @@ class SeenModels:
         if name and VERSION.fullmatch(version) and self._sees(name):
             # "a-1" is version 1 of "a", or the model "a-1": both are looked for only if the caller may use both.
             return ref if self._sees(selector) else ModelRef(name, str(int(version)))
+        if not ref.name and not self._sees(selector):
+            raise NotPermitted(OTHER_DEFAULT)
         return ModelRef(self._own(selector))
 
     def _only(self, context: Context) -> str:

@@ -121,7 +121,7 @@ class Poller:
         context.stream = ResponseStream(self._api, context)
         try:
             event = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._api.fail(context, "Runtime.UnmarshalError", f"Unable to unmarshal input: {error}")
             return
         try:

@@ -68,7 +68,7 @@ def _read(text: bytes) -> tuple[TritonConfig, list[str]]:
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)  # Python warns of an unknown escape, and keeps it
             return text_format.Parse(known, TritonConfig(), allow_unknown_field=True), fields
-    except (text_format.ParseError, DeprecationWarning, RecursionError, UnicodeDecodeError) as error:
+    except (text_format.ParseError, DeprecationWarning, RecursionError, ValueError) as error:
         words = " ".join(str(error).replace("dragoman.triton.", "").split())
         raise Wrong("the file", f"{len(text)} bytes", f"protobuf's text format ({words[:160]})") from None
 

@@ -18,9 +18,14 @@ CHUNK: Final = 1024 * 1024
 """The most bytes that one read returns."""
 SMALL: Final = 16 * 1024 * 1024
 """The most bytes of a body that is read into memory. A page of a thousand keys of the greatest length has a quarter."""
+TOO_LONG: Final = "TooLong"
+"""The code of our own refusal of a longer one."""
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
+NUMBER: Final = re.compile("[0-9]{1,18}")
+RANGE: Final = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+"""Python refuses to read a number of thousands of digits, and no object has so many bytes."""
 
 
 class Broken(Exception):
@@ -169,7 +174,7 @@ class Answer:
         """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself."""
         headers = body.headers
         length = _number(headers.get("Content-Length"))
-        found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", headers.get("Content-Range", ""))
+        found = RANGE.fullmatch(headers.get("Content-Range", ""))
         start, last, size = map(int, found.groups()) if found else (0, length - 1, length)
         if last - start + 1 != length:
             raise Broken(f"{length} bytes for the range {start}-{last}")
@@ -204,7 +209,7 @@ def whole(body: AnswerBody, seconds: float) -> bytes:
         while chunk := body.read(until - time.monotonic()):
             content += chunk
             if len(content) > SMALL:
-                raise StoreRefused(200, "TooLong")
+                raise StoreRefused(200, TOO_LONG)
     finally:
         body.close()
     return bytes(content)
@@ -218,6 +223,6 @@ def limit(seconds: float) -> float:
 
 
 def _number(text: str | None) -> int:
-    if text is None or not text.isdecimal():
+    if text is None or not NUMBER.fullmatch(text):
         raise Broken("an answer without Content-Length")
     return int(text)

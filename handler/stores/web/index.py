@@ -23,6 +23,8 @@ LONGEST: Final = 1024
 """Characters of a path."""
 LARGEST: Final = 2**53
 EPOCH: Final = "1970-01-01T00:00:00+00:00"
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""A half of a character, which JSON can hold, and no URL and no file name."""
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -65,7 +67,7 @@ def _file(number: int, entry: Any) -> IndexedFile:
     said = entry if isinstance(entry, dict) else {}
     path, size, sha256, modified = (said.get(name) for name in IndexedFile._fields)
     where = f"{FILE}: files[{number}]"
-    if not isinstance(path, str) or len(path) > LONGEST or not is_plain(path):
+    if not isinstance(path, str) or len(path) > LONGEST or not is_plain(path) or SURROGATE.search(path):
         raise Malformed(f"{where}.path is {str(path)[:256]!r}; expected a path such as 'iris/1/model.onnx'")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size < LARGEST:
         raise Malformed(f"{where}.size is {str(size)[:64]!r}; expected a number of bytes")

@@ -20,7 +20,17 @@ from handler.stores.progress import Progress
 from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous, proxy_of
 from handler.stores.transfer import retries
-from handler.stores.transfer.answers import Answer, Broken, Line, ObjectReader, ObjectRequest, StoreRefused, whole
+from handler.stores.transfer.answers import (
+    SMALL,
+    TOO_LONG,
+    Answer,
+    Broken,
+    Line,
+    ObjectReader,
+    ObjectRequest,
+    StoreRefused,
+    whole,
+)
 from handler.stores.transfer.retries import Failed, OutOfTime
 from handler.stores.web import index
 from handler.stores.web.index import IndexedFile, Malformed
@@ -136,6 +146,8 @@ class WebClient:
                 f"{self.base} redirects ({reason.status}), which is not followed: name the final address in "
                 "DRAGOMAN_REPOSITORY"
             )
+        if isinstance(reason, StoreRefused) and reason.code == TOO_LONG:
+            return ModelNotLoadable(f"{self.base}: {what} has more than {SMALL} bytes")
         if isinstance(reason, StoreRefused):
             return ModelNotLoadable(f"the server at {self.base} answered {reason.status} for {what}")
         if reason.started:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from errno import EIO
+from errno import EACCES, EIO
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from core.errors import ModelUnavailable
 from handler.settings import InvalidSettings, Settings
 from handler.stores import open_store
-from handler.stores.directory import DirectoryStore
+from handler.stores.directory import DirectoryStore, is_name
 
 
 def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
@@ -40,6 +40,63 @@ def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
     monkeypatch.setattr(os, "scandir", broken)
     with pytest.raises(ModelUnavailable, match="model 'm' cannot be listed: Input/output error"):
         store.files("m")
+
+
+def test_a_link_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
+    """It is the error of its own model. The other models are listed and served."""
+    for path in ("a/1/model.onnx", "b/1/model.onnx"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_bytes(b"1")
+    (tmp_path / "b" / "1" / "round").symlink_to("round")
+    (tmp_path / "c").symlink_to("c")
+    store = DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)}))
+    assert list(store.models()) == ["a", "b", "c"]
+    assert [file.path for file in store.files("a")] == ["1/model.onnx"]
+    for model in "bc":
+        with pytest.raises(ModelUnavailable, match=f"model '{model}' cannot be listed: Too many levels of symbolic"):
+            store.files(model)
+
+
+def test_the_folder_of_one_model_can_have_a_link_that_cannot_be_followed(tmp_path: Path) -> None:
+    """The listing names the fault, as that of a repository does."""
+    (tmp_path / "model.onnx").write_bytes(b"1")
+    (tmp_path / "round").symlink_to("round")
+    store = open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path), "DRAGOMAN_MODEL_NAME": "m"}))
+    assert list(store.models()) == ["m"]
+    with pytest.raises(ModelUnavailable, match="cannot be listed: Too many levels of symbolic links"):
+        store.files("m")
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("x" * 255, True),
+        ("x" * 256, False),
+        ("é" * 127, True),
+        ("é" * 128, False),
+        ("日" * 85, True),
+        ("日" * 86, False),
+    ],
+)
+def test_a_name_has_as_many_bytes_as_a_file_system_permits(*, text: str, may: bool) -> None:
+    """File systems count bytes, not characters. A longer name is not a model's."""
+    assert is_name(text) is may
+
+
+def test_a_repository_that_cannot_be_looked_at_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that no file system has, and a folder above that this user may not search, are refused in one line."""
+    store = DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path / ("x" * 300))}))
+    with pytest.raises(ModelUnavailable, match="is not a directory: check DRAGOMAN_REPOSITORY"):
+        store.models()
+    assert not DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)})).has("x" * 300)
+
+    def closed(path: Path, **_: object) -> bool:
+        raise PermissionError(EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", closed)  # the tests may run as root, who may search everything
+    with pytest.raises(ModelUnavailable, match=r"^the repository cannot be listed: Permission denied$"):
+        store.models()
+    assert store.has("m")
 
 
 def test_file_uris_are_directories(tmp_path: Path) -> None:

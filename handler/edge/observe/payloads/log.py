@@ -17,6 +17,7 @@ from handler.edge.observe.record import Record
 from handler.settings import Settings
 
 TOO_LARGE: Final = "size"
+MOST_DIGITS: Final = 18
 PROTOBUF: Final = "application/protobuf"
 HEADER_LENGTH: Final = "inference-header-content-length"
 """V2's header with the bytes of a body's JSON. Tensors follow it."""
@@ -90,13 +91,13 @@ class PayloadLog:
             return
         about = dict(self._about(record, model))
         is_rpc = record.protocol in ("grpc", "grpc-web", "connect")
-        kind = headers.get("content-type", "")
+        kind = headers.get("content-type", "")[:SEEN]
         kinds = (_message_kind(kind), copy.kind or PROTOBUF) if is_rpc else (kind or JSON, copy.kind)
         came = time.time_ns() - (time.perf_counter_ns() - record.came)
         request = about | {"type": REQUEST, "time": stamp(came)} | _length(headers.get(HEADER_LENGTH, ""))
         status = {"status": str(record.status)}
         response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
-        encoding = "" if is_rpc else headers.get("content-encoding", "")
+        encoding = "" if is_rpc else headers.get("content-encoding", "")[:SEEN]
         answer = b"".join(copy.parts)
         self._outbox.put(
             (
@@ -129,4 +130,4 @@ def _message_kind(kind: str) -> str:
 
 
 def _length(text: str) -> dict[str, str]:
-    return {"headerlength": text} if text.isdecimal() else {}
+    return {"headerlength": text} if text.isdecimal() and len(text) <= MOST_DIGITS else {}

@@ -207,8 +207,12 @@ def test_odd_csv_is_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -
     """A cell that is a number takes an eighth of the memory of one that has to be looked at as text."""
     monkeypatch.setattr(table, "MOST_CELLS", 10)
     assert inputs(CSV, "1,2\n" * 10, MATRIX)["x"] == [[1, 2]] * 10
-    with pytest.raises(TooLarge, match="the CSV has 20 cells that are not all plain numbers; at most 10 are read"):
+    most = "at most 10 are read, or 262143 rows of plain numbers"
+    with pytest.raises(TooLarge, match=f"the CSV has 20 cells; {most}"):
         inputs(CSV, "1,.2\n" * 10, MATRIX)
+    assert len(inputs(CSV, "1,2\n" * 262_143, MATRIX)["x"]) == 262_143
+    with pytest.raises(TooLarge, match=f"the CSV has 524288 cells; {most}"):
+        inputs(CSV, "1,2\n" * 262_144, MATRIX)
 
 
 def answer(form: dict[str, str], *outputs: tuple[str, str, Any], kind: str = JSON, body: Any = None) -> HttpResponse:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.bounds import MOST_PARTS
 from core.dialects.v1.inputs import UNNAMED, from_columns, from_rows, is_named
 from core.dialects.v1.values import Irregular
 from core.dtype import BYTES
@@ -254,3 +255,13 @@ def test_a_default_is_never_written_to() -> None:
     assert repeated.array.tolist() == [b"x"] * 3
     assert not repeated.array.flags.writeable
     assert bindings["s"].default is default
+
+
+def test_the_inputs_of_a_model_that_declares_none_are_counted() -> None:
+    """Each becomes a tensor, whatever the model does with it."""
+    many = {str(each): 1 for each in range(MOST_PARTS + 1)}
+    for read, value in ((from_columns, many), (from_rows, [many])):
+        assert refused(read, value, None) == "the request has 4097 inputs; at most 4096 are accepted"
+        many.popitem()
+        assert len(read(value, None)) == MOST_PARTS
+        many["last"] = 1

@@ -29,6 +29,7 @@ def refused(error: ServingError, path: str = "/v2") -> tuple[int, str]:
     (ModelNotFound("own"), "own"),
     (VersionNotFound("own", "7", model="m", hint="it serves 1"), f"{UNKNOWN}'m' version 7 is not found: it serves 1"),
     (VersionNotFound("own", "\n", model="m"), rf"{UNKNOWN}'m' version '\n' is not found"),
+    (VersionNotFound("own", "7" * 5000, model="m"), f"{UNKNOWN}'m' version '{'7' * 252}... is not found"),
     (VersionNotFound("own", "7"), "own"),
 ])  # fmt: skip
 def test_unknown_models_and_versions_are_refused_in_tritons_words(error: ServingError, text: str) -> None:

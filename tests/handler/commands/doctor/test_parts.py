@@ -296,6 +296,16 @@ def test_what_cannot_be_read_is_named(
     assert capsys.readouterr().err == f"dragoman: {setup.models / 'rest'} cannot be listed: Permission denied\n"
 
 
+def test_a_place_that_cannot_be_looked_at_is_a_finding(setup: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
+    """A link that leads to itself, and a path that no file system has, end no examination."""
+    (setup.models / "round").symlink_to("round")
+    found, files = tree.of_folder(setup.models)
+    assert [(each.code, each.where, each.cure) for each in found] == [("unreadable", "round/", tree.REPAIR)]
+    assert files.models.keys() == {"wine"}
+    assert main(["doctor", "x" * 300]) == 1
+    assert "cannot be listed: File name too long" in capsys.readouterr().out
+
+
 # -- the function -----------------------------------------------------------------------------------------------------
 
 SECONDS = {"runtime": 1.0, "fetch": 2.0, "load": 3.0}

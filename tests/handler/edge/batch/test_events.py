@@ -29,7 +29,8 @@ from handler.edge.lambda_events import UnsupportedEvent
 from handler.lifecycle.single_flight import Background
 from handler.settings import InvalidSettings
 from tests.handler.edge.client import make
-from tests.support import s3_stand_in
+from tests.support import fault_proxy, s3_stand_in
+from tests.support.fault_proxy import Fault
 from tests.support.server import ROOT
 
 ROWS = [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]]
@@ -265,6 +266,29 @@ def test_a_new_object_has_its_answers_in_parts(
     found = [line for name in whole["parts"] for line in lines((folder / name).read_bytes())]
     assert [line["index"] for line in found] == list(range(9000))
     assert [line["index"] for line in found if "error" in line] == list(range(3, 9000, 500))
+
+
+@pytest.mark.parametrize("kind", ["truncate", "reset"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.npy"])
+def test_a_connection_that_ends_keeps_no_other_object_back(
+    store: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, name: str
+) -> None:
+    """The invocation fails once the others are done, and the next one goes on."""
+    file = io.BytesIO()
+    np.save(file, np.ones((500_000, 4), np.float32))
+    rows = {"a.jsonl": b"[5, 3, 1, 0]\n" * 200_000, "a.csv": b"5,3,1,0\n" * 300_000, "a.npy": file.getvalue()}
+    store.put(f"in/iris/{name}", rows[name])
+    store.put("in/iris/b.jsonl", b"[5, 3, 1, 0]\n")
+    with fault_proxy.running(store.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.url)
+        proxy.only, proxy.faults = name, [Fault(kind, 1_500_000)]
+        event = created(f"in/iris/{name}", "in/iris/b.jsonl")
+        with function(monkeypatch, f"file://{tmp_path}", BATCH_INPUT="s3://bucket/in") as aws:
+            with pytest.raises(ModelUnavailable, match="DRAGOMAN_BATCH_INPUT: the bucket does not answer"):
+                aws(event, None)
+            assert [path.parts[-3] for path in tmp_path.rglob("complete.json")] == ["b.jsonl"]
+            first, second = aws(event, None)["batches"]
+            assert (first["errors"], second["complete"]) == (0, True)
 
 
 def test_objects_of_other_forms_and_those_that_are_wrong(

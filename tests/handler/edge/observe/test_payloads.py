@@ -88,6 +88,19 @@ def test_any_request_is_one_line(path: str, body: bytes, headers: Any, data: Any
     assert ("error" in response["data"]) is (response["status"] != "200")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("content-type", b"a/" + b"b" * 60_000), ("content-encoding", b"gzip," * 12_000),
+     ("inference-header-content-length", b"9" * 60_000), ("x-request-id", b"a" * 60_000)],
+)  # fmt: skip
+def test_a_long_header_does_not_make_a_long_event(name: str, value: bytes, tmp_path: Path) -> None:
+    """The memory of events that wait is counted by their payloads."""
+    with closing(make(PAYLOAD_LOG=str(tmp_path))) as app:
+        ask(app, "POST", INFER, BODY, headers=[(name.encode(), value)])
+    for each in logged(tmp_path):
+        assert len(json.dumps(each)) < len(BODY) * 2 + outboxes.OVERHEAD
+
+
 def test_what_is_no_inference_is_not_logged(tmp_path: Path) -> None:
     """Neither are streams of calls, whose messages are many, nor requests that were refused before they were read."""
     with closing(make(PAYLOAD_LOG=str(tmp_path))) as app:

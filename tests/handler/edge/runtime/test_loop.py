@@ -83,7 +83,8 @@ def test_events_without_http_wait_for_their_loads(start: Start) -> None:
     failed = running.api.send({"Records": [{"eventSource": "aws:sqs"}]})
     assert failed.document["errorType"] == failed.headers["lambda-runtime-function-error-type"] == "UnsupportedEvent"
     assert (failed.kind, failed.document["requestId"]) == ("error", failed.id)
-    assert running.api.send(b"{").document["errorType"] == "Runtime.UnmarshalError"
+    for text in (b"{", b"", b"\xff", b"[" * 100_000, b"9" * 5000):
+        assert running.api.send(text).document["errorType"] == "Runtime.UnmarshalError"
 
 
 def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog: pytest.LogCaptureFixture) -> None:

@@ -74,6 +74,7 @@ def speaks() -> Iterator[Any]:
         (b"what?\r\n\r\n", "BadStatusLine"),
         (b"HTTP/1.1 200 OK\r\n\r\n", "without Content-Length"),
         (b"HTTP/1.1 206 OK\r\nContent-Length: 2\r\nContent-Range: bytes 0-4/9\r\n\r\nab", "2 bytes for the range 0-4"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nab", "without Content-Length"),
         (b"HTTP/1.1 503 Slow\r\nContent-Length: 0\r\n\r\n", "503"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n<Error><Code>Inter", "500"),
     ],
@@ -83,6 +84,14 @@ def test_what_is_no_answer_may_be_tried_again(speaks: Any, text: bytes, message:
     speaks["text"] = text
     with pytest.raises(Broken, match=message):
         bucket(speaks["url"]).get(X, 1)
+
+
+def test_a_range_of_a_number_that_nobody_reads_is_none(speaks: Any) -> None:
+    """The answer counts as the whole object, whose length is then compared with the listing's."""
+    speaks["text"] = b"HTTP/1.1 206 OK\r\nContent-Length: 2\r\nContent-Range: bytes 0-1/" + b"9" * 5000 + b"\r\n\r\nab"
+    answer = bucket(speaks["url"]).get(X, 1)
+    answer.body.close()
+    assert (answer.ranged, answer.size) == (False, 2)
 
 
 def test_a_connection_that_the_store_ends_is_read_to_its_end(speaks: Any) -> None:

@@ -20,6 +20,7 @@ from handler.settings.hosts import Contract
 from handler.stores import open_store
 from handler.stores.progress import Progress
 from handler.stores.transfer import retries
+from handler.stores.transfer.answers import SMALL
 from handler.stores.web import index
 from handler.stores.web.store import WebStore
 from tests.handler.commands.publish.conftest import adds, answer, typed
@@ -168,10 +169,13 @@ def test_a_server_without_an_index_says_how_to_make_one(
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
     (folder / "wrong").mkdir()
     (folder / "wrong" / "index.json").write_text("[]")
+    (folder / "long").mkdir()
+    (folder / "long" / "index.json").write_bytes(b" " * (SMALL + 1))
     for uri, message in (
         (url, f"{url} has no index.json: `dragoman index FOLDER` writes it"),
         (f"{url}/moved", r"redirects \(302\), which is not followed: name the final address"),
         (f"{url}/wrong", "index.json has no list 'files'"),
+        (f"{url}/long", "index.json has more than 16777216 bytes"),
     ):
         with pytest.raises(ModelNotLoadable, match=message):
             WebStore(settings(uri, tmp_path)).check()
@@ -232,6 +236,7 @@ GOOD = {"path": "m/1/model.onnx", "size": 1, "sha256": "0" * 64}
         ({"files": [GOOD, "x"]}, r"files\[1\].path is 'None'; expected a path such as"),
         ({"files": [GOOD | {"path": "m/../x"}]}, r"files\[0\].path is 'm/../x'"),
         ({"files": [GOOD | {"path": "/m/x"}]}, r"files\[0\].path is '/m/x'"),
+        ({"files": [GOOD | {"path": "m/1/\ud800"}]}, r"files\[0\].path is 'm/1/\\ud800'"),
         ({"files": [GOOD | {"size": True}]}, r"files\[0\].size is 'True'; expected a number of bytes"),
         ({"files": [GOOD | {"size": -1}]}, r"files\[0\].size is '-1'"),
         ({"files": [GOOD | {"sha256": "F" * 64}]}, r"files\[0\].sha256 is .*; expected 64 hexadecimal digits"),
