@@ -206,15 +206,16 @@ def test_the_command_serves_grpc_beside_http(
     assert out.count("gRPC on") == 2
 
 
-def test_the_command_without_grpc_installed_says_the_cure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("missing", "extra"), [("grpc", "grpc"), ("uvicorn", "server")])
+def test_the_command_without_a_package_says_the_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str, extra: str
 ) -> None:
     """The command names the extra to install, and serves nothing."""
-    monkeypatch.setattr(server, "find_spec", lambda _: None)
+    monkeypatch.setattr(server, "find_spec", lambda name: None if name == missing else object())
     served, (port, grpc_port) = servers(monkeypatch), map(str, free_ports(2))
     assert cli.main(["serve", "--port", port, "--grpc-port", grpc_port]) == 2
     assert served == []
-    assert "pip install 'dragoman[grpc]'" in capsys.readouterr().err
+    assert f"pip install 'dragoman[{extra}]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["--port", "--grpc-port"])
