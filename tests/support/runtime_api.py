@@ -40,7 +40,7 @@ class Taken:
         self.pieces: list[bytes] = []
         self.came: list[int] = []
         self.size = 0
-        self.keep, self.cut, self.gone = True, False, False
+        self.keep, self.cut, self.gone = True, "", False
         self.status = 202
         self.connection: Any = None
         self.done = threading.Event()
@@ -129,10 +129,10 @@ class RuntimeStandIn(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with self._changed:
             assert self._changed.wait_for(lambda: self.polling >= count, SECONDS)
 
-    def send(self, event: Any, seconds: float = SECONDS, status: int = 202, *, cut: bool = False, **more: str) -> Taken:
+    def send(self, event: Any, seconds: float = SECONDS, status: int = 202, cut: str = "", **more: str) -> Taken:
         """Offers an event, as JSON, or as the bytes that it is. `seconds`: until the function's end. `more`: headers.
 
-        `status`: for the answer. `cut`: closes the connection after the event.
+        `status`: for the answer. `cut`: ends the connection after the event ("early") or as an answer comes ("late").
         """
         body = event if isinstance(event, bytes) else json.dumps(event).encode()
         one = Taken(body, seconds, {name.replace("_", "-"): value for name, value in more.items()})
@@ -178,7 +178,9 @@ class _Exchange(BaseHTTPRequestHandler):
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(one.event), one.event))
-        self.close_connection = one.cut
+        if one.cut == "late":
+            self.connection.recv(1)
+        self.close_connection = bool(one.cut)
 
     def do_POST(self) -> None:
         rest = self.path.removeprefix(PREFIX)

@@ -9,8 +9,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPMessage
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, Final
 
 VERSION: Final = "/2018-06-01/runtime"
@@ -113,7 +113,7 @@ class RuntimeApi:
 
     def end_stream(self) -> None:
         """Reads how the Runtime API has taken an answer in pieces, whose last chunk was sent."""
-        self._read("POST", "/response", ACCEPTED)
+        self._read("POST", "/response", ACCEPTED, self._connection.getresponse)
 
     def close(self) -> None:
         """Drops the connection. The next call makes a new one."""
@@ -126,16 +126,27 @@ class RuntimeApi:
     def _call(
         self, method: str, path: str, expected: int, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[HTTPMessage, bytes]:
-        try:
-            self._refresh()
-            self._connection.request(method, VERSION + path, body, headers or {})
-        except (OSError, HTTPException) as error:
-            raise self._broken(method, path, error) from None
-        return self._read(method, path, expected)
+        return self._read(method, path, expected, lambda: self._ask(method, VERSION + path, body, headers or {}))
 
-    def _read(self, method: str, path: str, expected: int) -> tuple[HTTPMessage, bytes]:
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> HTTPResponse:
+        """Sends a request, and an answer again if the connection was closed while the function worked."""
+        self._refresh()
+        is_kept = method == "POST" and self._connection.sock is not None
         try:
-            answer = self._connection.getresponse()
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
+        except ConnectionError:
+            if not is_kept:
+                raise
+            self._connection.close()
+            self._connection.request(method, path, body, headers)
+            return self._connection.getresponse()
+
+    def _read(
+        self, method: str, path: str, expected: int, ask: Callable[[], HTTPResponse]
+    ) -> tuple[HTTPMessage, bytes]:
+        try:
+            answer = ask()
             body = answer.read()
         except (OSError, HTTPException) as error:
             raise self._broken(method, path, error) from None

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from handler.edge.runtime.api import RuntimeApi
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 from tests.handler.edge.runtime.conftest import Start, function_url
 from tests.handler.edge.runtime.test_stream import INFER, generate
 from tests.handler.test_aws import http
 from tests.protocols.test_waiting import until
-from tests.support.runtime_api import RuntimeStandIn, Taken
+from tests.support.runtime_api import RuntimeStandIn, Taken, runtime_api
 from tests.support.zoo.python import LOADS_LATE
 
 ROOT = Path(__file__).parents[4]
@@ -90,11 +92,24 @@ def test_events_without_http_wait_for_their_loads(start: Start) -> None:
 def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """An answer is not lost by that, and one that is not taken does not end the process."""
     running = start()
-    assert running.api.send(http("GET", "/v2/health/live"), cut=True).document["statusCode"] == 200
+    assert running.api.send(http("GET", "/v2/health/live"), cut="late").document["statusCode"] == 200
     for send in (http("GET", "/v2/health/live"), function_url("/v2/health/live", method="GET")):
         running.api.send(send, status=413).wait()
     assert running.api.send(http("GET", "/v2/health/live")).document["statusCode"] == 200
     assert caplog.text.count("status 413") == 2
+
+
+def test_a_stream_begins_on_a_new_connection_if_the_old_one_is_closed() -> None:
+    """Its pieces could not be sent again."""
+    with runtime_api() as api:
+        taken = api.send({}, cut="early")
+        caller = RuntimeApi(api.address)
+        _, context = caller.next()
+        until(lambda: caller._connection.sock.recv(1, socket.MSG_PEEK) == b"")
+        caller.begin_stream(context).sendall(b"2\r\nok\r\n0\r\n\r\n")
+        caller.end_stream()
+        caller.close()
+        assert b"".join(taken.wait().pieces) == b"ok"
 
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled="
