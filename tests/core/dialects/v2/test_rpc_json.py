@@ -365,6 +365,17 @@ def test_any_floats_come_back_as_they_were(values: list[float]) -> None:
     np.testing.assert_array_equal(found, array)
 
 
+@pytest.mark.parametrize("others", [[], [0.1, float("nan"), float("inf")], [0.1] * 2000])
+def test_protobuf_reads_the_largest_floats(others: list[float]) -> None:
+    """It refuses their shortest digits, 3.4028235e38, which are beyond 32 bits as a double."""
+    largest = float(np.finfo(np.float32).max)
+    array = np.array([largest, -largest, *others], np.float32)
+    _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
+    made = Tensor("y", DATATYPES["FP32"], array)
+    answer = json_format.Parse(phrase(InferResult("m", "1", (made,))), oip.ModelInferResponse())
+    np.testing.assert_array_equal(np.array(answer.outputs[0].contents.fp32_contents, np.float32), array)
+
+
 def test_integers_of_64_bits_are_written_as_strings() -> None:
     """An empty array stays empty."""
     for values in ([], [1], [2**63 - 1, -(2**63)]):
