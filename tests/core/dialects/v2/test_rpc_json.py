@@ -376,6 +376,17 @@ def test_protobuf_reads_the_largest_floats(others: list[float]) -> None:
     np.testing.assert_array_equal(np.array(answer.outputs[0].contents.fp32_contents, np.float32), array)
 
 
+@pytest.mark.parametrize("datatype", ["INT64", "UINT64", "INT32", "FP32"])
+def test_numbers_are_written_from_any_view(datatype: str) -> None:
+    """A Python model may return every second element, or all of them backwards."""
+    _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
+    whole = np.arange(6).astype(DATATYPES[datatype].numpy)
+    for view in (whole[::-1], whole[::2], whole.reshape(2, 3).T):
+        text = phrase(InferResult("m", "1", (Tensor("y", DATATYPES[datatype], view),)))
+        (output,) = json_format.Parse(text, oip.ModelInferResponse()).outputs
+        assert list(getattr(output.contents, DATATYPES[datatype].contents)) == view.reshape(-1).tolist()
+
+
 def test_integers_of_64_bits_are_written_as_strings() -> None:
     """An empty array stays empty."""
     for values in ([], [1], [2**63 - 1, -(2**63)]):
