@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from core.dtype import BF16, BYTES, NDArray, of_array
+from core.dtype import BF16, BYTES, DataType, NDArray, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, objects
@@ -225,7 +225,16 @@ class PythonModel:
         if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
             expected = "a type that the protocols have" if datatype is None else datatype.name
             raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
+        if not same and datatype.numpy.kind in "iu":
+            self._check_range(name, array, datatype)
         return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
+
+    def _check_range(self, name: str, array: NDArray[Any], datatype: DataType) -> None:
+        """Raises ModelFailed for an integer that numpy would wrap: 300 as INT8 is 44."""
+        limits = np.iinfo(datatype.numpy.str)
+        for extreme in (array.min().item(), array.max().item()) if array.size else ():
+            if not limits.min <= extreme <= limits.max:
+                raise self._wrong(f"output {name!r} has {extreme}, which is out of range for {datatype.name}")
 
     def _strings(self, name: str, value: Any) -> Tensor:
         array = np.asarray(value, dtype=object)

@@ -1,0 +1,55 @@
+"""handler.backends.python: outputs that their datatype cannot hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core.errors import ModelFailed
+from handler.backends import Source, python
+from handler.settings import Settings
+from handler.settings.model import ModelSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
+
+
+def load(folder: Path, returned: str, datatype: str = "") -> python.PythonModel:
+    """Loads a model whose `predict` returns that expression, with an output `y` of the datatype unless it is ""."""
+    outputs = [{"name": "y", "datatype": datatype, "shape": None}]
+    declared = f"metadata = {{'outputs': {outputs}}}\n" if datatype else ""
+    text = f"import numpy as np\n{declared}def predict(inputs, parameters): return {returned}\n"
+    (folder / "model.py").write_text(text, "utf-8")
+    return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
+
+
+@pytest.mark.parametrize(("datatype", "returned", "wrong"), [
+    ("INT8", "[1, 300]", "300"),
+    ("INT8", "np.array([[-129, 0]])", "-129"),
+    ("INT32", "np.array([3_000_000_000], 'u4')", "3000000000"),
+    ("INT64", "np.array([2**64 - 1], 'u8')", "18446744073709551615"),
+    ("UINT8", "np.array([256], '>u2')", "256"),
+    ("BF16", "np.array([65_536], 'u4')", "65536"),
+])  # fmt: skip
+def test_an_integer_is_never_wrapped(tmp_path: Path, datatype: str, returned: str, wrong: str) -> None:
+    """The client would get another number than the model has returned."""
+    model = load(tmp_path, f"{{'y': {returned}}}", datatype)
+    with pytest.raises(ModelFailed, match=f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}$"):
+        model.predict({}, ["y"], {})
+
+
+@pytest.mark.parametrize(("datatype", "numbers"), [
+    ("INT8", [-128, 127]),
+    ("INT16", []),
+    ("UINT8", [0, 255]),
+    ("UINT32", [2**32 - 1]),
+    ("INT64", [2**63 - 1]),
+])  # fmt: skip
+def test_integers_of_a_wider_type_are_narrowed_if_they_fit(tmp_path: Path, datatype: str, numbers: list[int]) -> None:
+    """Most of numpy's functions return 64 bits."""
+    wide = "u8" if datatype != "INT8" else "i8"
+    (y,) = load(tmp_path, f"{{'y': np.array({numbers}, '{wide}')}}", datatype).predict({}, ["y"], {})
+    assert (y.datatype.name, y.array.dtype, y.array.tolist()) == (datatype, y.datatype.numpy, numbers)
