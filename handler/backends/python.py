@@ -155,7 +155,14 @@ class PythonModel:
     def _outputs(self, wanted: Sequence[str], answered: Any) -> list[Tensor]:
         if not isinstance(answered, Mapping):
             raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
-        return [self._output(name, answered) for name in wanted or answered]
+        return [self._output(name, answered) for name in wanted or map(self._name, answered)]
+
+    def _name(self, key: Any) -> str:
+        """Returns the name of an undeclared output. Raises ModelFailed unless it is Unicode text."""
+        try:
+            return str(key.encode(), "utf-8")
+        except (AttributeError, UnicodeEncodeError):
+            raise self._wrong(f"predict returned an output with the name {shown(key)}; expected text") from None
 
     def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         answered = self._call(self.module.explain, inputs, parameters)

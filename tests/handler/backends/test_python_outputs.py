@@ -1,4 +1,4 @@
-"""handler.backends.python: outputs that their datatype cannot hold."""
+"""handler.backends.python: outputs that their datatype cannot hold, and names that no protocol can carry."""
 
 from __future__ import annotations
 
@@ -53,3 +53,21 @@ def test_integers_of_a_wider_type_are_narrowed_if_they_fit(tmp_path: Path, datat
     wide = "u8" if datatype != "INT8" else "i8"
     (y,) = load(tmp_path, f"{{'y': np.array({numbers}, '{wide}')}}", datatype).predict({}, ["y"], {})
     assert (y.datatype.name, y.array.dtype, y.array.tolist()) == (datatype, y.datatype.numpy, numbers)
+
+
+@pytest.mark.parametrize(("key", "told"), [
+    ("1", "1"),
+    ("None", "null"),
+    ("b'y'", "'y'"),
+    ("'\\ud800'", r"'\\ud800'"),
+])  # fmt: skip
+def test_an_output_whose_name_is_not_text_is_the_models_failure(tmp_path: Path, key: str, told: str) -> None:
+    """No protocol can carry such a name."""
+    with pytest.raises(ModelFailed, match=f"predict returned an output with the name {told}; expected text$"):
+        load(tmp_path, f"{{{key}: [1]}}").predict({}, [], {})
+
+
+def test_a_name_may_be_a_text_of_numpy(tmp_path: Path) -> None:
+    """The answer has plain text."""
+    (output,) = load(tmp_path, "{np.str_('é'): [1]}").predict({}, [], {})
+    assert (output.name, type(output.name)) == ("é", str)
