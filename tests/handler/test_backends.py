@@ -223,6 +223,33 @@ def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> Non
         model.predict(inputs | {"i": Tensor("i", DATATYPES["INT64"], np.array([9]))}, ["c", "v"], {})
 
 
+def test_bfloat16_is_beside_texts_and_maps_as_far_as_the_runtime_permits(tmp_path: Path) -> None:
+    """It returns BF16 only with inputs and outputs that are numbers; the refusal names both."""
+    maps = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    nodes = [
+        helper.make_node("Identity", ["b"], ["c"]),
+        helper.make_node("Identity", ["t"], ["u"]),
+        helper.make_node("ZipMap", ["p"], ["m"], domain="ai.onnx.ml", classlabels_strings=["yes", "no"]),
+    ]
+    bf16, text = TensorProto.BFLOAT16, TensorProto.STRING
+    inputs = [value("b", [1], bf16), value("t", [1], text), value("p", [1, 2])]
+    outputs = [value("c", [1], bf16), value("u", [1], text)]
+    outputs.append(helper.make_value_info("m", helper.make_sequence_type_proto(maps)))
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "model.onnx")
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    given = {
+        "b": Tensor("b", DATATYPES["BF16"], np.array([16256], "<u2")),
+        "t": Tensor("t", BYTES, np.array(["é".encode()], object)),
+        "p": Tensor("p", FP32, np.array([[0.25, 0.75]], np.float32)),
+    }
+    u, m = model.predict(given, ["u", "m"], {})
+    assert (u.array.tolist(), m.array.tolist()) == (["é".encode()], [[0.25, 0.75]])
+    with pytest.raises(ModelFailed, match=r"does not return output 'c' \(BF16\) in one run with 't' \(texts or maps\)"):
+        model.predict(given, ["c", "u"], {})
+
+
 @pytest.mark.parametrize(
     ("x", "y", "fits"),
     [
