@@ -71,6 +71,19 @@ def test_initializers_are_no_inputs(tmp_path: Path) -> None:
     assert [i.name for i in onnx_backend.load(source(tmp_path), SETTINGS).spec.inputs or ()] == ["x"]
 
 
+def test_a_sparse_initializer_is_a_default_like_any_other(tmp_path: Path) -> None:
+    """The runtime replaces the missing input with it."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [3.0, 4.0])
+    sparse = helper.make_sparse_tensor(weight, helper.make_tensor("", TensorProto.INT64, [2], [0, 2]), [4])
+    node = helper.make_node("Mul", ["x", "w"], ["y"])
+    shapes = [value("x", [4]), value("w", [4])]
+    write(tmp_path, node, inputs=shapes, outputs=[value("y", [4])], sparse_initializer=[sparse])
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    assert [each.name for each in model.spec.inputs or ()] == ["x"]
+    (y,) = model.predict({"x": Tensor("x", FP32, np.ones(4, np.float32))}, ["y"], {})
+    assert y.array.tolist() == [3.0, 0.0, 4.0, 0.0]
+
+
 @given(st.binary(max_size=200) | st.builds(lambda b: b":" + bytes([len(b)]) + b, st.binary(max_size=100)))
 def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """No other error is raised, whatever the file contains."""
