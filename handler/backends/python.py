@@ -191,11 +191,8 @@ class PythonModel:
         return values
 
     def _call(self, function: Callable[..., Any], inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> Any:
-        # Arrays of a request are read-only views of its body, but model code may write into its inputs.
-        arrays = {
-            name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
-            for name, tensor in inputs.items()
-        }
+        # Model code may write into its inputs. Explanations, and other steps of a pipeline, read the same tensors.
+        arrays = {name: tensor.array.copy() for name, tensor in inputs.items()}
         try:
             return self._guarded(lambda: function(arrays, dict(parameters)))
         except ModelFailed as failed:
