@@ -231,7 +231,8 @@ class PythonModel:
             raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
         if not same and datatype.numpy.kind in "iu":
             self._check_range(name, array, datatype)
-        return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
+        # Model code may fill the same array again, while pipelines, batches and explanations still need this answer.
+        return Tensor(name, datatype, array.astype(datatype.numpy))
 
     def _check_range(self, name: str, array: NDArray[Any], datatype: DataType) -> None:
         """Raises ModelFailed for an integer that numpy would wrap: 300 as INT8 is 44."""

@@ -71,3 +71,16 @@ def test_a_name_may_be_a_text_of_numpy(tmp_path: Path) -> None:
     """The answer has plain text."""
     (output,) = load(tmp_path, "{np.str_('é'): [1]}").predict({}, [], {})
     assert (output.name, type(output.name)) == ("é", str)
+
+
+@pytest.mark.parametrize("returned", ["kept", "kept[::-1]", "kept.astype('<f4')", "memoryview(kept)", "texts"])
+def test_an_answer_stays_when_the_model_fills_its_array_again(tmp_path: Path, returned: str) -> None:
+    """A pipeline's steps, parts of rows, and records of a batch are all written later than the model runs again."""
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\nkept, texts = np.zeros(2, 'f4'), np.array(['', ''], object)\n"
+        "def predict(inputs, parameters):\n    kept[:], texts[:] = parameters['k'], str(parameters['k'])\n"
+        f"    return {{'y': {returned}}}\n"
+    )
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    answers = [model.predict({}, ["y"], {"k": k})[0] for k in (1, 2)]
+    assert [float(answer.array[0]) for answer in answers] == [1.0, 2.0]
