@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -44,6 +44,8 @@ from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
+PLAIN: Final = (bool, int, float, complex, str, bytes, np.generic)
+"""Types whose text is the value alone."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -85,6 +87,11 @@ def _labelled(
     if outputs is None:
         return None
     return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
+
+
+def _told(value: Any) -> str:
+    """Returns a value for messages. The text of an object may have a path, an address of memory or anything else."""
+    return shown(value) if value is None or isinstance(value, PLAIN) else f"an object of type {type(value).__name__}"
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
@@ -162,7 +169,7 @@ class PythonModel:
         try:
             return str(key.encode(), "utf-8")
         except (AttributeError, UnicodeEncodeError):
-            raise self._wrong(f"predict returned an output with the name {shown(key)}; expected text") from None
+            raise self._wrong(f"predict returned an output with the name {_told(key)}; expected text") from None
 
     def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         answered = self._call(self.module.explain, inputs, parameters)
@@ -182,7 +189,8 @@ class PythonModel:
         except ValueError as error:  # a ragged list
             raise self._wrong(f"explain returned {name!r}, which is not an array: {error}") from error
         if not array.ndim or array.dtype.kind not in "biufU":
-            raise self._wrong(f"explain returned {name!r} of {shown(value)}; expected an array of numbers or text")
+            found = _told(value) if array.dtype.kind == "O" else shown(value)
+            raise self._wrong(f"explain returned {name!r} of {found}; expected an array of numbers or text")
         if array.dtype.kind != "U":
             # JSON writers do not know long doubles and foreign byte orders.
             native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
@@ -259,7 +267,7 @@ class PythonModel:
             except UnicodeEncodeError:
                 raise self._wrong(f"output {name!r} has a lone surrogate, which is not Unicode text") from None
             if not isinstance(flat[index], bytes):
-                raise self._wrong(f"output {name!r} has {shown(element)} where BYTES needs str or bytes")
+                raise self._wrong(f"output {name!r} has {_told(element)} where BYTES needs str or bytes")
         return flat
 
     def _wrong(self, text: str) -> ModelFailed:

@@ -84,3 +84,18 @@ def test_an_answer_stays_when_the_model_fills_its_array_again(tmp_path: Path, re
     model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
     answers = [model.predict({}, ["y"], {"k": k})[0] for k in (1, 2)]
     assert [float(answer.array[0]) for answer in answers] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("returned", "told"), [
+    ("{'y': pathlib.Path('/opt/weights')}", "output 'y' has an object of type PosixPath where BYTES needs str or"),
+    ("{'y': (n for n in [1])}", "output 'y' has an object of type generator where BYTES needs str or bytes"),
+    ("{'y': {'a': object()}}", "output 'y' has an object of type dict where BYTES needs str or bytes"),
+    ("{'y': ['a', None]}", "output 'y' has null where BYTES needs str or bytes"),
+    ("{pathlib.Path('/opt/weights'): 1}", "output with the name an object of type PosixPath; expected text"),
+])  # fmt: skip
+def test_a_message_has_the_type_of_an_object_and_not_its_text(tmp_path: Path, returned: str, told: str) -> None:
+    """The text may have a path of the machine, or an address of memory."""
+    (tmp_path / "model.py").write_text(f"import pathlib\ndef predict(inputs, parameters): return {returned}\n")
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    with pytest.raises(ModelFailed, match=told):
+        model.predict({}, [], {})
