@@ -20,7 +20,7 @@ NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE, NODE_DOMAIN = 2, 4, 5, 7
 ATTRIBUTE_GRAPH, ATTRIBUTE_INTS, ATTRIBUTE_STRINGS, ATTRIBUTE_GRAPHS = 6, 8, 9, 11
 FUNCTION_NODE: Final = 7
 T = TypeVar("T")
-TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
+TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "value that is optional"}
 """TypeProto's members by field number."""
 
 

@@ -182,6 +182,10 @@ def test_settings_that_contradict_the_files_shape_are_refused(
             "a sequence, which no protocol can carry",
         ),
         (value("y", [1], TensorProto.COMPLEX64), "a tensor of ONNX type 14"),
+        (
+            helper.make_value_info("y", helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [1]))),
+            "a value that is optional, which no protocol can carry",
+        ),
     ],
 )
 def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: Any, message: str) -> None:
