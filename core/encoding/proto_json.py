@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
+
 from core.dtype import NDArray
 from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 
 URL_SAFE: Final = str.maketrans("-_", "+/")
 INTEGER: Final = re.compile("-?[0-9]+")
+LARGEST: Final = np.finfo(np.float32).max
+"""The largest FP32. Its shortest digits are beyond it as a double, and readers of Python and JavaScript refuse them."""
+SHORTEST_DIGITS: Final = re.compile(rb"3\.4028235e\+?38")
+EXACT_DIGITS: Final = b"3.4028234663852886e+38"
 REPEATED: Final = 3
 """FieldDescriptorProto.Label of arrays and maps."""
 MESSAGE: Final = 11
@@ -128,5 +134,12 @@ def integers(array: NDArray[Any]) -> Any:
     """Returns a flat array of 64-bit integers for `jsonio.dumps`, each as a string."""
     if not array.size:
         return []
-    text = jsonio.dumps(array)[1:-1].replace(b",", b'","')
+    text = jsonio.dumps(np.ascontiguousarray(array))[1:-1].replace(b",", b'","')
     return jsonio.verbatim(b'["%b"]' % text)
+
+
+def floats(array: NDArray[Any], written: Any) -> Any:
+    """Returns `written`, an array's numbers for `jsonio.dumps`, with digits that every reader takes for an FP32."""
+    if array.dtype != np.float32 or not (np.abs(array) == LARGEST).any():
+        return written
+    return jsonio.verbatim(SHORTEST_DIGITS.sub(EXACT_DIGITS, jsonio.dumps(written)))

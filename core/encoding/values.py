@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BOOL, FP16, DataType, DTypeLike, NDArray
+from core.dtype import BF16, BOOL, FP16, DataType, DTypeLike, NDArray
 from core.encoding.jsonio import Oversized
 from core.errors import InvalidInput, shown
 from core.tensor import Tensor, TextTensor, check_count, named, objects, shaped
@@ -137,7 +137,7 @@ def are_all_texts(values: Sequence[Any]) -> bool:
 
 def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: str) -> NDArray[Any]:
     """Returns an array of the numbers: integers exact as far as 64 bits hold them, floats as doubles."""
-    if datatype.is_float and float in kinds:
+    if _has_fractions(datatype) and float in kinds:
         return _doubles(flat, datatype, name)
     if float in kinds:
         flat = [_integral(x, datatype, name) for x in flat]
@@ -146,10 +146,14 @@ def _numbers(flat: Sequence[Any], kinds: set[type], datatype: DataType, name: st
             return array_of(flat, dtype)
         except OverflowError:
             continue
-    if datatype.is_float:
+    if _has_fractions(datatype):
         return _doubles(flat, datatype, name)
     low, high = _range(datatype)
     raise _out_of_range(next(x for x in flat if not low <= x <= high), datatype, name)
+
+
+def _has_fractions(datatype: DataType) -> bool:
+    return datatype.is_float or datatype is BF16
 
 
 def _doubles(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
@@ -174,7 +178,7 @@ def _mixed(flat: Sequence[Any], datatype: DataType, name: str) -> NDArray[Any]:
     beyond = next((x for x in flat if isinstance(x, Oversized)), None)
     if beyond is not None:
         raise _out_of_range(beyond, datatype, name)
-    if datatype.is_float:
+    if _has_fractions(datatype):
         return np.array([_float(x, datatype, name) for x in flat])
     allowed = (bool, int, float) if datatype is BOOL else (int, float)
     for value in flat:
@@ -204,8 +208,8 @@ def _out_of_range(value: Any, datatype: DataType, name: str) -> InvalidInput:
 
 def _cast(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray[Any]:
     """Casts int64, uint64 or double elements to the datatype. Raises InvalidInput for the first that does not fit."""
-    if datatype.is_float:
-        return _cast_float(numbers, datatype, name)
+    if _has_fractions(datatype):
+        return _cast_bf16(numbers, name) if datatype is BF16 else _cast_float(numbers, datatype, name)
     if datatype.is_bytes:
         if numbers.size:
             raise InvalidInput(f"{named(name)} has {shown(numbers.flat[0].item())} where BYTES needs strings")
@@ -236,6 +240,17 @@ def _cast_float(numbers: NDArray[Any], datatype: DataType, name: str) -> NDArray
         grown = np.isinf(array) & np.isfinite(numbers)
         if grown.any():
             raise _out_of_range(numbers[grown][0].item(), datatype, name)
+    return array
+
+
+def _cast_bf16(numbers: NDArray[Any], name: str) -> NDArray[Any]:
+    """Returns the bits of the nearest BF16: its arrays are uint16, but the numbers of a request are values."""
+    from core.float16 import bf16_from_float, bf16_to_float  # noqa: PLC0415 - cold start: few models have 16 bits
+
+    array = bf16_from_float(numbers.astype(np.float64, copy=False))
+    grown = np.isinf(bf16_to_float(array)) & np.isfinite(numbers)
+    if grown.any():
+        raise _out_of_range(numbers[grown][0].item(), BF16, name)
     return array
 
 

@@ -199,14 +199,14 @@ class OnnxModel:
         """`classes`: the keys of the maps, by the outputs that are sequences of maps."""
         self.spec = spec
         self._classes = classes
-        inputs, outputs = spec.inputs or (), spec.outputs or ()
+        outputs = spec.outputs or ()
         self._session = session
         self.after_first: list[Callable[[], None]] = []
         """Called once, after the first inference."""
         self._runtime = runtime
         self._datatypes = {output.name: output.datatype for output in outputs}
         # numpy has no bfloat16: such tensors are passed as OrtValues, whose bits are read in place.
-        self._bf16 = any(tensor.datatype is BF16 for tensor in (*inputs, *outputs))
+        self._bf16 = frozenset(output.name for output in outputs if output.datatype is BF16)
 
     def take(self, session: Any) -> None:
         """Answers from now on with another session of the same model. Inferences that run end with their own."""
@@ -215,7 +215,7 @@ class OnnxModel:
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], _parameters: Mapping[str, Any]
     ) -> list[Tensor]:
-        run = self._run_values if self._bf16 else self._run
+        run = self._run if self._bf16.isdisjoint(outputs) else self._run_values
         arrays = run(outputs, inputs)
         if self.after_first:
             with suppress(IndexError):  # another thread has had its first inference, too
@@ -230,32 +230,29 @@ class OnnxModel:
         return TextTensor(name, array) if datatype is BYTES else Tensor(name, datatype, array)
 
     def _run(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> Any:
-        feed = {name: _feed(tensor) for name, tensor in inputs.items()}
-        try:
-            return stoppable(partial(self._session.run, outputs, feed), self._runtime.RunOptions)
-        except Exception as error:
-            check()  # raises why another thread has ended it
-            raise self._failure(error) from error
+        value_of = self._runtime.OrtValue
+        feed = {name: _value(t, value_of) if t.datatype is BF16 else _feed(t) for name, t in inputs.items()}
+        return self._ran(self._session.run, outputs, feed)
 
     def _run_values(self, outputs: Sequence[str], inputs: Mapping[str, Tensor]) -> list[Any]:
-        value_of = self._runtime.OrtValue
-        feed = {}
-        for name, tensor in inputs.items():
-            if tensor.datatype is BF16:
-                array = tensor.array if tensor.array.flags.c_contiguous else tensor.array.copy()
-                feed[name] = value_of.ortvalue_from_numpy_with_onnx_type(array, BF16.onnx)
-            else:
-                feed[name] = value_of.ortvalue_from_numpy(_feed(tensor))
+        """Raises ModelFailed with texts and maps: ONNX Runtime makes OrtValues of numbers only, and reads no others."""
+        given = {name for name, tensor in inputs.items() if tensor.datatype is BYTES}
+        beside = given | (self._classes.keys() & {*outputs})
+        if beside:
+            both = f"{shown(min(self._bf16 & {*outputs}))} (BF16) in one run with {shown(min(beside))} (texts or maps)"
+            raise ModelFailed(f"model {self.spec.name!r}: ONNX Runtime does not return output {both}")
+        feed = {name: _value(tensor, self._runtime.OrtValue) for name, tensor in inputs.items()}
+        values = self._ran(self._session.run_with_ort_values, list(outputs), feed)
+        return [
+            _bits(value) if name in self._bf16 else value.numpy() for name, value in zip(outputs, values, strict=True)
+        ]
+
+    def _ran(self, run: Callable[..., Any], outputs: Sequence[str], feed: Mapping[str, Any]) -> Any:
         try:
-            call = partial(self._session.run_with_ort_values, list(outputs), feed)
-            values = stoppable(call, self._runtime.RunOptions)
+            return stoppable(partial(run, outputs, feed), self._runtime.RunOptions)
         except Exception as error:
             check()  # raises why another thread has ended it
             raise self._failure(error) from error
-        return [
-            _bits(value) if self._datatypes[name] is BF16 else value.numpy()
-            for name, value in zip(outputs, values, strict=True)
-        ]
 
     def _failure(self, error: Exception) -> ServingError:
         if is_about_shapes(error):
@@ -286,6 +283,14 @@ def _feed(tensor: Tensor) -> NDArray[Any]:
             "ONNX Runtime's strings must be UTF-8"
         ) from None
     return texts.reshape(tensor.shape)
+
+
+def _value(tensor: Tensor, value_of: Any) -> Any:
+    """Returns numbers as an OrtValue."""
+    if tensor.datatype is not BF16:
+        return value_of.ortvalue_from_numpy(tensor.array)
+    array = tensor.array if tensor.array.flags.c_contiguous else tensor.array.copy()
+    return value_of.ortvalue_from_numpy_with_onnx_type(array, BF16.onnx)
 
 
 def _bits(value: Any) -> NDArray[Any]:

@@ -20,7 +20,7 @@ NODE_OUTPUT, NODE_OPERATOR, NODE_ATTRIBUTE, NODE_DOMAIN = 2, 4, 5, 7
 ATTRIBUTE_GRAPH, ATTRIBUTE_INTS, ATTRIBUTE_STRINGS, ATTRIBUTE_GRAPHS = 6, 8, 9, 11
 FUNCTION_NODE: Final = 7
 T = TypeVar("T")
-TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "optional"}
+TYPE_NAMES: Final = {1: "tensor", 4: "sequence", 5: "map", 8: "sparse tensor", 9: "value that is optional"}
 """TypeProto's members by field number."""
 
 
@@ -92,16 +92,14 @@ def _graph(view: memoryview) -> tuple[list[Value], list[Value]]:
             break
     else:
         raise MalformedFile("the file holds no graph")
-    initializers, inputs, outputs = set(), [], []
+    found: dict[int, list[memoryview]] = {INITIALIZER: [], INPUT: [], OUTPUT: [], SPARSE_INITIALIZER: []}
     for number, member in fields(graph):
-        if not isinstance(member, memoryview):
-            continue
-        if number == INITIALIZER:
-            initializers.add(_text(member, 8))
-        elif number == INPUT:
-            inputs.append(_value(member))
-        elif number == OUTPUT:
-            outputs.append(_value(member))
+        if number in found and isinstance(member, memoryview):
+            found[number].append(member)
+    sparse = (values for each in found[SPARSE_INITIALIZER] for values in _members(each, 1))
+    initializers = {_text(values, 8) for values in (*found[INITIALIZER], *sparse)}
+    inputs = [_value(each) for each in found[INPUT]]
+    outputs = [_value(each) for each in found[OUTPUT]]
     return [value._replace(optional=value.name in initializers) for value in inputs], _with_classes(graph, outputs)
 
 

@@ -30,11 +30,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from inspect import isgeneratorfunction, signature, unwrap
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, BYTES, NDArray, of_array
+from core.dtype import BF16, BYTES, DataType, NDArray, of_array
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, objects
@@ -44,6 +44,8 @@ from handler.settings import Settings
 from handler.settings import model as model_settings
 
 log = logging.getLogger(__name__)
+PLAIN: Final = (bool, int, float, complex, str, bytes, np.generic)
+"""Types whose text is the value alone."""
 
 
 def load(source: Source, settings: Settings) -> "PythonModel":
@@ -85,6 +87,11 @@ def _labelled(
     if outputs is None:
         return None
     return tuple(TensorSpec(o.name, o.datatype, o.shape, labels.get(o.name, ())) for o in outputs)
+
+
+def _told(value: Any) -> str:
+    """Returns a value for messages. The text of an object may have a path, an address of memory or anything else."""
+    return shown(value) if value is None or isinstance(value, PLAIN) else f"an object of type {type(value).__name__}"
 
 
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
@@ -155,7 +162,14 @@ class PythonModel:
     def _outputs(self, wanted: Sequence[str], answered: Any) -> list[Tensor]:
         if not isinstance(answered, Mapping):
             raise self._wrong(f"predict returned {type(answered).__name__}, not a dict of arrays")
-        return [self._output(name, answered) for name in wanted or answered]
+        return [self._output(name, answered) for name in wanted or map(self._name, answered)]
+
+    def _name(self, key: Any) -> str:
+        """Returns the name of an undeclared output. Raises ModelFailed unless it is Unicode text."""
+        try:
+            return str(key.encode(), "utf-8")
+        except (AttributeError, UnicodeEncodeError):
+            raise self._wrong(f"predict returned an output with the name {_told(key)}; expected text") from None
 
     def _explain(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         answered = self._call(self.module.explain, inputs, parameters)
@@ -175,7 +189,8 @@ class PythonModel:
         except ValueError as error:  # a ragged list
             raise self._wrong(f"explain returned {name!r}, which is not an array: {error}") from error
         if not array.ndim or array.dtype.kind not in "biufU":
-            raise self._wrong(f"explain returned {name!r} of {shown(value)}; expected an array of numbers or text")
+            found = _told(value) if array.dtype.kind == "O" else shown(value)
+            raise self._wrong(f"explain returned {name!r} of {found}; expected an array of numbers or text")
         if array.dtype.kind != "U":
             # JSON writers do not know long doubles and foreign byte orders.
             native = np.float64 if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
@@ -184,11 +199,8 @@ class PythonModel:
         return values
 
     def _call(self, function: Callable[..., Any], inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> Any:
-        # Arrays of a request are read-only views of its body, but model code may write into its inputs.
-        arrays = {
-            name: tensor.array if tensor.array.flags.writeable else tensor.array.copy()
-            for name, tensor in inputs.items()
-        }
+        # Model code may write into its inputs. Explanations, and other steps of a pipeline, read the same tensors.
+        arrays = {name: tensor.array.copy() for name, tensor in inputs.items()}
         try:
             return self._guarded(lambda: function(arrays, dict(parameters)))
         except ModelFailed as failed:
@@ -225,7 +237,17 @@ class PythonModel:
         if datatype is None or not (same or np.can_cast(array.dtype, datatype.numpy, "same_kind")):
             expected = "a type that the protocols have" if datatype is None else datatype.name
             raise self._wrong(f"output {name!r} is {array.dtype}, which is not {expected}")
-        return Tensor(name, datatype, array.astype(datatype.numpy, copy=False))
+        if not same and datatype.numpy.kind in "iu":
+            self._check_range(name, array, datatype)
+        # Model code may fill the same array again, while pipelines, batches and explanations still need this answer.
+        return Tensor(name, datatype, array.astype(datatype.numpy))
+
+    def _check_range(self, name: str, array: NDArray[Any], datatype: DataType) -> None:
+        """Raises ModelFailed for an integer that numpy would wrap: 300 as INT8 is 44."""
+        limits = np.iinfo(datatype.numpy.str)
+        for extreme in (array.min().item(), array.max().item()) if array.size else ():
+            if not limits.min <= extreme <= limits.max:
+                raise self._wrong(f"output {name!r} has {extreme}, which is out of range for {datatype.name}")
 
     def _strings(self, name: str, value: Any) -> Tensor:
         array = np.asarray(value, dtype=object)
@@ -245,7 +267,7 @@ class PythonModel:
             except UnicodeEncodeError:
                 raise self._wrong(f"output {name!r} has a lone surrogate, which is not Unicode text") from None
             if not isinstance(flat[index], bytes):
-                raise self._wrong(f"output {name!r} has {shown(element)} where BYTES needs str or bytes")
+                raise self._wrong(f"output {name!r} has {_told(element)} where BYTES needs str or bytes")
         return flat
 
     def _wrong(self, text: str) -> ModelFailed:

@@ -71,6 +71,19 @@ def test_initializers_are_no_inputs(tmp_path: Path) -> None:
     assert [i.name for i in onnx_backend.load(source(tmp_path), SETTINGS).spec.inputs or ()] == ["x"]
 
 
+def test_a_sparse_initializer_is_a_default_like_any_other(tmp_path: Path) -> None:
+    """The runtime replaces the missing input with it."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [3.0, 4.0])
+    sparse = helper.make_sparse_tensor(weight, helper.make_tensor("", TensorProto.INT64, [2], [0, 2]), [4])
+    node = helper.make_node("Mul", ["x", "w"], ["y"])
+    shapes = [value("x", [4]), value("w", [4])]
+    write(tmp_path, node, inputs=shapes, outputs=[value("y", [4])], sparse_initializer=[sparse])
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    assert [each.name for each in model.spec.inputs or ()] == ["x"]
+    (y,) = model.predict({"x": Tensor("x", FP32, np.ones(4, np.float32))}, ["y"], {})
+    assert y.array.tolist() == [3.0, 0.0, 4.0, 0.0]
+
+
 @given(st.binary(max_size=200) | st.builds(lambda b: b":" + bytes([len(b)]) + b, st.binary(max_size=100)))
 def test_any_bytes_are_a_model_or_a_malformed_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     """No other error is raised, whatever the file contains."""
@@ -169,6 +182,10 @@ def test_settings_that_contradict_the_files_shape_are_refused(
             "a sequence, which no protocol can carry",
         ),
         (value("y", [1], TensorProto.COMPLEX64), "a tensor of ONNX type 14"),
+        (
+            helper.make_value_info("y", helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [1]))),
+            "a value that is optional, which no protocol can carry",
+        ),
     ],
 )
 def test_what_no_protocol_can_carry_is_refused_at_load(tmp_path: Path, output: Any, message: str) -> None:
@@ -221,6 +238,33 @@ def test_bfloat16_passes_as_its_bits_beside_other_tensors(tmp_path: Path) -> Non
     assert (c.array.tolist(), v.array.tolist()) == ([[1], [65535]], [4.0])
     with pytest.raises(ModelFailed, match="model 'm' failed: .*"):
         model.predict(inputs | {"i": Tensor("i", DATATYPES["INT64"], np.array([9]))}, ["c", "v"], {})
+
+
+def test_bfloat16_is_beside_texts_and_maps_as_far_as_the_runtime_permits(tmp_path: Path) -> None:
+    """It returns BF16 only with inputs and outputs that are numbers; the refusal names both."""
+    maps = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    nodes = [
+        helper.make_node("Identity", ["b"], ["c"]),
+        helper.make_node("Identity", ["t"], ["u"]),
+        helper.make_node("ZipMap", ["p"], ["m"], domain="ai.onnx.ml", classlabels_strings=["yes", "no"]),
+    ]
+    bf16, text = TensorProto.BFLOAT16, TensorProto.STRING
+    inputs = [value("b", [1], bf16), value("t", [1], text), value("p", [1, 2])]
+    outputs = [value("c", [1], bf16), value("u", [1], text)]
+    outputs.append(helper.make_value_info("m", helper.make_sequence_type_proto(maps)))
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "model.onnx")
+    model = onnx_backend.load(source(tmp_path), SETTINGS)
+    given = {
+        "b": Tensor("b", DATATYPES["BF16"], np.array([16256], "<u2")),
+        "t": Tensor("t", BYTES, np.array(["é".encode()], object)),
+        "p": Tensor("p", FP32, np.array([[0.25, 0.75]], np.float32)),
+    }
+    u, m = model.predict(given, ["u", "m"], {})
+    assert (u.array.tolist(), m.array.tolist()) == (["é".encode()], [[0.25, 0.75]])
+    with pytest.raises(ModelFailed, match=r"does not return output 'c' \(BF16\) in one run with 't' \(texts or maps\)"):
+        model.predict(given, ["c", "u"], {})
 
 
 @pytest.mark.parametrize(

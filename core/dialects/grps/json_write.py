@@ -13,7 +13,7 @@ from core.dialects.grps.status import SUCCESS
 from core.dtype import BYTES, FP16
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
-from core.encoding.proto_json import from_bytes, integers
+from core.encoding.proto_json import floats, from_bytes, integers
 from core.tensor import Tensor
 
 Spell = Callable[[str], str]
@@ -71,7 +71,7 @@ def _elements(flat: Tensor, non_finite: NonFinite | None) -> Any:
         return integers(flat.array)
     if flat.datatype is FP16:
         flat = Tensor(flat.name, FP32, flat.array.astype(np.float32))
-    return numeric(flat, non_finite)
+    return floats(flat.array, numeric(flat, non_finite))
 
 
 def _map(entries: tuple[MapEntry, ...], spell: Spell, non_finite: NonFinite | None) -> dict[str, Any]:
@@ -88,4 +88,4 @@ def _value(field: str, tensor: Tensor, non_finite: NonFinite | None) -> Any:
         return from_bytes(tensor.array.item())
     if field == "s_i64":
         return str(tensor.array.item())
-    return numeric(tensor, non_finite)
+    return floats(tensor.array, numeric(tensor, non_finite))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from core.dialects.v2.content_types import NAME as CONTENT_TYPE
 from core.dialects.v2.content_types import ContentTypes
 from core.encoding.jsonio import numbers
-from core.encoding.proto_json import from_bytes, integers
+from core.encoding.proto_json import floats, from_bytes, integers
 from core.operations import InferResult
 from core.schema.open_inference import InferTensorContents
 from core.tensor import Tensor, to_raw
@@ -61,4 +61,4 @@ def _contents(tensor: Tensor) -> dict[str, Any]:
     field = LOWER_CAMEL[tensor.datatype.contents]
     if tensor.datatype.is_bytes:
         return {field: [from_bytes(element) for element in array]}
-    return {field: integers(array) if tensor.datatype.name in QUOTED else numbers(array)}
+    return {field: integers(array) if tensor.datatype.name in QUOTED else floats(array, numbers(array))}

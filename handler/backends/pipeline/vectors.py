@@ -51,7 +51,10 @@ class Pooled:
 
 def _mean(hidden: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
     weights = mask.astype(np.float32)
-    total = np.matmul(weights[:, None, :], hidden)[:, 0, :]  # the sum without a product as large as the tokens
+    with np.errstate(invalid="ignore"):
+        total = np.matmul(weights[:, None, :], hidden)[:, 0, :]  # the sum without a product as large as the tokens
+        if not np.isfinite(total).all():  # 0 * NaN is NaN, and encoders leave it in tokens that do not count
+            total = np.matmul(weights[:, None, :], np.where(mask[:, :, None], hidden, np.float32(0)))[:, 0, :]
     count = np.maximum(weights.sum(1, keepdims=True), 1)
     found: NDArray[Any] = np.divide(total, count, dtype=np.float32)
     return found

@@ -13,6 +13,7 @@ from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding.jsonio import loads_exact
 from core.encoding.values import FEW, SLICE, Inexact, flatten, from_values
 from core.errors import InvalidInput, shown
+from core.float16 import bf16_from_float
 from core.tensor import from_raw
 from tests.support.samples import SHAPES, nested, sample
 
@@ -33,6 +34,27 @@ def test_every_datatype_takes_flat_and_nested_values_in_every_shape(datatype: Da
         assert tensor.array.dtype == datatype.numpy
         assert tensor.array.shape == shape
         assert tensor.array.reshape(-1).tolist() == expected
+
+
+@pytest.mark.parametrize("data", [
+    [1, 2], [1.0, 2], [[1], [2.0]], np.array([1, 2]), np.array([1, 2], "u8"), np.array([1.0, 2.0]), ["NaN", 2**70], [],
+])  # fmt: skip
+def test_numbers_of_bfloat16_are_values_and_not_its_bits(data: Any) -> None:
+    """Its arrays are of integers, which a request never means."""
+    flat = np.array(data, object).reshape(-1)
+    made = from_values("x", BF16, (len(flat),), data).array
+    assert made.dtype == BF16.numpy
+    np.testing.assert_array_equal(made, bf16_from_float(flat.astype(np.float64)))
+
+
+@pytest.mark.parametrize("data", [[6.8e38], [10**39], np.array([3.4e38]), [1e300]])
+def test_numbers_beyond_bfloat16_are_refused(data: Any) -> None:
+    """An infinity stays one."""
+    with pytest.raises(InvalidInput, match="which is out of range for BF16"):
+        from_values("x", BF16, (1,), data)
+    assert from_values("x", BF16, (1,), np.array([np.inf])).array.tolist() == [0x7F80]
+    with pytest.raises(InvalidInput, match="'x' has true where BF16 needs numbers"):
+        from_values("x", BF16, (1,), [True])
 
 
 @pytest.mark.parametrize("datatype", INTEGERS, ids=lambda d: d.name)

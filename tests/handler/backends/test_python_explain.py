@@ -8,9 +8,11 @@ import numpy as np
 import orjson
 import pytest
 
+from core import engine
 from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelFailed
 from core.explain.explanation import explain
+from core.operations import Explain, Explainer, Infer, ModelRef
 from core.tensor import Tensor
 from handler.backends import Source, python
 from handler.settings import Settings
@@ -102,3 +104,18 @@ def test_explain_may_write_into_its_inputs_and_run_an_event_loop(tmp_path: Path)
     assert explain(model, inputs(), {})[1]["importance_scores"].tolist() == [8, 10, 12]
     with pytest.raises(InvalidInput, match="no"):
         explain(model, inputs(), {"refuse": True})
+
+
+def test_a_model_that_writes_into_its_inputs_is_explained_as_it_predicts(tmp_path: Path) -> None:
+    """The examples are predicted several times, in arrays that may be writable: those of JSON are."""
+    text = "def predict(inputs, parameters):\n    x = inputs['x']\n    x *= 2\n    return {'y': x.sum(1)}\n"
+    model = load(tmp_path, text)
+    model.spec = model.spec._replace(explainer=Explainer({"x": np.array([[0, 0, 1]], np.float32)}))
+    examples = Tensor("x", DATATYPES["FP32"], np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    found = engine.ask(Explain(Infer(ModelRef("m"), (examples,))), model)
+    assert [output.array.tolist() for output in found.inferred.outputs] == [[12.0, 30.0]]
+    assert [(each["prediction"], each["importance_scores"].tolist()) for each in found.explanations] == [
+        (12.0, [2.0, 4.0, 4.0]),
+        (30.0, [8.0, 10.0, 10.0]),
+    ]
+    assert examples.array.tolist() == [[1, 2, 3], [4, 5, 6]]

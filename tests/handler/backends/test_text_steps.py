@@ -421,6 +421,17 @@ def test_pooling_takes_the_tokens_that_count(how: str) -> None:
         pooled(how, hidden, mask[:, :6])
 
 
+@pytest.mark.parametrize("how", ["mean", "max", "last"])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_tokens_that_do_not_count_are_not_seen(how: str, odd: float) -> None:
+    """Encoders that mask with infinities leave NaN in the padding; a token that counts keeps its own."""
+    hidden, mask = np.ones((2, 3, 2), np.float32), np.array([[1, 1, 0], [1, 1, 1]])
+    hidden[:, 2] = odd
+    made = pooled(how, hidden, mask)
+    assert made[0].tolist() == [1.0, 1.0]
+    np.testing.assert_array_equal(made[1], PLAIN[how](hidden[1]).astype(np.float32))
+
+
 def test_vectors_get_the_length_one() -> None:
     """Whatever their length was; zeros stay zeros."""
     rows = np.array([[3, 4], [1e-8, 0], [0, 0]], np.float32)

@@ -72,6 +72,14 @@ def test_every_other_form_says_the_same_in_json_and_in_protobuf(content: Any, sp
     assert json_format.Parse(body, GrpsMessage()) == GrpsMessage.FromString(grps_messages.write(content))
 
 
+def test_protobuf_reads_the_largest_floats() -> None:
+    """It refuses their shortest digits, 3.4028235e38, which are beyond 32 bits as a double."""
+    largest = float(np.finfo(np.float32).max)
+    for content in (Tensors((tensor("y", "FP32", [-largest, 0.1]),)), Map((single("s_f", "a", "FP32", largest),))):
+        found = json_format.Parse(write(content, snake, NonFinite.QUOTED), GrpsMessage())
+        assert found == GrpsMessage.FromString(grps_messages.write(content))
+
+
 def test_members_are_spelled_as_in_the_protocol_or_in_lower_camel_case() -> None:
     """Keys of maps are the models' names, and never change."""
     content = Tensors((tensor("y_y", "FP32", [0.5]),))

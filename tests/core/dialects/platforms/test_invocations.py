@@ -43,6 +43,7 @@ CUBE = spec(image=("FP32", (-1, 2, 2)))
 LIST = spec(x=("FP32", (-1,)))
 TEXTS = spec(x=("BYTES", (-1, 2)))
 FLAGS = spec(x=("BOOL", (-1, 2)))
+BRAIN = spec(x=("BF16", (-1, 2)))
 ANY = ModelSpec("m", "1", "test", None, None)
 ORDERED = MATRIX._replace(explainer=Explainer({}, feature_names={"x": ("width", "height")}))
 
@@ -124,6 +125,9 @@ PEOPLE = {"age": [[2.5], [float("nan")]], "name": [[b"a"], [b"b"]], "n": [1, 2]}
     (NPY, saved([[True, False]], "?"), FLAGS, {"x": [[True, False]]}),
     (NPY, saved([1, 2], "<i8"), ANY, {"input-0": [1, 2]}),
     (NPY, saved([1, 2], "<f4"), spec(x=("FP32", (-1, 1))), {"x": [[1], [2]]}),
+    (NPY, saved([[1, 2]], "<f4"), BRAIN, {"x": [[0x3F80, 0x4000]]}),
+    (CSV, "1,-0.1\n,2", BRAIN, {"x": [[0x3F80, 0xBDCD], [0x7FC0, 0x4000]]}),
+    (JSON, {FRAME: {"data": [[1, 2]]}}, BRAIN, {"x": [[0x3F80, 0x4000]]}),
 ])  # fmt: skip
 def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expected: Any) -> None:
     """The JSON of MLflow, Databricks, Vertex AI, Azure ML, TensorFlow Serving and V2; CSV; numpy's arrays.

@@ -365,6 +365,28 @@ def test_any_floats_come_back_as_they_were(values: list[float]) -> None:
     np.testing.assert_array_equal(found, array)
 
 
+@pytest.mark.parametrize("others", [[], [0.1, float("nan"), float("inf")], [0.1] * 2000])
+def test_protobuf_reads_the_largest_floats(others: list[float]) -> None:
+    """It refuses their shortest digits, 3.4028235e38, which are beyond 32 bits as a double."""
+    largest = float(np.finfo(np.float32).max)
+    array = np.array([largest, -largest, *others], np.float32)
+    _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
+    made = Tensor("y", DATATYPES["FP32"], array)
+    answer = json_format.Parse(phrase(InferResult("m", "1", (made,))), oip.ModelInferResponse())
+    np.testing.assert_array_equal(np.array(answer.outputs[0].contents.fp32_contents, np.float32), array)
+
+
+@pytest.mark.parametrize("datatype", ["INT64", "UINT64", "INT32", "FP32"])
+def test_numbers_are_written_from_any_view(datatype: str) -> None:
+    """A Python model may return every second element, or all of them backwards."""
+    _, phrase = decoded(body("BOOL", {"boolContents": [True]}, 1))
+    whole = np.arange(6).astype(DATATYPES[datatype].numpy)
+    for view in (whole[::-1], whole[::2], whole.reshape(2, 3).T):
+        text = phrase(InferResult("m", "1", (Tensor("y", DATATYPES[datatype], view),)))
+        (output,) = json_format.Parse(text, oip.ModelInferResponse()).outputs
+        assert list(getattr(output.contents, DATATYPES[datatype].contents)) == view.reshape(-1).tolist()
+
+
 def test_integers_of_64_bits_are_written_as_strings() -> None:
     """An empty array stays empty."""
     for values in ([], [1], [2**63 - 1, -(2**63)]):

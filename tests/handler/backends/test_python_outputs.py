@@ -1,0 +1,101 @@
+"""handler.backends.python: outputs that their datatype cannot hold, and names that no protocol can carry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from core.errors import ModelFailed
+from handler.backends import Source, python
+from handler.settings import Settings
+from handler.settings.model import ModelSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
+
+
+def load(folder: Path, returned: str, datatype: str = "") -> python.PythonModel:
+    """Loads a model whose `predict` returns that expression, with an output `y` of the datatype unless it is ""."""
+    outputs = [{"name": "y", "datatype": datatype, "shape": None}]
+    declared = f"metadata = {{'outputs': {outputs}}}\n" if datatype else ""
+    text = f"import numpy as np\n{declared}def predict(inputs, parameters): return {returned}\n"
+    (folder / "model.py").write_text(text, "utf-8")
+    return python.load(Source("m", "1", folder, ModelSettings()), SETTINGS)
+
+
+@pytest.mark.parametrize(("datatype", "returned", "wrong"), [
+    ("INT8", "[1, 300]", "300"),
+    ("INT8", "np.array([[-129, 0]])", "-129"),
+    ("INT32", "np.array([3_000_000_000], 'u4')", "3000000000"),
+    ("INT64", "np.array([2**64 - 1], 'u8')", "18446744073709551615"),
+    ("UINT8", "np.array([256], '>u2')", "256"),
+    ("BF16", "np.array([65_536], 'u4')", "65536"),
+])  # fmt: skip
+def test_an_integer_is_never_wrapped(tmp_path: Path, datatype: str, returned: str, wrong: str) -> None:
+    """The client would get another number than the model has returned."""
+    model = load(tmp_path, f"{{'y': {returned}}}", datatype)
+    with pytest.raises(ModelFailed, match=f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}$"):
+        model.predict({}, ["y"], {})
+
+
+@pytest.mark.parametrize(("datatype", "numbers"), [
+    ("INT8", [-128, 127]),
+    ("INT16", []),
+    ("UINT8", [0, 255]),
+    ("UINT32", [2**32 - 1]),
+    ("INT64", [2**63 - 1]),
+])  # fmt: skip
+def test_integers_of_a_wider_type_are_narrowed_if_they_fit(tmp_path: Path, datatype: str, numbers: list[int]) -> None:
+    """Most of numpy's functions return 64 bits."""
+    wide = "u8" if datatype != "INT8" else "i8"
+    (y,) = load(tmp_path, f"{{'y': np.array({numbers}, '{wide}')}}", datatype).predict({}, ["y"], {})
+    assert (y.datatype.name, y.array.dtype, y.array.tolist()) == (datatype, y.datatype.numpy, numbers)
+
+
+@pytest.mark.parametrize(("key", "told"), [
+    ("1", "1"),
+    ("None", "null"),
+    ("b'y'", "'y'"),
+    ("'\\ud800'", r"'\\ud800'"),
+])  # fmt: skip
+def test_an_output_whose_name_is_not_text_is_the_models_failure(tmp_path: Path, key: str, told: str) -> None:
+    """No protocol can carry such a name."""
+    with pytest.raises(ModelFailed, match=f"predict returned an output with the name {told}; expected text$"):
+        load(tmp_path, f"{{{key}: [1]}}").predict({}, [], {})
+
+
+def test_a_name_may_be_a_text_of_numpy(tmp_path: Path) -> None:
+    """The answer has plain text."""
+    (output,) = load(tmp_path, "{np.str_('é'): [1]}").predict({}, [], {})
+    assert (output.name, type(output.name)) == ("é", str)
+
+
+@pytest.mark.parametrize("returned", ["kept", "kept[::-1]", "kept.astype('<f4')", "memoryview(kept)", "texts"])
+def test_an_answer_stays_when_the_model_fills_its_array_again(tmp_path: Path, returned: str) -> None:
+    """A pipeline's steps, parts of rows, and records of a batch are all written later than the model runs again."""
+    (tmp_path / "model.py").write_text(
+        "import numpy as np\nkept, texts = np.zeros(2, 'f4'), np.array(['', ''], object)\n"
+        "def predict(inputs, parameters):\n    kept[:], texts[:] = parameters['k'], str(parameters['k'])\n"
+        f"    return {{'y': {returned}}}\n"
+    )
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    answers = [model.predict({}, ["y"], {"k": k})[0] for k in (1, 2)]
+    assert [float(answer.array[0]) for answer in answers] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(("returned", "told"), [
+    ("{'y': pathlib.Path('/opt/weights')}", "output 'y' has an object of type PosixPath where BYTES needs str or"),
+    ("{'y': (n for n in [1])}", "output 'y' has an object of type generator where BYTES needs str or bytes"),
+    ("{'y': {'a': object()}}", "output 'y' has an object of type dict where BYTES needs str or bytes"),
+    ("{'y': ['a', None]}", "output 'y' has null where BYTES needs str or bytes"),
+    ("{pathlib.Path('/opt/weights'): 1}", "output with the name an object of type PosixPath; expected text"),
+])  # fmt: skip
+def test_a_message_has_the_type_of_an_object_and_not_its_text(tmp_path: Path, returned: str, told: str) -> None:
+    """The text may have a path of the machine, or an address of memory."""
+    (tmp_path / "model.py").write_text(f"import pathlib\ndef predict(inputs, parameters): return {returned}\n")
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    with pytest.raises(ModelFailed, match=told):
+        model.predict({}, [], {})
