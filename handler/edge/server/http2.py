@@ -106,9 +106,9 @@ class BoundedHttp2(ZttpH2Protocol):
             yield event
 
     def handle_request(self, event: zttp.Request) -> None:
-        stream = self.conn.stream(event.stream_id)
-        if self._running >= CALLS:
-            stream.reset(zttp.H2ErrorCode.REFUSED_STREAM)
+        reason = self._reset_for(event)
+        if reason is not None:
+            self.conn.stream(event.stream_id).reset(reason)
             return
         self._begun += 1
         self._running += 1
@@ -119,6 +119,12 @@ class BoundedHttp2(ZttpH2Protocol):
             cycle.message_event.set()
         flow = StreamFlow(self, cycle)
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
+
+    def _reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
+        """Returns why a request gets a reset instead of an answer."""
+        if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
+            return zttp.H2ErrorCode.PROTOCOL_ERROR
+        return zttp.H2ErrorCode.REFUSED_STREAM if self._running >= CALLS else None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -199,9 +205,11 @@ class StreamFlow:
 
     async def send(self, message: Any) -> None:
         """Sends a part of the answer, and waits until the client has taken nearly all of it."""
+        cycle = self._cycle
+        if cycle.transport.is_closing():
+            cycle.disconnected = True  # zttp takes nothing more
         await self._send(message)
         await self._drain()
-        cycle = self._cycle
         if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
             cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
             self._connection.flush()

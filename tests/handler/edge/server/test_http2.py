@@ -29,6 +29,7 @@ from tests.support.raw import crowd, head, poured, status, talk
 
 CALL = ("content-type", "application/grpc")
 PIECE = 16_000
+CANCEL = b"\0\0\0\x08"
 
 
 def closing(method: str, target: str) -> bytes:
@@ -203,6 +204,28 @@ def test_requests_that_were_reset_count_until_their_work_ends(patient: int) -> N
         threading.Event().wait(1.5)
         client.send(asking(last + 2, "GET", "/"))
         assert client.answer(last + 2)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/é", "/?é"])
+def test_a_path_that_is_not_ascii_is_refused(patient: int, caplog: pytest.LogCaptureFixture, path: str) -> None:
+    """Its stream is reset, and other requests of the connection are answered."""
+    with Http2(patient) as client:
+        client.send(asking(1, "GET", "/wait"), asking(3, "GET", path), asking(5, "GET", "/"))
+        assert client.answer(5)[0] == 200
+        assert client.answer(1)[0] == 200
+    assert not caplog.records
+
+
+def test_answers_to_a_connection_that_broke_are_dropped(patient: int, caplog: pytest.LogCaptureFixture) -> None:
+    """They are under way while the connection closes, because its client has reset too many requests."""
+    for _ in range(3):
+        with Http2(patient) as client, suppress(ConnectionError):
+            for first in range(1, 2000, 200):
+                streams = range(first, first + 200, 2)
+                client.send(*(asking(each, "GET", "/stream") + frame(RST_STREAM, each, CANCEL) for each in streams))
+            while client.next() is not None:
+                pass
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_new_connections_take_the_place_of_idle_ones(port: int) -> None:
