@@ -32,6 +32,8 @@ PARKED: Final = 64 * 1024
 """Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for."""
 CALL_SECONDS: Final = 120.0
 """The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
+LARGE: Final = 64 * 1024
+"""Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
 
@@ -99,11 +101,23 @@ class BoundedHttp2(ZttpH2Protocol):
         transport.write(WINDOWS)
         self.since = watch_of(self.server_state, self.limits, self.loop).now
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
+            self.transport.pause_reading()
+            self.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not (self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
     def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
+        has_credit = False
         for event in super().events():
-            if isinstance(event, CREDITS):
-                self._wake()
+            has_credit = has_credit or isinstance(event, CREDITS)
             yield event
+        if has_credit:
+            self._wake()
 
     def handle_request(self, event: zttp.Request) -> None:
         reason = self._reset_for(event)

@@ -1,5 +1,6 @@
 """handler.edge.server.http2 is tested with frames to uvicorn in this process, on either event loop."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,10 +8,12 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, PARKED, WINDOW, EitherHttp
+from handler.edge.server.http2 import CALLS, PARKED, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
-from tests.support.bounded import LARGE, serving
+from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
     DATA,
     END_STREAM,
@@ -226,6 +229,44 @@ def test_answers_to_a_connection_that_broke_are_dropped(patient: int, caplog: py
             while client.next() is not None:
                 pass
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+class Pipe(asyncio.Transport):
+    """Notes whether it is read from."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.reads = True
+
+    def write(self, data: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+def test_other_connections_have_their_turn() -> None:
+    """After many frames of one, an event loop would have read on for a second."""
+
+    async def run() -> list[bool]:
+        config = Config(application, loop="none", log_config=None)
+        limits = Limits(10_000, 30, 30, 300_000, 20)
+        connection, pipe = BoundedHttp2(config, ServerState(), {}, asyncio.get_running_loop(), limits), Pipe()
+        connection.connection_made(pipe)
+        connection.data_received(PREFACE + frame(SETTINGS) + frame(WINDOW_UPDATE, 0, b"\0\0\0\1") * 10_000)
+        seen = [pipe.reads]
+        await asyncio.sleep(0)
+        connection.connection_lost(None)
+        return [*seen, pipe.reads]
+
+    assert asyncio.run(run()) == [False, True]
 
 
 def test_new_connections_take_the_place_of_idle_ones(port: int) -> None:
