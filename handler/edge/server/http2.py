@@ -1,7 +1,7 @@
 """HTTP/2 beside HTTP/1.1 on one port: uvicorn's protocol over zttp, with bounds. For `dragoman serve --http2`.
 
 zttp bounds the heads of requests, the streams of a connection, its resets and its frames. What is left to do is here:
-larger windows, bounds of what waits to be sent, time limits, and the count of connections.
+larger windows, bounds of what waits to be sent, time limits, and the counts of connections and of requests.
 """
 
 import asyncio
@@ -89,6 +89,7 @@ class BoundedHttp2(ZttpH2Protocol):
         self.limits = limits
         self.seen: Stage | None = None
         self.since = 0.0
+        self._watch = watch_of(server_state, limits, loop)
         self._paced = Paced(self.app, limits)
         self.app = self._serve
         self._begun = 0
@@ -99,7 +100,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         transport.write(WINDOWS)
-        self.since = watch_of(self.server_state, self.limits, self.loop).now
+        self.since = self._watch.now
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -125,7 +126,9 @@ class BoundedHttp2(ZttpH2Protocol):
             self.conn.stream(event.stream_id).reset(reason)
             return
         self._begun += 1
-        self._running += 1
+        if not self._is_over():
+            self._running += 1
+            self._watch.requests += 1
         super().handle_request(event)
         cycle = self.cycles[event.stream_id]
         if event.end_stream:  # zttp has no event of its own for it, and uvicorn waits for one
@@ -138,13 +141,29 @@ class BoundedHttp2(ZttpH2Protocol):
         """Returns why a request gets a reset instead of an answer."""
         if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
             return zttp.H2ErrorCode.PROTOCOL_ERROR
-        return zttp.H2ErrorCode.REFUSED_STREAM if self._running >= CALLS else None
+        # A waiting answer takes as much memory as over HTTP/1.1, where each has a connection of its own.
+        if self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections):
+            return zttp.H2ErrorCode.REFUSED_STREAM
+        return None
+
+    def _is_over(self) -> bool:
+        """Decides whether uvicorn answers a new request itself, without the application."""
+        limit = self.limit_concurrency
+        crowd = max(len(self.connections), len(self.tasks))
+        return self.shutdown_requested or (limit is not None and crowd >= limit)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await (self._refusal(scope) or self._paced)(scope, receive, send)
         finally:
             self._running -= 1
+            self._watch.requests -= 1
+
+    def on_response_complete(self, stream_id: int) -> None:
+        """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
+        cycle = self.cycles.get(stream_id)
+        if cycle is None or not cycle.response_complete or not waits(cycle):
+            super().on_response_complete(stream_id)
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | None:
         """Returns the refusal of a head."""
@@ -202,6 +221,11 @@ class BoundedHttp2(ZttpH2Protocol):
         self._close_connection()
 
 
+def waits(cycle: RequestResponseCycle) -> bool:
+    """Decides whether a part of an answer waits for the client."""
+    return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
+
+
 class StreamFlow:
     """One request and its answer. A client that takes nothing of it for too long gets no more."""
 
@@ -218,7 +242,7 @@ class StreamFlow:
         return message
 
     async def send(self, message: Any) -> None:
-        """Sends a part of the answer, and waits until the client has taken nearly all of it."""
+        """Sends a part of the answer, and waits until the client has taken nearly all of it; of the last part, all."""
         cycle = self._cycle
         if cycle.transport.is_closing():
             cycle.disconnected = True  # zttp takes nothing more
@@ -229,12 +253,17 @@ class StreamFlow:
             self._connection.flush()
 
     async def _drain(self) -> None:
-        stream, connection = self._cycle.stream, self._connection
+        cycle, stream, connection = self._cycle, self._cycle.stream, self._connection
+        if cycle.response_complete:
+            cycle.body.clear()  # nobody reads it, and it would stop the client's permissions
+        most = 0 if cycle.response_complete else PARKED
         left, until = 0, 0.0
-        while (parked := stream.pending_bytes or 0) > PARKED and not connection.transport.is_closing():
+        while waits(cycle) and (parked := stream.pending_bytes or 0) > most:
             if parked != left:
                 left, until = parked, connection.loop.time() + self._seconds
             try:
                 await connection.credit(until)
             except TimeoutError:
-                self._cycle.abort_stream()
+                cycle.abort_stream()
+        if cycle.response_complete and stream.stream_id in connection.cycles:
+            connection.on_response_complete(stream.stream_id)

@@ -32,7 +32,7 @@ from tests.support.raw import crowd, head, poured, status, talk
 
 CALL = ("content-type", "application/grpc")
 PIECE = 16_000
-CANCEL = b"\0\0\0\x08"
+REFUSED, CANCEL = b"\0\0\0\x07", b"\0\0\0\x08"
 
 
 def closing(method: str, target: str) -> bytes:
@@ -207,6 +207,49 @@ def test_requests_that_were_reset_count_until_their_work_ends(patient: int) -> N
         threading.Event().wait(1.5)
         client.send(asking(last + 2, "GET", "/"))
         assert client.answer(last + 2)[0] == 200
+
+
+def test_requests_of_all_connections_are_bounded_together(port: int) -> None:
+    """An answer counts until its client has taken it. Otherwise a few connections could fill the memory."""
+    clients = [Http2(port, window=0) for _ in range(CALLS // 100 + 1)]
+    for client in clients:
+        client.send(*(asking(2 * number + 1, "POST", "/", ends=False) for number in range(100)))
+        client.send(*(data(2 * number + 1, b"answer") for number in range(100)))
+    refused = clients[-1].of(199, RST_STREAM)
+    assert refused is not None
+    assert refused.payload == REFUSED
+    for client in clients[:-1]:
+        assert client.of(199, RST_STREAM) is not None  # its client has taken nothing for too long
+        client.socket.close()
+    with Http2(port) as other:
+        other.send(asking(1, "GET", "/"))
+        assert other.answer(1)[0] == 200
+    clients[-1].socket.close()
+
+
+def test_requests_that_uvicorn_refuses_do_not_count(port: int) -> None:
+    """A client that has said that it leaves, and asks further, takes no place from others."""
+    for _ in range(3):
+        with Http2(port) as client:
+            client.send(asking(1, "GET", "/wait"), frame(GOAWAY, 0, bytes(8)))
+            client.send(*(asking(2 * number + 3, "GET", "/") for number in range(100)))
+            assert client.answer(201)[0] == 503
+    with Http2(port) as other:
+        other.send(asking(1, "GET", "/"))
+        assert other.answer(1)[0] == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_connection_is_not_idle_before_its_answers_were_taken(loop: str) -> None:
+    """A client that reads slowly gets the end of a small answer, too."""
+    body = bytes(100)
+    with serving(loop, Limits(10_000, 30, 30, 300_000, 20), EitherHttp, idle=0.1) as port, Http2(port, 10) as client:
+        client.send(asking(1, "POST", "/", ends=False), data(1, body))
+        assert client.of(1, DATA) is not None
+        threading.Event().wait(0.5)
+        client.take(1000, 1)
+        assert client.answer(1)[1] == body[10:]
+        assert client.of(0, GOAWAY) is not None
 
 
 @pytest.mark.parametrize("path", ["/é", "/?é"])
