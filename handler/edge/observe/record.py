@@ -12,7 +12,7 @@ from collections.abc import Awaitable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from core.errors import SHOWN_CHARACTERS, ServingError, shown
+from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, shown
 from core.records import NamedTuple
 from core.wire import REQUEST_ID, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
@@ -96,6 +96,13 @@ def refused(error: ServingError) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.error = Failure.of(error)
+
+
+def cut_off() -> ServingError:
+    """Returns the refusal of the current request by a server that ends before it has answered, and notes it."""
+    error = ServerBusy("the server ends before it has answered the request: try again", retry_after=1)
+    refused(error)
+    return error
 
 
 def unfound(path: str) -> None:
