@@ -27,7 +27,7 @@ from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import cut_off, own_id, refused, works
+from handler.edge.observe.record import cut_off, own_id, refused, took, works
 from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class RemoteCall:
         try:
             await self.stream(incoming, incoming.gather(), send)
         finally:
-            works(None, self._timing, incoming.received)
+            took(incoming.received)
             incoming.close()
 
     async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
