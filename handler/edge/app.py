@@ -3,6 +3,7 @@
 Requests that no protocol knows go to the site, which is imported then and not before.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -35,8 +36,8 @@ from handler.edge.jobs import HttpCodec, Job, ServedModels
 from handler.edge.leaving import Leaving
 from handler.edge.observe.kinds import observer_of
 from handler.edge.observe.observer import FAILED
-from handler.edge.observe.record import RECORD, Record, own_id, refused
-from handler.edge.protocols import INTERNAL, Destination, Routes, phrased
+from handler.edge.observe.record import RECORD, Record, cut_off, own_id, refused
+from handler.edge.protocols import INTERNAL, Destination, Routes, phrased, refuse
 from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
@@ -85,6 +86,10 @@ class App:
             record = self.observer.begin(scope, send)
             try:
                 await self.gate.serve(self._http, scope, receive, record.send)
+            except asyncio.CancelledError:  # a server that ends waits for requests only so long
+                refusal = refuse(cut_off(), scope)
+                if not record.status:
+                    await exchange.answer(refusal, scope["method"], record.send)
             except Exception:
                 record.status = record.status or FAILED
                 raise

@@ -234,6 +234,7 @@ class Beside:
                     message = {"type": "lifespan.startup.failed", "message": f"no gRPC on {self._address}: {error}"}
             elif server is not None:
                 await server.stop()
+                self._app.observer.close()  # again, for the lines of the calls that it has ended
             await send(message)
 
         await self._app(scope, receive, announce)

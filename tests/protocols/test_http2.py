@@ -6,6 +6,7 @@ The gRPC and Connect suites run over it, too: TEST_HTTP2=1, see CONTRIBUTING.md.
 import queue
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,6 +105,40 @@ def test_a_stream_that_is_refused_ends(remote: Remote) -> None:
 def test_a_connection_lasts(remote: Remote) -> None:
     """The server behind it would end it after a thousand requests, in the middle of a call."""
     assert all(remote.ask("ServerLive", oip.ServerLiveRequest()).live for _ in range(1200))
+
+
+def test_calls_are_counted_as_over_their_own_port(server: Server, remote: Remote) -> None:
+    """By the codes of gRPC, not by HTTP's status 200; a failure in a stream by its model."""
+
+    def counts() -> dict[str, float]:
+        found = urllib.request.urlopen(f"http://{server.netloc}/metrics").read().decode()
+        rows = (line.rpartition(" ") for line in found.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in rows}
+
+    wrong = question("half_plus_three", raw("z", "FP32", np.array([1], np.float32)))
+    before = counts()
+    remote.infer("half_plus_three", X)
+    with pytest.raises(grpc.RpcError):
+        remote.ask("ModelInfer", wrong)
+    assert len([*remote.stream(iter([wrong, question("half_plus_three", X)]))]) == 2
+    requests: queue.Queue[Any] = queue.Queue()
+    requests.put(question("half_plus_three", X).SerializeToString())
+    path = "/inference.GRPCInferenceService/ModelStreamInfer"
+    left: Any = remote.channel.stream_stream(path)(iter(requests.get, None))
+    assert next(left)
+    left.cancel()
+    requests.put(None)
+    rows = {
+        'dragoman_requests_total{protocol="grpc",status="OK"}': 2,
+        'dragoman_requests_total{protocol="grpc",status="INVALID_ARGUMENT"}': 1,
+        'dragoman_requests_total{protocol="grpc",status="CANCELLED"}': 1,
+        'nv_inference_request_failure{model="half_plus_three",reason="OTHER",version="123"}': 2,
+    }
+    cancelled = [*rows][2]
+    while (after := counts()).get(cancelled, 0) == before.get(cancelled, 0):
+        assert server.process.poll() is None
+    assert {row: after[row] - before.get(row, 0) for row in rows} == rows
+    assert not [row for row in after if 'protocol="grpc",status="200"' in row]
 
 
 def test_a_deadline_holds(remote: Remote) -> None:

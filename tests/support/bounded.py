@@ -52,13 +52,14 @@ async def read(receive: Callable[[], Any]) -> bytes | None:
 
 
 @contextmanager
-def serving(loop: str, limits: Limits, http: type[BoundedHttp] = BoundedHttp) -> Iterator[int]:
-    """Yields the port of a server with these limits."""
+def serving(loop: str, limits: Limits, http: type[BoundedHttp] = BoundedHttp, idle: float = 5) -> Iterator[int]:
+    """Yields the port of a server with these limits. `idle`: seconds until it closes an idle connection."""
     port = free_port()
     bounded: Any = type("Http", (http,), {"bounds": limits})
     config = uvicorn.Config(
         application, port=port, http=bounded, loop=loop, lifespan="off", log_config=None, access_log=False
     )
+    config.timeout_keep_alive = idle  # type: ignore[assignment] # for call_later, which takes fractions
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from core.dialects.connect.requests import from_text
 from core.encoding.compression import inflate
 from core.errors import ServingError
 from core.records import NamedTuple
@@ -16,6 +17,7 @@ from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE
 
 MOST_BYTES: Final = 2**30
 WEB: Final = "grpc-web"
+TEXT: Final = "application/grpc-web-text"
 HEAD: Final = 5
 LAST: Final = 0x80
 """The flag of gRPC-Web's envelope whose content is the trailers."""
@@ -113,13 +115,18 @@ def _guessed(body: Payload, model: str) -> tuple[str, str]:
 
 
 def reached_by(protocol: str, status: str, body: Payload) -> Reached:
-    """Returns a received answer. gRPC-Web's message is taken out of its envelope, and its trailers have the status."""
+    """Returns a received answer. gRPC-Web's message is taken out of its envelope, and its trailers have the status.
+
+    Raises ServingError for an answer of gRPC-Web that cannot be read.
+    """
     if protocol != WEB or not body.kind.startswith("application/grpc-web"):
         return Reached(status, status == "OK" or status.startswith("2"), body)
-    content, rest = body.content, b""
-    if content[:1] == b"\0":
-        end = HEAD + int.from_bytes(content[1:HEAD])
+    content, rest = from_text(body.content) if body.kind.startswith(TEXT) else body.content, b""
+    if content[:1] in (b"\0", b"\1"):
+        is_compressed, end = content[0], HEAD + int.from_bytes(content[1:HEAD])
         content, rest = content[HEAD:end], content[end:]
+        if is_compressed:
+            content = bytes(inflate(content, b"gzip", MOST_BYTES))  # the only coding of answers
     trailers = (rest or content)[HEAD:] if (rest or content)[:1] == bytes((LAST,)) else b""
     fields = {
         name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in trailers.splitlines())

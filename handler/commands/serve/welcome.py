@@ -1,11 +1,12 @@
 """What `dragoman serve` prints when it starts: the models, the addresses, commands to try, and problems."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from core.errors import ServingError, escaped
 from core.records import NamedTuple
@@ -92,8 +93,9 @@ def say(seen: Glance, settings: Settings, url: str, rpc: str, file: Path | None)
     if file is not None:
         lines.append(f"Settings of {file}")
     place = "" if url == USUAL else f" --url {url}"
-    for example in map(escaped, seen.models[:1]):
-        lines += ["", "Try:", f"  curl {url}/v2/models/{example}", f"  {called()} infer {example} --sample{place}"]
+    for example in seen.models[:1]:
+        lines += ["", "Try:", f"  curl {url}/v2/models/{_in_url(example)}"]
+        lines.append(f"  {called()} infer {_in_shell(example)} --sample{place}")
         lines.append(f"  curl -X POST {url}/v2/repository/index")
     lines += ["", f"Status page: {url}/   API: {url}/docs"]
     _say(lines, seen)
@@ -110,8 +112,18 @@ def say_function(settings: Settings, url: str, api: str, file: Path | None) -> N
     local = _local(settings.repository)
     seen = Glance(("MODEL",), "") if local is None else _glance(open_store(settings).models, settings, local)
     lines += ["", "Try:", f"  curl {url}/v2/health/ready"]
-    lines += [f"  {called()} infer {escaped(example)} --sample --url {url}" for example in seen.models[:1]]
+    lines += [f"  {called()} infer {_in_shell(example)} --sample --url {url}" for example in seen.models[:1]]
     _say(lines, seen)
+
+
+def _in_url(name: str) -> str:
+    """Returns a model's name as it can stand in a URL, and in a shell."""
+    return quote(name, safe="", errors="replace")
+
+
+def _in_shell(name: str) -> str:
+    """Returns a model's name as one word of a shell: whoever writes to a repository chooses it."""
+    return shlex.quote(escaped(name))
 
 
 def _say(lines: Sequence[str], seen: Glance) -> None:

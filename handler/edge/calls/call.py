@@ -27,7 +27,7 @@ from handler.edge.exchange import Headers, Receive, Send
 from handler.edge.flight import SMALL, WEIGHT
 from handler.edge.jobs import QUICKLY_READ, Job, ServedModels
 from handler.edge.leaving import Leaving
-from handler.edge.observe.record import own_id, refused, works
+from handler.edge.observe.record import cut_off, own_id, refused, took, works
 from handler.edge.timing import Clock, Timing
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class RemoteCall:
         try:
             await self.stream(incoming, incoming.gather(), send)
         finally:
-            works(None, self._timing, incoming.received)
+            took(incoming.received)
             incoming.close()
 
     async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
@@ -122,18 +122,22 @@ class RemoteCall:
             return
         telling = asyncio.create_task(self._tell_all(body, send))
         gone = asyncio.create_task(left)
+        ends = False
         try:
             await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # by a server that ends
+            ends = True
         finally:
             telling.cancel()
             gone.cancel()
             await asyncio.gather(telling, gone, return_exceptions=True)
+        if ends and telling.cancelled():
+            await self._end(cut_off(), send)
 
     async def _tell_all(self, body: "Part | Incoming", send: Send) -> None:
         async def tell(part: bytes) -> None:
             await exchange.proceed(part, send, self._options.flight)
 
-        kind = self._question.kind
         failure: ServingError | None = None
         try:
             async with asyncio.timeout(None if self._deadline is NEVER else max(0.0, self._deadline.left)):
@@ -143,6 +147,10 @@ class RemoteCall:
         except ServingError as error:
             refused(error)
             failure = error.with_traceback(None)  # it would hold this frame
+        await self._end(failure, send)
+
+    async def _end(self, failure: ServingError | None, send: Send) -> None:
+        kind = self._question.kind
         await send({"type": "http.response.body", "body": kind.last(failure, own_id())})
         if kind.native:
             await exchange.follow(kind.trailers(failure, own_id()), send)

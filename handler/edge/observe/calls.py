@@ -6,11 +6,9 @@ from typing import Any, Final
 
 from core.wire import REQUEST_ID, Right
 from handler.edge.observe.observer import Observer
-from handler.edge.observe.record import RECORD, Record, drawn
+from handler.edge.observe.record import CANCELLED, OK, RECORD, Record, drawn
 
 NAME: Final = REQUEST_ID.decode()
-OK: Final = "OK"
-CANCELLED: Final = "CANCELLED"
 METHOD: Final = "gRPC"
 One = Callable[[AsyncIterator[bytes], Any], Awaitable[Any]]
 Many = Callable[[AsyncIterator[bytes], Any], AsyncGenerator[Any]]

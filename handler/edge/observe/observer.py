@@ -10,7 +10,7 @@ from core.errors import ServingError
 from core.wire import Header, Right
 from handler.edge.exchange import Scope, Send
 from handler.edge.observe.counts import Counts
-from handler.edge.observe.record import ID_KEY, RECORD, Failure, Record, drawn
+from handler.edge.observe.record import CANCELLED, ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 
@@ -25,7 +25,7 @@ LEFT: Final = 499
 """The status of a request whose client has left before its answer began, as nginx counts it."""
 FAILED: Final = 500
 CANCELED: Final = "CANCELED"
-GONE: Final = (LEFT, "CANCELLED")
+GONE: Final = (LEFT, CANCELLED)
 """The statuses without an answer, of HTTP and of gRPC."""
 STEPPED: Final = frozenset(("kserve", "tfserving"))
 """The servers whose metrics are histograms of each step."""
@@ -85,7 +85,7 @@ class Observer:
         ns = time.perf_counter_ns() - record.came
         status = record.status
         if not status:
-            status = record.status = LEFT
+            status = record.status = CANCELLED if record.protocol == "grpc" else LEFT
         self.counts.answered(record.protocol, status, ns, record.received, record.sent)
         model, version = self._model(record, ns)
         error = record.error

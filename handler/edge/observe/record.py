@@ -12,14 +12,16 @@ from collections.abc import Awaitable, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
-from core.errors import SHOWN_CHARACTERS, ServingError, shown
+from core.errors import SHOWN_CHARACTERS, ServerBusy, ServingError, shown
 from core.records import NamedTuple
-from core.wire import REQUEST_ID, MethodNotAllowed, Right, RouteNotFound, by_name
+from core.wire import REQUEST_ID, Header, MethodNotAllowed, Right, RouteNotFound, by_name
 from handler.edge import log_lines
-from handler.edge.exchange import Send
+from handler.edge.exchange import TRAILERS, Send
 
 ID_KEY: Final = "dragoman.request_id"
 """The member of ASGI's scope with the id that the platform has given a request."""
+OK: Final = "OK"
+CANCELLED: Final = "CANCELLED"
 SENT_ID: Final = re.compile(rb"[!-~]{1,128}")
 """A client's own id: visible ASCII, without blanks."""
 
@@ -80,12 +82,23 @@ class Record:
     def send(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
         """Passes a message of ASGI on."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            # The status of a call of gRPC is in its trailers, unless its client leaves before.
+            self.status = CANCELLED if message.get("trailers") else message["status"]
             message["headers"] = [*message["headers"], (REQUEST_ID, self.request_id)]
         elif "body" in message:
             self.sent += len(message["body"])
+        elif message["type"] == TRAILERS:
+            self.status = _code(message["headers"])
         passed: Awaitable[None] = self._send(message)
         return passed
+
+
+def _code(trailers: Sequence[Header]) -> str:
+    """Returns the name of gRPC's code in trailers."""
+    from core.dialects.connect.codes import CODES  # noqa: PLC0415 - not for servers whose clients speak REST alone
+
+    number = int(dict(trailers)[b"grpc-status"])
+    return next((code.name.upper() for code in CODES.values() if code.number == number), OK)
 
 
 RECORD: Final[ContextVar[Record]] = log_lines.RECORD
@@ -96,6 +109,13 @@ def refused(error: ServingError) -> None:
     record = RECORD.get(None)
     if record is not None:
         record.error = Failure.of(error)
+
+
+def cut_off() -> ServingError:
+    """Returns the refusal of the current request by a server that ends before it has answered, and notes it."""
+    error = ServerBusy("the server ends before it has answered the request: try again", retry_after=1)
+    refused(error)
+    return error
 
 
 def unfound(path: str) -> None:
@@ -120,6 +140,13 @@ def works(codec: Any, timing: Any, received: int = 0) -> None:
         record.codec, record.timing = codec, timing
         timing.protocol = record.protocol
         record.received += received
+
+
+def took(size: int) -> None:
+    """Counts bytes of the current request that no message has counted."""
+    record = RECORD.get(None)
+    if record is not None:
+        record.received += size
 
 
 def called(protocol: str, right: Right | None) -> None:

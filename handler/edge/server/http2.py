@@ -1,7 +1,7 @@
 """HTTP/2 beside HTTP/1.1 on one port: uvicorn's protocol over zttp, with bounds. For `dragoman serve --http2`.
 
 zttp bounds the heads of requests, the streams of a connection, its resets and its frames. What is left to do is here:
-larger windows, bounds of what waits to be sent, time limits, and the count of connections.
+larger windows, bounds of what waits to be sent, time limits, and the counts of connections and of requests.
 """
 
 import asyncio
@@ -32,6 +32,8 @@ PARKED: Final = 64 * 1024
 """Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for."""
 CALL_SECONDS: Final = 120.0
 """The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
+LARGE: Final = 64 * 1024
+"""Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
 
@@ -87,6 +89,7 @@ class BoundedHttp2(ZttpH2Protocol):
         self.limits = limits
         self.seen: Stage | None = None
         self.since = 0.0
+        self._watch = watch_of(server_state, limits, loop)
         self._paced = Paced(self.app, limits)
         self.app = self._serve
         self._begun = 0
@@ -97,21 +100,35 @@ class BoundedHttp2(ZttpH2Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         transport.write(WINDOWS)
-        self.since = watch_of(self.server_state, self.limits, self.loop).now
+        self.since = self._watch.now
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if len(data) >= LARGE and not (self.flow.read_paused or self.transport.is_closing()):
+            self.transport.pause_reading()
+            self.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not (self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
 
     def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
+        has_credit = False
         for event in super().events():
-            if isinstance(event, CREDITS):
-                self._wake()
+            has_credit = has_credit or isinstance(event, CREDITS)
             yield event
+        if has_credit:
+            self._wake()
 
     def handle_request(self, event: zttp.Request) -> None:
-        stream = self.conn.stream(event.stream_id)
-        if self._running >= CALLS:
-            stream.reset(zttp.H2ErrorCode.REFUSED_STREAM)
+        reason = self._reset_for(event)
+        if reason is not None:
+            self.conn.stream(event.stream_id).reset(reason)
             return
         self._begun += 1
-        self._running += 1
+        if not self._is_over():
+            self._running += 1
+            self._watch.requests += 1
         super().handle_request(event)
         cycle = self.cycles[event.stream_id]
         if event.end_stream:  # zttp has no event of its own for it, and uvicorn waits for one
@@ -120,11 +137,33 @@ class BoundedHttp2(ZttpH2Protocol):
         flow = StreamFlow(self, cycle)
         cycle.receive, cycle.send = flow.receive, flow.send  # type: ignore[method-assign] # of this request alone
 
+    def _reset_for(self, event: zttp.Request) -> zttp.H2ErrorCode | None:
+        """Returns why a request gets a reset instead of an answer."""
+        if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
+            return zttp.H2ErrorCode.PROTOCOL_ERROR
+        # A waiting answer takes as much memory as over HTTP/1.1, where each has a connection of its own.
+        if self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections):
+            return zttp.H2ErrorCode.REFUSED_STREAM
+        return None
+
+    def _is_over(self) -> bool:
+        """Decides whether uvicorn answers a new request itself, without the application."""
+        limit = self.limit_concurrency
+        crowd = max(len(self.connections), len(self.tasks))
+        return self.shutdown_requested or (limit is not None and crowd >= limit)
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await (self._refusal(scope) or self._paced)(scope, receive, send)
         finally:
             self._running -= 1
+            self._watch.requests -= 1
+
+    def on_response_complete(self, stream_id: int) -> None:
+        """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
+        cycle = self.cycles.get(stream_id)
+        if cycle is None or not cycle.response_complete or not waits(cycle):
+            super().on_response_complete(stream_id)
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | None:
         """Returns the refusal of a head."""
@@ -182,6 +221,11 @@ class BoundedHttp2(ZttpH2Protocol):
         self._close_connection()
 
 
+def waits(cycle: RequestResponseCycle) -> bool:
+    """Decides whether a part of an answer waits for the client."""
+    return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
+
+
 class StreamFlow:
     """One request and its answer. A client that takes nothing of it for too long gets no more."""
 
@@ -198,21 +242,28 @@ class StreamFlow:
         return message
 
     async def send(self, message: Any) -> None:
-        """Sends a part of the answer, and waits until the client has taken nearly all of it."""
+        """Sends a part of the answer, and waits until the client has taken nearly all of it; of the last part, all."""
+        cycle = self._cycle
+        if cycle.transport.is_closing():
+            cycle.disconnected = True  # zttp takes nothing more
         await self._send(message)
         await self._drain()
-        cycle = self._cycle
         if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
             cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
             self._connection.flush()
 
     async def _drain(self) -> None:
-        stream, connection = self._cycle.stream, self._connection
+        cycle, stream, connection = self._cycle, self._cycle.stream, self._connection
+        if cycle.response_complete:
+            cycle.body.clear()  # nobody reads it, and it would stop the client's permissions
+        most = 0 if cycle.response_complete else PARKED
         left, until = 0, 0.0
-        while (parked := stream.pending_bytes or 0) > PARKED and not connection.transport.is_closing():
+        while waits(cycle) and (parked := stream.pending_bytes or 0) > most:
             if parked != left:
                 left, until = parked, connection.loop.time() + self._seconds
             try:
                 await connection.credit(until)
             except TimeoutError:
-                self._cycle.abort_stream()
+                cycle.abort_stream()
+        if cycle.response_complete and stream.stream_id in connection.cycles:
+            connection.on_response_complete(stream.stream_id)

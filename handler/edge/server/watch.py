@@ -40,7 +40,10 @@ class Watched(Protocol):
 
 
 class Watch:
-    """All connections of one server. `now`: seconds of looks until now."""
+    """All connections of one server. `now`: seconds of looks until now.
+
+    `requests`: those of HTTP/2 under way, of all connections together.
+    """
 
     def __init__(self, connections: set[Any], limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._connections = connections
@@ -51,6 +54,7 @@ class Watch:
         self._idle: deque[Watched] = deque()
         self._sorted = -SORT_SECONDS
         self.now = 0.0
+        self.requests = 0
 
     def begin(self) -> None:
         """Looks from now on, until the last connection has ended."""

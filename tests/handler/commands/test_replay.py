@@ -47,6 +47,13 @@ REQUESTS: dict[str, tuple[str, dict[str, str], bytes]] = {
     ).encode()),
 }  # fmt: skip
 MESSAGE = question("half_plus_three", raw("x", "FP32", np.ones(2, np.float32))).SerializeToString()
+LONG = question("half_plus_three", raw("x", "FP32", np.ones(2000, np.float32))).SerializeToString()
+ENVELOPE = b"\0" + len(LONG).to_bytes(4) + LONG
+REQUESTS |= {
+    f"{kind} {coding}": (CALL, {"content-type": f"application/{kind}", "grpc-accept-encoding": coding}, body)
+    for kind, body in (("grpc-web+proto", ENVELOPE), ("grpc-web-text", b64encode(ENVELOPE)))
+    for coding in ("identity", "gzip")
+}
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from handler.edge.app import App
 
+CUT = "the server ends before it has answered the request: try again"
+
 
 @pytest.fixture(scope="module")
 def app() -> Iterator[App]:
@@ -140,6 +142,32 @@ def test_a_client_that_goes_in_the_middle_of_its_body_gets_nothing(app: App) -> 
     gone = {"type": "http.disconnect"}
     assert asyncio.run(exchange(app, "POST", INFER, part, gone)) == (0, {}, b"")
     assert asyncio.run(exchange(app, "POST", INFER, gone)) == (0, {}, b"")
+
+
+@pytest.mark.parametrize(("path", "expected"), [
+    (INFER, {"error": CUT}),
+    ("/v1/models/half_plus_three:predict", {"error": CUT}),
+    ("/inference.GRPCInferenceService/ModelInfer", {"code": "unavailable", "message": CUT}),
+])  # fmt: skip
+def test_a_request_that_an_ending_server_cuts_off_is_answered(app: App, path: str, expected: Any) -> None:
+    """The client may repeat it elsewhere. The server that has cancelled it has nothing to log."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def main() -> None:
+        waits: Any = asyncio.Event().wait  # the body does not come
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": ("127.0.0.1", 1)}
+        task = asyncio.create_task(app(scope, waits, send))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(main())
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"retry-after"]) == (503, b"1")
+    assert json.loads(sent[1]["body"]) == expected
 
 
 def test_a_list_may_be_cut_into_several_header_lines(app: App) -> None:

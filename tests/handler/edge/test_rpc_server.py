@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import queue
 import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from handler.edge import rpc
@@ -20,6 +22,7 @@ from tests.support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from grpc import aio
 
@@ -92,24 +95,38 @@ def test_other_scopes_than_lifespan_pass_through_unchanged() -> None:
     assert seen == [({"type": "http"}, 1, 2)]
 
 
-def test_a_server_ends_while_a_client_watches() -> None:
-    """SIGTERM ends the process although the watch has no end of its own."""
-    port = free_port()
-    imports = "from handler import cli\nfrom handler.edge.dispatch import streams"
-    script = f"{imports}\nstreams.GRACE_SECONDS = 1\ncli.main(['serve', '--port', '{port}'])"
+def test_a_server_ends_while_clients_watch(tmp_path: Path) -> None:
+    """SIGTERM ends the process although watches have no end of their own. Their clients and the log learn why."""
+    port, rpc_port = free_port(), free_port()
+    imports = "from handler import cli\nfrom handler.edge.dispatch import streams\nfrom handler.edge import rpc"
+    grace = "streams.GRACE_SECONDS = rpc.GRACE_SECONDS = 1"
+    script = f"{imports}\n{grace}\ncli.main(['serve', '--port', '{port}', '--grpc-port', '{rpc_port}'])"
     environ = {**os.environ, "DRAGOMAN_REPOSITORY": str(ROOT / "models")}
-    server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL)
+    log, bodies = tmp_path / "log", queue.SimpleQueue[bytes | None]()
+    bodies.put(b"\xff")
+    with log.open("wb") as written:
+        server = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environ, stderr=written)
     try:
         watch = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         wait_until(lambda: _connects(watch))
         watch.request("POST", "/grpc.health.v1.Health/Watch", bytes(5), {"content-type": "application/connect+proto"})
-        assert watch.getresponse().read(7) == b"\0\0\0\0\2\x08\1"
-        server.send_signal(signal.SIGTERM)
-        server.wait(60)
+        answer = watch.getresponse()
+        assert answer.read(7) == b"\0\0\0\0\2\x08\1"
+        with grpc.insecure_channel(f"127.0.0.1:{rpc_port}") as channel:
+            stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+            assert next(stream(iter(bodies.get, None)))
+            server.send_signal(signal.SIGTERM)
+            assert b'"code":"unavailable"' in answer.read()
+            server.wait(60)
         watch.close()
     finally:
+        bodies.put(None)
         server.kill()
         server.wait()
+    lines = log.read_text()
+    assert "Traceback" not in lines
+    assert "POST /grpc.health.v1.Health/Watch 200" in lines
+    assert "gRPC /inference.GRPCInferenceService/ModelStreamInfer" in lines
 
 
 def _connects(connection: http.client.HTTPConnection) -> bool:

@@ -98,11 +98,13 @@ class PayloadLog:
         status = {"status": str(record.status)}
         response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
         encoding = "" if is_rpc else headers.get("content-encoding", "")[:SEEN]
-        answer = b"".join(copy.parts)
+        answered = CloudEvent(response, kinds[1], copy.encoding, b"".join(copy.parts))
+        if record.protocol == "grpc" and copy.kind:
+            answered = _bare(answered)
         self._outbox.put(
             (
                 CloudEvent(request, kinds[0], encoding, bytes(body)),
-                CloudEvent(response, kinds[1], copy.encoding, answer),
+                answered,
             ),
         )
 
@@ -127,6 +129,14 @@ class PayloadLog:
 def _message_kind(kind: str) -> str:
     """Returns the form of a remote call's message: protobuf, or its JSON."""
     return JSON if "json" in kind else PROTOBUF
+
+
+def _bare(answer: CloudEvent) -> CloudEvent:
+    """Returns the only message of gRPC over HTTP without its envelope, as gRPC's own server passes it on."""
+    from core.dialects.connect.envelopes import COMPRESSED, HEAD  # noqa: PLC0415 - known by now, if gRPC is served
+
+    encoding = "gzip" if answer.payload[:1] == bytes((COMPRESSED,)) else ""
+    return answer._replace(kind=_message_kind(answer.kind), encoding=encoding, payload=answer.payload[HEAD:])
 
 
 def _length(text: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import threading
@@ -13,16 +14,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from cloudevents.http import from_http, from_json
 
+from core.schema import open_inference as oip
 from handler.edge.observe.observer import Observer
 from handler.edge.observe.payloads import outbox as outboxes
 from handler.edge.observe.payloads import places
 from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
-from tests.handler.edge.calls.connect.client import call, envelope
+from tests.handler.edge.calls.connect.client import OIP, call, envelope
 from tests.handler.edge.client import BODY, INFER, ask, make
 from tests.handler.edge.observe.test_access import MESSAGE, Context, event, function
 from tests.handler.edge.observe.test_metrics import of, scraped
@@ -30,6 +33,7 @@ from tests.handler.edge.observe.test_traces import ASK
 from tests.protocols.test_waiting import until
 from tests.support import s3_stand_in
 from tests.support.ports import free_port
+from tests.support.remote import question, raw, tensors
 
 TYPES = ["org.kubeflow.serving.inference.request", "org.kubeflow.serving.inference.response"]
 
@@ -70,6 +74,26 @@ def test_an_inference_is_two_events(protocol: str, tmp_path: Path) -> None:
     assert "secret" not in json.dumps(found)
     (file,) = (tmp_path / "log").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_an_answer_of_grpc_over_http_is_its_message(coding: str, tmp_path: Path) -> None:
+    """It has neither the envelope nor the HTTP status of its carrier, so that it can be replayed over any."""
+    values = np.zeros(2000 if coding else 2, np.float32)
+    asked = question("half_plus_three", raw("x", "FP32", values)).SerializeToString()
+    sent = envelope(gzip.compress(asked), flags=1) if coding else envelope(asked)
+    headers = [(b"content-type", b"application/grpc"), (b"grpc-accept-encoding", b"gzip")]
+    headers += [(b"grpc-encoding", b"gzip")] * bool(coding)
+    extensions = {"http.response.trailers": {}}
+    with closing(make(PAYLOAD_LOG=str(tmp_path))) as app:
+        ask(app, "POST", f"/{OIP}/ModelInfer", sent, headers=headers, extensions=extensions)
+    request, response = logged(tmp_path)
+    assert b64decode(request["data_base64"]) == asked
+    assert (response["status"], response["datacontenttype"]) == ("OK", "application/protobuf")
+    assert response.get("contentencoding", "") == coding
+    payload = b64decode(response["data_base64"])
+    answer = oip.ModelInferResponse.FromString(gzip.decompress(payload) if coding else payload)
+    assert set(tensors(answer)["y"].tolist()) == {3.0}
 
 
 @pytest.mark.parametrize(("path", "body", "headers", "data"), [

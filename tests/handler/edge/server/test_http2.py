@@ -1,5 +1,6 @@
 """handler.edge.server.http2 is tested with frames to uvicorn in this process, on either event loop."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,10 +8,12 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, PARKED, WINDOW, EitherHttp
+from handler.edge.server.http2 import CALLS, PARKED, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
-from tests.support.bounded import LARGE, serving
+from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
     DATA,
     END_STREAM,
@@ -29,6 +32,7 @@ from tests.support.raw import crowd, head, poured, status, talk
 
 CALL = ("content-type", "application/grpc")
 PIECE = 16_000
+REFUSED, CANCEL = b"\0\0\0\x07", b"\0\0\0\x08"
 
 
 def closing(method: str, target: str) -> bytes:
@@ -203,6 +207,109 @@ def test_requests_that_were_reset_count_until_their_work_ends(patient: int) -> N
         threading.Event().wait(1.5)
         client.send(asking(last + 2, "GET", "/"))
         assert client.answer(last + 2)[0] == 200
+
+
+def test_requests_of_all_connections_are_bounded_together(port: int) -> None:
+    """An answer counts until its client has taken it. Otherwise a few connections could fill the memory."""
+    clients = [Http2(port, window=0) for _ in range(CALLS // 100 + 1)]
+    for client in clients:
+        client.send(*(asking(2 * number + 1, "POST", "/", ends=False) for number in range(100)))
+        client.send(*(data(2 * number + 1, b"answer") for number in range(100)))
+    refused = clients[-1].of(199, RST_STREAM)
+    assert refused is not None
+    assert refused.payload == REFUSED
+    for client in clients[:-1]:
+        assert client.of(199, RST_STREAM) is not None  # its client has taken nothing for too long
+        client.socket.close()
+    with Http2(port) as other:
+        other.send(asking(1, "GET", "/"))
+        assert other.answer(1)[0] == 200
+    clients[-1].socket.close()
+
+
+def test_requests_that_uvicorn_refuses_do_not_count(port: int) -> None:
+    """A client that has said that it leaves, and asks further, takes no place from others."""
+    for _ in range(3):
+        with Http2(port) as client:
+            client.send(asking(1, "GET", "/wait"), frame(GOAWAY, 0, bytes(8)))
+            client.send(*(asking(2 * number + 3, "GET", "/") for number in range(100)))
+            assert client.answer(201)[0] == 503
+    with Http2(port) as other:
+        other.send(asking(1, "GET", "/"))
+        assert other.answer(1)[0] == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_connection_is_not_idle_before_its_answers_were_taken(loop: str) -> None:
+    """A client that reads slowly gets the end of a small answer, too."""
+    body = bytes(100)
+    with serving(loop, Limits(10_000, 30, 30, 300_000, 20), EitherHttp, idle=0.1) as port, Http2(port, 10) as client:
+        client.send(asking(1, "POST", "/", ends=False), data(1, body))
+        assert client.of(1, DATA) is not None
+        threading.Event().wait(0.5)
+        client.take(1000, 1)
+        assert client.answer(1)[1] == body[10:]
+        assert client.of(0, GOAWAY) is not None
+
+
+@pytest.mark.parametrize("path", ["/é", "/?é"])
+def test_a_path_that_is_not_ascii_is_refused(patient: int, caplog: pytest.LogCaptureFixture, path: str) -> None:
+    """Its stream is reset, and other requests of the connection are answered."""
+    with Http2(patient) as client:
+        client.send(asking(1, "GET", "/wait"), asking(3, "GET", path), asking(5, "GET", "/"))
+        assert client.answer(5)[0] == 200
+        assert client.answer(1)[0] == 200
+    assert not caplog.records
+
+
+def test_answers_to_a_connection_that_broke_are_dropped(patient: int, caplog: pytest.LogCaptureFixture) -> None:
+    """They are under way while the connection closes, because its client has reset too many requests."""
+    for _ in range(3):
+        with Http2(patient) as client, suppress(ConnectionError):
+            for first in range(1, 2000, 200):
+                streams = range(first, first + 200, 2)
+                client.send(*(asking(each, "GET", "/stream") + frame(RST_STREAM, each, CANCEL) for each in streams))
+            while client.next() is not None:
+                pass
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+class Pipe(asyncio.Transport):
+    """Notes whether it is read from."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.reads = True
+
+    def write(self, data: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+def test_other_connections_have_their_turn() -> None:
+    """After many frames of one, an event loop would have read on for a second."""
+
+    async def run() -> list[bool]:
+        config = Config(application, loop="none", log_config=None)
+        limits = Limits(10_000, 30, 30, 300_000, 20)
+        connection, pipe = BoundedHttp2(config, ServerState(), {}, asyncio.get_running_loop(), limits), Pipe()
+        connection.connection_made(pipe)
+        connection.data_received(PREFACE + frame(SETTINGS) + frame(WINDOW_UPDATE, 0, b"\0\0\0\1") * 10_000)
+        seen = [pipe.reads]
+        await asyncio.sleep(0)
+        connection.connection_lost(None)
+        return [*seen, pipe.reads]
+
+    assert asyncio.run(run()) == [False, True]
 
 
 def test_new_connections_take_the_place_of_idle_ones(port: int) -> None:
