@@ -26,6 +26,7 @@ from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.settings.sources import Layered
+from handler.stores.paths import expanded
 
 FAILED: Final = 3
 """The exit code of an output that is whole, in which some records have errors."""
@@ -58,7 +59,7 @@ def _form(options: CommandOptions) -> str:
 def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
     """Returns how many records were there before."""
     target = targets.model(options.model, settings.repository)
-    if "://" not in target.repository and not Path(target.repository).is_dir():
+    if "://" not in target.repository and not expanded(target.repository).is_dir():
         raise Refused(
             f"there is no folder {target.repository}: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )

@@ -14,6 +14,7 @@ from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from handler.settings.model import parse
+from handler.stores.paths import expanded
 
 NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
 
@@ -90,6 +91,6 @@ def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter
         if targets.is_remote(target.repository):
             upload.publish(opened(settings, target.repository), job, meter)
         else:
-            folder.publish(Path(target.repository).expanduser(), job, meter)
+            folder.publish(expanded(target.repository), job, meter)
     finally:
         meter.end()

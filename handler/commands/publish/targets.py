@@ -1,13 +1,14 @@
 """Reads the target of a command line: a model in a repository, or a repository."""
 
 import os
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from core.records import NamedTuple
 from handler.commands.publish.buckets import BUCKETS, READ_ONLY
 from handler.commands.refused import Refused
 from handler.settings import InvalidSettings
 from handler.stores.directory import is_name
+from handler.stores.paths import path_of
 
 EXPECTED = "expected s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, https://host/path or a path"
 
@@ -40,7 +41,10 @@ def repository(text: str) -> str:
         _locate(text, f"{text!r} names no {_noun(text)}; expected {_example(text)}")
         return text.rstrip("/")
     if scheme == "file" and separator:
-        return unquote(urlsplit(text).path)
+        try:
+            return path_of(text, "the repository")
+        except InvalidSettings as wrong:
+            raise Refused(str(wrong)) from None
     if separator:
         raise Refused(f"{text!r} is neither a folder nor the address of a known store; {EXPECTED}")
     return text

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from core.errors import ServingError, escaped
 from core.records import NamedTuple
 from handler.commands.called import called
 from handler.settings import Settings
+from handler.stores.directory import root_of
 
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
 USUAL: Final = "http://127.0.0.1:8080"
@@ -46,7 +46,7 @@ def _local(repository: str) -> Path | None:
     """Returns a repository's path on this machine, None if it is elsewhere."""
     if "://" in repository and not repository.startswith("file://"):
         return None
-    return Path(unquote(urlsplit(repository).path) if "://" in repository else repository).expanduser().absolute()
+    return root_of(repository)
 
 
 def _missing(path: Path | None) -> str:

@@ -320,6 +320,16 @@ def test_what_cannot_be_run_is_one_line(
     assert {path.name for path in Path().iterdir()} == before
 
 
+def test_a_repository_in_the_home_folder_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No shell replaces the ~ of a variable in dragoman.toml or a container's environment; `serve` does."""
+    monkeypatch.setenv("HOME", str(ROOT))
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", "~/models")
+    code, answers, *_ = batch(capsys, "iris", write("rows.jsonl", X[:2].tolist()))
+    assert (code, len(answers)) == (0, 2)
+
+
 def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.CaptureFixture[str]) -> None:
     """It is refused, and so is a file that is not a batch's; --force begins again."""
     source = write("in.jsonl", [[1.0, 2, 3, 4]])

@@ -330,6 +330,7 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("/", "does not end in a model's name"),
     ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
     ("https://h", "names a host and no model"),
+    ("file://models/m", "the repository is 'file://models/m'; expected a path, or file:// and a path from the root"),
     ("ftp://b/m", "'ftp://b/m' is neither a folder nor the address"),
 ])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
