@@ -90,8 +90,11 @@ def _locate(uri: str, refusal: str) -> None:
         if scheme == "s3":
             from handler.stores.s3.location import locate  # noqa: PLC0415 - one store's parser is enough
 
-            locate(uri, os.environ)
+            locate(uri, {}, "the repository")  # the variables that name an endpoint are not the URI's fault
         elif not urlsplit(uri).netloc:
             raise Refused(refusal)
-    except (InvalidSettings, ValueError):
+    except InvalidSettings as wrong:
+        # A text with a URI has another one for clients: the refusal, which shows the URI, may stand for that one only.
+        raise Refused(refusal if wrong.public != str(wrong) else str(wrong)) from None
+    except ValueError:
         raise Refused(refusal) from None
