@@ -313,6 +313,14 @@ def test_weights_that_are_missing_beside_the_model_are_named(run: Any, tmp_path:
     assert "weights.bin cannot be read: No such file" in run("push", path, tmp_path / "r" / "m")[2]
 
 
+def test_a_file_in_the_models_place_is_named(run: Any, tmp_path: Path) -> None:
+    """It was the repository that could not be written, because the file exists."""
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "m").touch()
+    code, _, err = run("push", adds(1, tmp_path / "m"), tmp_path / "r" / "m")
+    assert (code, err) == (1, f"dragoman: {tmp_path}/r/m is not a folder\n")
+
+
 @pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/../../w"])
 def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path, location: str) -> None:
     """A server would not have them."""
