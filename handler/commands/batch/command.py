@@ -37,6 +37,9 @@ def run(options: CommandOptions) -> int:
     settings = Layered({}).settings()
     source, output = Path(options.input), Path(options.output)
     form = _form(options)
+    for path in (source, output):
+        if path.exists() and not path.is_file():  # a pipe is read once, and no file is put into a device's place
+            raise Refused(f"{path} is not a regular file")
     if output.exists() and source.exists() and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")
     try:

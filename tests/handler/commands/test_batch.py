@@ -320,6 +320,21 @@ def test_what_cannot_be_run_is_one_line(
     assert {path.name for path in Path().iterdir()} == before
 
 
+def test_what_is_not_a_file_is_neither_read_nor_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe, which is read twice, was waited for without end; --force deleted a device."""
+    source = write("rows.jsonl", X[:2].tolist())
+    os.mkfifo("pipe.jsonl")
+    Path("folder").mkdir()
+    for arguments in (
+        ["pipe.jsonl", "out"],
+        [str(source), "pipe.jsonl", "--force"],
+        [str(source), "folder", "--force"],
+    ):
+        assert main(["batch", "iris", *arguments]) == 1
+        assert capsys.readouterr().err.endswith(" is not a regular file\n")
+    assert Path("pipe.jsonl").is_fifo()
+
+
 def test_a_repository_in_the_home_folder_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
