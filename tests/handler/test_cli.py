@@ -115,6 +115,7 @@ def test_the_command_names_the_source_of_what_is_wrong(
     ([], "has no models: add NAME/1/model.onnx, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
     (["model.onnx"], "is one model: name it with --model-name, or name the folder above it"),
+    (["1/1/model.py"], ""),  # a model of the name 1
     (["1/model.py"], "is one model: name it with --model-name, or name the folder above it"),
     (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
@@ -136,8 +137,10 @@ def test_the_command_says_what_is_not_served(
     served = servers(monkeypatch)
     assert cli.main(["serve", "--port", str(free_port()), "--repository", f"file://{root}"]) == 0
     captured = capsys.readouterr()
-    assert told in captured.err if files != ["1/model.py"] else not captured.err  # a model of the name 1
-    if files not in (["1/model.py"], ["m/1/model.onnx", "wine.onnx"]):
+    assert told in captured.err
+    if files == ["1/1/model.py"]:
+        assert captured.err == ""
+    elif files != ["m/1/model.onnx", "wine.onnx"]:
         assert "no model yet" in captured.out
         assert f"the repository {root} {told}" in captured.err
     app: Any = served[0].app
