@@ -52,11 +52,11 @@ def repository(text: str) -> str:
 
 def model(text: str, default: str = "") -> Target:
     """Reads REPOSITORY/NAME, or a NAME in the repository `default`. Raises Refused."""
-    if default and is_name(text):
-        return Target(repository(default), text)
     whole = repository(text)
     if default and _same(whole, repository(default)):
         raise Refused(f"{text} is the repository: add the model's name, {text.rstrip('/')}/NAME")
+    if default and is_name(text):
+        return Target(repository(default), text)
     if not is_remote(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed
     parent, separator, name = whole.rpartition("/")

@@ -383,6 +383,17 @@ def test_a_name_alone_is_in_the_repository(run: Any, tmp_path: Path, monkeypatch
     assert [line.split()[0] for line in run("list")[1].splitlines()] == ["MODEL", "1", "one", "three"]
 
 
+def test_the_repositorys_name_alone_is_not_a_model_in_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names the default repository has forgotten the model: it became models/models."""
+    monkeypatch.chdir(tmp_path)
+    model = adds(1, tmp_path / "m").parent
+    told = "dragoman: models is the repository: add the model's name, models/NAME\n"
+    assert run("push", model, "models") == (1, "", told)
+    assert run("push", model, "models/models")[1] == "models/models/1: 1 file, 96 B; served\n"
+
+
 def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None:
     """Whoever forgets the model's name would hide the repository's models behind a version."""
     model = adds(1, tmp_path / "m").parent
