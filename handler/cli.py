@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from handler.commands import output
+
 COMMANDS: Final = {
     "serve": "handler.commands.serve.flags:serve",
     "infer": "handler.commands.call.flags:infer",
@@ -71,6 +73,7 @@ def dragoman() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code. Also answers a shell that asks for completions."""
     words = sys.argv[1:] if arguments is None else [*arguments]
+    output.prepare()
     try:
         return dragoman.main(words, "dragoman", standalone_mode=False) or 0
     except click.ClickException as mistake:
@@ -78,6 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return mistake.exit_code
     except click.Abort:
         return INTERRUPTED
+    except OSError as error:
+        from handler.commands import entry  # noqa: PLC0415 - not for --help and mistakes
+
+        return entry.fail(error)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from core.errors import ServingError, escaped
+from handler.commands import output
 from handler.commands.refused import Refused
 from handler.settings import InvalidSettings
 
@@ -21,6 +22,16 @@ def run(work: Callable[[], int | None]) -> int:
     except InvalidSettings as error:
         return _say(str(error), WRONG)
     return code
+
+
+def fail(error: OSError) -> int:
+    """Says what the system refuses to a command that has no better word for it, such as a full disk behind stdout."""
+    what = error.strerror or str(error)
+    if error.filename is not None:
+        what = f"{error.filename}: {what}"
+    elif isinstance(error, FileNotFoundError):
+        what = f"the current folder cannot be found: {what}"
+    return _say(f"the output cannot be written: {what}" if output.is_lost() else what, REFUSED)
 
 
 def _say(text: str, code: int) -> int:

@@ -31,6 +31,8 @@ def new(options: CommandOptions) -> None:
 
     key = PREFIX + secrets.token_urlsafe(BYTES)
     line = f"{options.name} sha256:{sha256(key.encode()).hexdigest()} {options.rights} {options.models}"
+    if not options.models:
+        raise Refused("--models is ''; expected patterns with commas between, such as iris*, or * for all models")
     if set(f"{options.name}{options.rights}{options.models}") & SEPARATORS:
         raise Refused("a name, rights and models cannot have blanks, line ends, semicolons or #")
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from handler.commands.refused import Refused
 from handler.settings.model import unsigned
+from handler.stores.paths import expanded
 from handler.stores.signing import envelope, statement
 from handler.stores.signing.documents import Unverified
 from handler.stores.signing.envelope import FILE, Envelope
@@ -59,7 +60,7 @@ def _decrypted(key: str, content: bytes) -> "EllipticCurvePrivateKey":
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
+        return expanded(path).read_bytes()
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
 

@@ -26,13 +26,19 @@ def staged(parent: Path, prefix: str) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     except OSError as error:
-        raise Refused(f"{parent} cannot be written: {error.strerror}") from None
+        raise _refused(parent, error) from None
     try:
         yield stage
     except OSError as error:
-        raise Refused(f"{parent} cannot be written: {error.strerror}") from None
+        raise _refused(parent, error) from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _refused(parent: Path, error: OSError) -> Refused:
+    if isinstance(error, FileExistsError):  # of a mkdir
+        return Refused(f"{error.filename} is not a folder")
+    return Refused(f"{parent} cannot be written: {error.strerror}")
 
 
 def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:

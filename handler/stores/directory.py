@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from errno import ENAMETOOLONG
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 from weakref import finalize
 
 from core.errors import ModelUnavailable, is_harmless
 from handler.settings import Settings
 from handler.stores import File, Folder, Gone
+from handler.stores.paths import expanded, path_of
 from handler.stores.progress import Progress
 
 DEEPEST: Final = 16
@@ -61,9 +61,8 @@ class DirectoryStore:
 
 
 def root_of(uri: str) -> Path:
-    """Returns the folder of a repository: of a path, or of file://."""
-    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else uri
-    return Path(path).expanduser().absolute()
+    """Returns the folder of a repository: of a path, or of file://. Raises InvalidSettings."""
+    return expanded(path_of(uri)).absolute()
 
 
 def settled(folder: Path) -> Sequence[File]:

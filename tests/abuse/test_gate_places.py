@@ -490,7 +490,8 @@ def test_keys_new_prints_a_key_once_and_its_line(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("flags", [("--name", "a b"), ("--name", "a", "--rights", "all"), ("--name", "#"),
-    ("--name", "a", "--models", "x;b y"), ("--name", "a", "--models", "a#b")])  # fmt: skip
+    ("--name", "a", "--models", "x;b y"), ("--name", "a", "--models", "a#b"),
+    ("--name", "a", "--models", "")])  # fmt: skip
 def test_keys_new_refuses_what_no_line_can_hold(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     """No key is printed if a server would not read its line."""
     from handler import cli  # noqa: PLC0415 - of this command

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import runpy
 import socket
 import subprocess
@@ -113,6 +115,7 @@ def test_the_command_names_the_source_of_what_is_wrong(
     ([], "has no models: add NAME/1/model.onnx, or name another one with --repository or DRAGOMAN_REPOSITORY"),
     (["wine.onnx"], "has no models: move wine.onnx to wine/1/model.onnx"),
     (["model.onnx"], "is one model: name it with --model-name, or name the folder above it"),
+    (["1/1/model.py"], ""),  # a model of the name 1
     (["1/model.py"], "is one model: name it with --model-name, or name the folder above it"),
     (["m/1/model.onnx", "wine.onnx"], "wine.onnx lies beside the models' folders, and is not served: move it"),
     (None, "does not exist: make it, or name another one with --repository or DRAGOMAN_REPOSITORY"),
@@ -134,8 +137,10 @@ def test_the_command_says_what_is_not_served(
     served = servers(monkeypatch)
     assert cli.main(["serve", "--port", str(free_port()), "--repository", f"file://{root}"]) == 0
     captured = capsys.readouterr()
-    assert told in captured.err if files != ["1/model.py"] else not captured.err  # a model of the name 1
-    if files not in (["1/model.py"], ["m/1/model.onnx", "wine.onnx"]):
+    assert told in captured.err
+    if files == ["1/1/model.py"]:
+        assert captured.err == ""
+    elif files != ["m/1/model.onnx", "wine.onnx"]:
         assert "no model yet" in captured.out
         assert f"the repository {root} {told}" in captured.err
     app: Any = served[0].app
@@ -348,7 +353,7 @@ def test_serve_imports_no_other_command() -> None:
     script = "import sys; from handler import cli; cli.main(['serve', '--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     found = {name for name in done.stdout.split() if name.startswith("handler.commands.")}
-    assert found == {"handler.commands.options", "handler.commands.serve", "handler.commands.serve.flags"}
+    assert found == {f"handler.commands.{name}" for name in ("options", "output", "serve", "serve.flags")}
     assert not {"argparse", "numpy", "difflib", "tomllib", "importlib.metadata", "rich"} & set(done.stdout.split())
 
 
@@ -366,3 +371,44 @@ def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback(monke
 
     monkeypatch.setattr(command, "run", interrupted)
     assert cli.main(["init"]) == 130
+
+
+def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """Runs the command in a process of its own, whose stdout is a pipe unless `how` says otherwise."""
+    how = {"cwd": ROOT, "stdout": subprocess.PIPE} | how
+    return subprocess.run([sys.executable, "-m", "dragoman", *words], stderr=subprocess.PIPE, check=False, **how)
+
+
+@pytest.mark.parametrize("words", [["list", "models"], ["completion", "fish"], ["--version"], ["list", "--help"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_stdout_is_one_line(words: list[str], unbuffered: str) -> None:
+    """Also for what the interpreter writes at its end."""
+    with Path("/dev/full").open("wb") as full:
+        done = printed(*words, stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert done.returncode == 1
+    assert re.fullmatch(rb"dragoman: .*No space left on device\n", done.stderr)
+
+
+def test_a_closed_stdout_and_a_folder_that_is_gone_are_no_tracebacks(tmp_path: Path) -> None:
+    """The first is a reader that nobody is; the second is named, since no path is in what the system says."""
+    command = f"exec {sys.executable} -m dragoman list"
+    gone = f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for script, code, told in (
+        (f"{command} models >&-", 0, b""),
+        (f"{gone}; {sys.executable} -m dragoman serve", 1, b"dragoman: the current .*\n"),
+    ):
+        done = subprocess.run(["sh", "-c", script], cwd=ROOT, env=env, stderr=subprocess.PIPE, check=False)  # noqa: S607 - any shell
+        assert done.returncode == code
+        assert re.fullmatch(told, done.stderr)
+
+
+def test_a_name_that_the_terminals_encoding_does_not_have_is_escaped(tmp_path: Path) -> None:
+    """As in JSON, so that --json stays JSON; it was a traceback."""
+    for name in ("tür", "\U0001f600"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "model.onnx").touch()
+    env = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    assert b"\\ud83d\\ude00 " in printed("list", str(tmp_path), env=env).stdout
+    found = json.loads(printed("list", str(tmp_path), "--json", env=env).stdout)
+    assert [each["model"] for each in found] == ["tür", "\U0001f600"]

@@ -26,6 +26,7 @@ from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.settings.sources import Layered
+from handler.stores.paths import expanded
 
 FAILED: Final = 3
 """The exit code of an output that is whole, in which some records have errors."""
@@ -36,6 +37,9 @@ def run(options: CommandOptions) -> int:
     settings = Layered({}).settings()
     source, output = Path(options.input), Path(options.output)
     form = _form(options)
+    for path in (source, output):
+        if path.exists() and not path.is_file():  # a pipe is read once, and no file is put into a device's place
+            raise Refused(f"{path} is not a regular file")
     if output.exists() and source.exists() and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")
     try:
@@ -58,7 +62,7 @@ def _form(options: CommandOptions) -> str:
 def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
     """Returns how many records were there before."""
     target = targets.model(options.model, settings.repository)
-    if "://" not in target.repository and not Path(target.repository).is_dir():
+    if "://" not in target.repository and not expanded(target.repository).is_dir():
         raise Refused(
             f"there is no folder {target.repository}: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )

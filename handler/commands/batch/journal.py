@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
@@ -110,10 +111,19 @@ class OutputFile:
         if self._output.exists():
             raise Refused(f"{self._output} exists, and is not the output of a batch; --force replaces it")
         self._part.unlink(missing_ok=True)
-        os.ftruncate(self._lock, 0)
-        os.write(self._lock, json.dumps(made._asdict()).encode())
-        os.fsync(self._lock)
+        with self._writing():
+            os.ftruncate(self._lock, 0)
+            os.write(self._lock, json.dumps(made._asdict()).encode())
+            os.fsync(self._lock)
         self._part.touch()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Names the output in a failure: the system's calls on a descriptor do not know a name."""
+        try:
+            yield
+        except OSError as error:
+            raise Refused(f"{self._output} cannot be written: {error.strerror}") from None
 
     def _clear(self) -> None:
         os.ftruncate(self._lock, 0)
@@ -146,13 +156,15 @@ class OutputFile:
         start, texts = self.standing.records, answered.texts
         numbered = enumerate(texts, start)
         left = memoryview(b"".join([b'{"index":%d,%b}\n' % each for each in numbered]))
-        while left:
-            left = left[os.write(self._file, left) :]
+        with self._writing():
+            while left:
+                left = left[os.write(self._file, left) :]
         self.standing = OutputProgress(start + len(texts), self.standing.errors + answered.errors)
 
     def finish(self) -> None:
         """Gives the output its name."""
-        os.fsync(self._file)
+        with self._writing():
+            os.fsync(self._file)
         self._part.rename(self._output)
         self.standing = self.standing._replace(is_whole=True)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from core.records import NamedTuple
 from handler.commands.refused import Refused
+from handler.stores.paths import expanded
 
 
 class Table(NamedTuple):
@@ -30,7 +31,7 @@ class Table(NamedTuple):
 def read(path: Path) -> Any:
     """Returns a file's content: an array, arrays by name, a value, a Table, or bytes. Raises Refused."""
     try:
-        content = path.expanduser().read_bytes()
+        content = expanded(path).read_bytes()
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from None
     kind = path.suffix.lower()

@@ -1,7 +1,6 @@
 """`dragoman infer`: one request, and its answer as a table or JSON."""
 
 import time
-from pathlib import Path
 
 from core.records import NamedTuple
 from handler.commands.call import defaults, inputs, shown
@@ -10,6 +9,7 @@ from handler.commands.call.served import CalledModel, described
 from handler.commands.call.transport import OK, GrpcTransport, HttpTransport, Packet, Transport, reason
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
+from handler.stores.paths import expanded
 
 
 class PreparedCall(NamedTuple):
@@ -34,7 +34,7 @@ def _key(options: CommandOptions) -> str | None:
     if said is None or not said.startswith("@"):
         return said
     try:
-        return Path(said[1:]).expanduser().read_text(encoding="utf-8").strip()
+        return expanded(said[1:]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"--key {said}: {getattr(error, 'strerror', None) or 'not a text'}") from None
 

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
 
 from handler.commands.doctor import (
     artifact,
@@ -32,6 +31,7 @@ from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
 from handler.stores import STORES, open_store
+from handler.stores.paths import expanded, path_of
 from handler.stores.s3.location import locate
 
 if TYPE_CHECKING:
@@ -123,12 +123,15 @@ class Examination:
             found, files = bucket.of_store(settings)
             self._visit.add(found)
             return files
-        path = unquote(urlsplit(settings.repository).path) if scheme == "file" and separator else settings.repository
-        return self._folder(path, named=named)
+        try:
+            return self._folder(path_of(settings.repository), named=named)
+        except InvalidSettings as wrong:
+            self._visit.add([variables.refused("DRAGOMAN_REPOSITORY", wrong)])
+            return None
 
     def _folder(self, path: str, *, named: bool) -> tree.Tree | None:
         """Returns a folder's files, None without a model."""
-        root = Path(path).expanduser()
+        root = expanded(path)
         what = _not_a_folder(root)
         if what == MISSING and not named and self._template() is not None:
             self._visit.examined.pop()

@@ -48,12 +48,17 @@ def _wrong(variable: str, environ: Mapping[str, str]) -> Finding | None:
         if variable not in KNOWN:
             cure = f"did you mean {nearest(variable, KNOWN, ALIKE)}? rename it"
             return error("unknown-setting", variable, "no setting has this name, so the server does not start", cure)
-        what, wanted = expected(str(wrong))
-        return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
+        return refused(variable, wrong)
     if variable not in KNOWN:
         what = "no setting has this name; it is ignored, as Kubernetes sets such variables for a service of that name"
         return note("unknown-setting", variable, what, f"remove it if it is yours; {TABLE}")
     return None
+
+
+def refused(variable: str, wrong: InvalidSettings) -> Finding:
+    """Returns the finding on a value that a setting cannot have."""
+    what, wanted = expected(str(wrong))
+    return error("setting-value", variable, what, f"set it to {wanted}" if wanted else TABLE)
 
 
 def of_platform(settings: Settings) -> Iterator[Finding]:

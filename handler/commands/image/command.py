@@ -56,6 +56,8 @@ def _has_versions(folder: Path) -> bool:
 
 def write(folder: Path, models: Path | None, constraints: Path | None = None) -> None:
     """Writes the context into a folder that is empty, or not there. Raises Refused."""
+    if models is not None and folder.resolve().is_relative_to(models.resolve()):
+        raise Refused(f"{folder} lies in {models}, whose files are copied there; choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -68,7 +70,9 @@ def write(folder: Path, models: Path | None, constraints: Path | None = None) ->
             shutil.copyfile(constraints, folder / "constraints.txt")
         if models is not None:
             shutil.copytree(models, folder / FOLDER, copy_function=_link, ignore=IGNORED)
-    except (OSError, shutil.Error) as error:
+    except shutil.Error as several:  # a source, a target and a reason for each file
+        raise Refused(f"the image's parts cannot be written: {several.args[0][0][2]}") from None
+    except OSError as error:
         raise Refused(f"the image's parts cannot be written: {error}") from None
 
 

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,15 +34,25 @@ def run(target: str, *, is_aws: bool) -> None:
     files = _aws(folder) if is_aws else _repository()
     for name in files:
         _check(folder, folder / name)
+    _write(folder, files)
+    lines = [f"{len(files)} files are in {folder}; README.md says what each is for. Next:", ""]
+    lines += [f"  {command}" for command in _next(folder, is_aws=is_aws)]
+    print(*lines, sep="\n")  # noqa: T201 - the command's answer
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes the files, or none: one that was left would be in the way of the next attempt. Raises Refused."""
     try:
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
-    except OSError as error:
-        raise Refused(f"{error.filename or folder} cannot be written: {error.strerror}") from None
-    lines = [f"{len(files)} files are in {folder}; README.md says what each is for. Next:", ""]
-    lines += [f"  {command}" for command in _next(folder, is_aws=is_aws)]
-    print(*lines, sep="\n")  # noqa: T201 - the command's answer
+    except BaseException as error:
+        for name in files:
+            with suppress(OSError):
+                (folder / name).unlink()
+        if isinstance(error, OSError):
+            raise Refused(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+        raise
 
 
 def _check(folder: Path, file: Path) -> None:

@@ -72,7 +72,7 @@ def _parity(store: shelf.Listed, row: Row) -> dict[str, Any] | None:
 def _models(settings: Settings, text: str) -> tuple[str, dict[str, list[ListedFile]]]:
     """Returns the repository's URI and its models' files by name; only one model's if `text` names it."""
     whole = targets.repository(text)
-    if is_name(text) and not Path(text).is_dir():
+    if text != settings.repository and is_name(text) and not Path(text).is_dir():
         whole = str(targets.model(text, settings.repository))
     found = shelf.items(settings, whole, "")
     paths = [item.path for item in found]

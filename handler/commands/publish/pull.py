@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -28,6 +30,8 @@ def run(options: CommandOptions, settings: Settings) -> None:
     there = shelf.model(settings, source)
     wanted = _wanted(there, source, versions.number(options.version), every=options.all)
     target = Path(options.folder or source.name)
+    if not target.is_dir() and os.path.lexists(target):
+        raise Refused(f"{target} is not a folder")
     if not options.force:
         _check_free(target, wanted)
     meter, job = Meter(quiet=options.quiet), PullJob(source, target, there.settings, settings)
@@ -97,6 +101,8 @@ def _pull(job: PullJob, version: Version, progress: Progress) -> Version:
     """Returns the version that was fetched. It is newer than the listed one if a push has replaced that since."""
     source, target, text, settings = job
     with staged(target.parent, ".pull-") as stage:
+        if (free := shutil.disk_usage(stage).free) < _size(version):
+            raise Refused(f"{target} cannot be written: {human(_size(version))} are needed, {human(free)} are free")
         # The store's cache is on the target's file system: the files are moved, not copied. No server's cap limits it,
         # and everybody who can write the target can write the cache.
         here = settings._replace(repository=source.repository, cache=stage / "cache", cache_bytes=None)

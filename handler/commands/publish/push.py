@@ -14,6 +14,7 @@ from handler.commands.publish.versions import Found, PushJob
 from handler.commands.refused import Refused
 from handler.settings import Settings
 from handler.settings.model import parse
+from handler.stores.paths import expanded
 
 NOT_TRIED = "not loaded before it is sent: ONNX Runtime is not installed (pip install 'dragoman[onnx]')"
 
@@ -34,10 +35,10 @@ def run(options: CommandOptions, settings: Settings) -> None:
         _check_free(jobs, there, target)
     text = there.settings if found.settings is None else found.settings.read_bytes()
     meter, signs = Meter(quiet=options.quiet), signature.signer(options.sign_key, options.sign_cert)
-    for job in jobs:
-        loaded = checks.check(job, text, settings, load=not options.no_check)
-        if not options.no_check and job.version.last == checks.ONNX and not loaded:
-            meter.say(NOT_TRIED)
+    for job in jobs:  # all of them before the first is sent
+        if signs is None:
+            signing.check(job.version)
+        _check(job, text, settings, None if options.no_check else meter)
     served = parse(target.name, text).version_policy.choose(sorted(there.complete.union(job.number for job in jobs)))
     for job in jobs:
         with TemporaryDirectory(prefix="push-") as made:
@@ -78,6 +79,13 @@ def _jobs(found: Found, target: targets.Target, number: int, *, force: bool) -> 
     return [*jobs[:-1], jobs[-1]._replace(settings=found.settings)]
 
 
+def _check(job: PushJob, text: bytes | None, settings: Settings, meter: Meter | None) -> None:
+    """Checks a version, and loads it unless there is no `meter`, which says if it could not be loaded."""
+    loaded = checks.check(job, text, settings, load=meter is not None)
+    if meter is not None and job.version.last == checks.ONNX and not loaded:
+        meter.say(NOT_TRIED)
+
+
 def _check_free(jobs: Sequence[PushJob], there: shelf.RepositoryModel, target: targets.Target) -> None:
     for job in jobs:
         if job.number in there.complete:
@@ -90,6 +98,6 @@ def _send(job: PushJob, target: targets.Target, settings: Settings, meter: Meter
         if targets.is_remote(target.repository):
             upload.publish(opened(settings, target.repository), job, meter)
         else:
-            folder.publish(Path(target.repository).expanduser(), job, meter)
+            folder.publish(expanded(target.repository), job, meter)
     finally:
         meter.end()

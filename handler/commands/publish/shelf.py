@@ -15,6 +15,7 @@ from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, 
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File, Folder, Forbidden, Store, open_store
+from handler.stores.paths import expanded
 from handler.stores.progress import Progress
 
 
@@ -99,7 +100,7 @@ def is_complete(store: Store, name: str, version: Version, text: bytes | None) -
 
 
 def _files(store: Store, target: targets.Target) -> Sequence[File]:
-    if not targets.is_remote(target.repository) and not Path(target.repository).expanduser().exists():
+    if not targets.is_remote(target.repository) and not expanded(target.repository).exists():
         return ()  # a first push makes the repository
     return store.files(target.name)
 
@@ -108,7 +109,7 @@ def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
     """Returns every file below a folder of the repository, except hidden ones. Paths are relative to the folder."""
     if targets.is_remote(repository):
         return [item for item in opened(settings, repository).items(prefix) if not item.path.endswith("/")]
-    root = Path(repository).expanduser() / prefix
+    root = expanded(repository) / prefix
     if not root.is_dir():
         raise Refused(f"there is no folder {root}")
     return list(_walk(settings, root))

@@ -77,12 +77,22 @@ def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None
     if path.is_file():
         raise Refused(f"{path} is a file; expected the folder of a version, or a model's")
     found = versions.find(path, versions.number(options.version))
+    if found.versions[0].folder == path and (model := _model_in(path)) is not None:
+        raise Refused(f"{path} is a repository, with model {model}: add the model's name, {path}/NAME")
     settings = found.settings
     if settings is None and VERSION.fullmatch(path.resolve().name):
         settings = path.resolve().parent / SETTINGS
     text = settings.read_bytes() if settings is not None and settings.is_file() else None
     for version in found.versions:
         yield version, text
+
+
+def _model_in(folder: Path) -> str | None:
+    """Returns the name of a model in a folder that has no marker of its own, None without one."""
+    if any((folder / marker).is_file() for marker in versions.MARKERS):
+        return None
+    found = sorted(each.parent for marker in versions.MARKERS for each in folder.glob(f"*/*/{marker}"))
+    return next((each.parent.name for each in found if VERSION.fullmatch(each.name)), None)
 
 
 def verify(options: CommandOptions, settings: Settings) -> None:
@@ -171,9 +181,14 @@ def prepared(
             return signed(version, model_settings, signs, folder)
         except ServingError as error:
             raise Refused(error.message) from None
+    check(version)
+    return version
+
+
+def check(version: LocalVersion) -> None:
+    """Raises Refused if a version has a signature file, and it is not one of the version's files."""
     if (path := version.source(FILE)) is not None:
         signature.check(path.read_bytes(), _digests(version.files))
-    return version
 
 
 def _digests(files: Sequence[LocalFile]) -> dict[str, str]:

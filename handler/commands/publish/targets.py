@@ -1,13 +1,14 @@
 """Reads the target of a command line: a model in a repository, or a repository."""
 
 import os
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from core.records import NamedTuple
 from handler.commands.publish.buckets import BUCKETS, READ_ONLY
 from handler.commands.refused import Refused
 from handler.settings import InvalidSettings
 from handler.stores.directory import is_name
+from handler.stores.paths import path_of
 
 EXPECTED = "expected s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, https://host/path or a path"
 
@@ -40,7 +41,10 @@ def repository(text: str) -> str:
         _locate(text, f"{text!r} names no {_noun(text)}; expected {_example(text)}")
         return text.rstrip("/")
     if scheme == "file" and separator:
-        return unquote(urlsplit(text).path)
+        try:
+            return path_of(text, "the repository")
+        except InvalidSettings as wrong:
+            raise Refused(str(wrong)) from None
     if separator:
         raise Refused(f"{text!r} is neither a folder nor the address of a known store; {EXPECTED}")
     return text
@@ -48,11 +52,11 @@ def repository(text: str) -> str:
 
 def model(text: str, default: str = "") -> Target:
     """Reads REPOSITORY/NAME, or a NAME in the repository `default`. Raises Refused."""
-    if default and is_name(text):
-        return Target(repository(default), text)
     whole = repository(text)
     if default and _same(whole, repository(default)):
         raise Refused(f"{text} is the repository: add the model's name, {text.rstrip('/')}/NAME")
+    if default and is_name(text):
+        return Target(repository(default), text)
     if not is_remote(whole):
         whole = os.path.abspath(whole) if whole in (".", "..") else os.path.normpath(whole)  # noqa: PTH100 - keeps relative paths as typed
     parent, separator, name = whole.rpartition("/")
@@ -86,8 +90,11 @@ def _locate(uri: str, refusal: str) -> None:
         if scheme == "s3":
             from handler.stores.s3.location import locate  # noqa: PLC0415 - one store's parser is enough
 
-            locate(uri, os.environ)
+            locate(uri, {}, "the repository")  # the variables that name an endpoint are not the URI's fault
         elif not urlsplit(uri).netloc:
             raise Refused(refusal)
-    except (InvalidSettings, ValueError):
+    except InvalidSettings as wrong:
+        # A text with a URI has another one for clients: the refusal, which shows the URI, may stand for that one only.
+        raise Refused(refusal if wrong.public != str(wrong) else str(wrong)) from None
+    except ValueError:
         raise Refused(refusal) from None

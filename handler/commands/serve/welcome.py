@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from core.errors import ServingError, escaped
 from core.records import NamedTuple
 from handler.commands.called import called
+from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
+from handler.stores.directory import root_of
 
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
 USUAL: Final = "http://127.0.0.1:8080"
@@ -38,6 +40,9 @@ def _glance(names: Callable[[], Sequence[str]], settings: Settings, local: Path 
         found = names()
     except ServingError as error:
         return Glance((), _missing(local) or f"the repository does not answer: {error.message}")
+    is_repository = not settings.model_name and settings.contract.layout == "versions"
+    if local is not None and is_repository and _is_model(local, found):
+        return Glance((), _empty(local))
     if found or settings.contract.hosted:  # the platform brings models later
         return Glance(found, _loose(local, found[0]) if found else "")
     return Glance((), f"the repository {settings.repository!r} has no models yet" if local is None else _empty(local))
@@ -47,7 +52,7 @@ def _local(repository: str) -> Path | None:
     """Returns a repository's path on this machine, None if it is elsewhere."""
     if "://" in repository and not repository.startswith("file://"):
         return None
-    return Path(unquote(urlsplit(repository).path) if "://" in repository else repository).expanduser().absolute()
+    return root_of(repository)
 
 
 def _missing(path: Path | None) -> str:
@@ -60,6 +65,13 @@ def _missing(path: Path | None) -> str:
     except OSError:
         return ""
     return f"the repository {path} does not exist: make it, or {CURE}"
+
+
+def _is_model(path: Path, names: Sequence[str]) -> bool:
+    """Decides whether a folder is one model's: what it has are numbers, and their folders have a version's files."""
+    with suppress(OSError):
+        return all(map(VERSION.fullmatch, names)) and any(path.glob("[0-9]*/model.*"))
+    return False
 
 
 def _loose(path: Path | None, model: str) -> str:

@@ -1,12 +1,12 @@
 """Decides whether a version's signature file has what DRAGOMAN_VERIFY asks for."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from core.records import NamedTuple
 from handler.settings import InvalidSettings, Settings
 from handler.stores import Proof
+from handler.stores.paths import expanded
 from handler.stores.signing import envelope, statement
 from handler.stores.signing.documents import Unverified
 from handler.stores.signing.envelope import FILE
@@ -83,7 +83,7 @@ def pem(setting: str, variable: str) -> str:
     if not setting or "-----BEGIN" in setting:
         return setting.replace("\\n", "\n")  # a shell or a console can have put the text on one line
     try:
-        return Path(setting).expanduser().read_text(encoding="ascii")
+        return expanded(setting).read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not PEM"
         raise InvalidSettings(f"{variable} is {setting[:256]!r}, which cannot be read: {reason}") from None

@@ -320,6 +320,43 @@ def test_what_cannot_be_run_is_one_line(
     assert {path.name for path in Path().iterdir()} == before
 
 
+def test_what_is_not_a_file_is_neither_read_nor_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe, which is read twice, was waited for without end; --force deleted a device."""
+    source = write("rows.jsonl", X[:2].tolist())
+    os.mkfifo("pipe.jsonl")
+    Path("folder").mkdir()
+    for arguments in (
+        ["pipe.jsonl", "out"],
+        [str(source), "pipe.jsonl", "--force"],
+        [str(source), "folder", "--force"],
+    ):
+        assert main(["batch", "iris", *arguments]) == 1
+        assert capsys.readouterr().err.endswith(" is not a regular file\n")
+    assert Path("pipe.jsonl").is_fifo()
+
+
+def test_a_repository_in_the_home_folder_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No shell replaces the ~ of a variable in dragoman.toml or a container's environment; `serve` does."""
+    monkeypatch.setenv("HOME", str(ROOT))
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", "~/models")
+    code, answers, *_ = batch(capsys, "iris", write("rows.jsonl", X[:2].tolist()))
+    assert (code, len(answers)) == (0, 2)
+
+
+def test_an_output_that_cannot_grow_is_named_and_continued(tmp_path: Path) -> None:
+    """The system's calls on it know no name: the refusal named the input."""
+    source = write("rows.jsonl", X[:, 0].tolist())
+    limited = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command(source, tmp_path / "out")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(limited, env=env, capture_output=True, check=False)
+    told = f"dragoman: {tmp_path}/out cannot be written: File too large\n"
+    assert (done.returncode, done.stderr.decode()) == (1, told)
+    assert main(["batch", "--quiet", "half_plus_three", str(source), "out"]) == 0
+    assert [json.loads(line)["index"] for line in Path("out").read_bytes().splitlines()] == list(range(len(X)))
+
+
 def test_another_input_or_model_does_not_go_on_with_an_output(capsys: pytest.CaptureFixture[str]) -> None:
     """It is refused, and so is a file that is not a batch's; --force begins again."""
     source = write("in.jsonl", [[1.0, 2, 3, 4]])

@@ -103,3 +103,27 @@ def test_what_cannot_become_an_image_is_refused(
         (tmp_path / "iris" / "1").mkdir(parents=True)
     assert cli.main(["build-image", *words, "--tag", "x"]) == 1
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("context", ["iris/context", "../models/context"])
+def test_a_context_among_the_models_is_refused(
+    models: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], context: str
+) -> None:
+    """It was copied into itself until Python had no more stack; a refusal wrote nothing."""
+    monkeypatch.chdir(models)
+    assert cli.main(["build-image", ".", "--tag", "x", "--context", context]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"dragoman: {context} lies in ., whose files are copied there; choose another folder\n"
+    )
+    assert not Path(context).exists()
+
+
+def test_files_that_cannot_be_copied_are_one_line(
+    tmp_path: Path, models: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of them is named. All were, each with its copy."""
+    for name in ("gone", "missing"):
+        (models / name).symlink_to(tmp_path / "nothing")
+    assert cli.main(["build-image", str(models), "--tag", "x", "--context", str(tmp_path / "context")]) == 1
+    assert capsys.readouterr().err.count("No such file") == 1

@@ -56,6 +56,19 @@ def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
     assert more.startswith("more: 503 ")
 
 
+def test_what_cannot_be_written_as_a_whole_is_not_written(tmp_path: Path) -> None:
+    """Files of a first attempt, on a disk that was full, were in the way of the second."""
+    (tmp_path / "mine.txt").touch()
+    limited = 'ulimit -f 8; exec "$0" -m dragoman init --aws .'
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["/bin/sh", "-c", limited, sys.executable], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "cannot be written: File too large" in done.stderr) == (1, True)
+    assert [*written(tmp_path)] == ["mine.txt"]
+    assert cli.main(["init", "--aws", str(tmp_path)]) == 0
+
+
 @pytest.mark.parametrize("flags", [[], ["--aws"]], ids=["repository", "aws"])
 def test_the_wheel_that_is_written_makes_the_same_folder(tmp_path: Path, flags: list[str]) -> None:
     """It has the whole code, what init needs, and the metadata; nothing of the checkout is used then."""

@@ -107,6 +107,27 @@ def test_file_uris_are_directories(tmp_path: Path) -> None:
     assert list(store.models()) == ["m"]
 
 
+@pytest.mark.parametrize("uri", ["file://models", "file://models/iris", "file://", "file://host/srv/models"])
+def test_a_file_uri_begins_at_the_root(uri: str) -> None:
+    """The first name after the slashes is a host: it was ignored, and file://models/iris was the folder /iris."""
+    with pytest.raises(InvalidSettings, match=f"^DRAGOMAN_REPOSITORY is {uri!r}; expected a path, or file://"):
+        open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": uri}))
+
+
+def test_a_file_uri_can_name_this_machine_and_any_letter(tmp_path: Path) -> None:
+    """Nothing of it is dropped as a fragment or a query."""
+    (tmp_path / "a#b?c" / "m" / "1").mkdir(parents=True)
+    store = open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": f"file://localhost{tmp_path}/a#b?c"}))
+    assert list(store.models()) == ["m"]
+
+
+def test_the_home_folder_of_nobody_is_a_folder_that_does_not_exist() -> None:
+    """It stays as it was typed, as a shell leaves it; it was a RuntimeError."""
+    store = open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "~nobody-of-this-name/models"}))
+    with pytest.raises(ModelUnavailable, match="the repository is not a directory"):
+        store.check()
+
+
 def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
     """The refusal of an unknown scheme names the known ones."""
     with pytest.raises(InvalidSettings, match="expected a directory or one of file://, s3://"):

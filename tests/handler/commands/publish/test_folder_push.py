@@ -313,6 +313,14 @@ def test_weights_that_are_missing_beside_the_model_are_named(run: Any, tmp_path:
     assert "weights.bin cannot be read: No such file" in run("push", path, tmp_path / "r" / "m")[2]
 
 
+def test_a_file_in_the_models_place_is_named(run: Any, tmp_path: Path) -> None:
+    """It was the repository that could not be written, because the file exists."""
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "m").touch()
+    code, _, err = run("push", adds(1, tmp_path / "m"), tmp_path / "r" / "m")
+    assert (code, err) == (1, f"dragoman: {tmp_path}/r/m is not a folder\n")
+
+
 @pytest.mark.parametrize("location", ["../w", "/etc/passwd", "a/../../w"])
 def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path, location: str) -> None:
     """A server would not have them."""
@@ -326,10 +334,12 @@ def test_weights_outside_the_models_folder_are_refused(run: Any, tmp_path: Path,
     ("s3://bucket", "'s3://bucket' names a bucket and no model; expected s3://bucket/prefix/NAME"),
     ("s3://h:9000/bucket", "names a bucket and no model"),
     ("s3://", "'s3://' names no bucket"),
+    ("s3://user:hidden@h:9000/b/m", "dragoman: the repository holds credentials; they belong into AWS_ACCESS_KEY_ID"),
     ("s3://b/.m", "does not end in a model's name"),
     ("/", "does not end in a model's name"),
     ("gs://b", "'gs://b' names a bucket and no model; expected gs://bucket/prefix/NAME"),
     ("https://h", "names a host and no model"),
+    ("file://models/m", "the repository is 'file://models/m'; expected a path, or file:// and a path from the root"),
     ("ftp://b/m", "'ftp://b/m' is neither a folder nor the address"),
 ])  # fmt: skip
 def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, target: str, message: str) -> None:
@@ -337,6 +347,20 @@ def test_a_target_that_names_no_model_is_refused(run: Any, tmp_path: Path, targe
     code, _, err = run("push", tmp_path, target)
     assert code == 1
     assert message in err
+    assert "hidden" not in err
+
+
+@pytest.mark.parametrize(("endpoint", "message"), [
+    ("http://h:99999", "AWS_ENDPOINT_URL_S3 is 'http://h:99999'; expected a URL such as http://host:9000"),
+    ("http://user:hidden@h", "AWS_ENDPOINT_URL_S3 holds credentials; they belong into AWS_ACCESS_KEY_ID"),
+])  # fmt: skip
+def test_a_wrong_endpoint_is_not_a_wrong_target(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, message: str
+) -> None:
+    """The variable is named; the target was said to name no bucket."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+    code, _, err = run("push", adds(1, tmp_path / "m").parent, "s3://bucket/models/m")
+    assert (code, err.startswith(f"dragoman: {message}"), "hidden" in err) == (2, True, False)
 
 
 def test_a_name_alone_is_in_the_repository(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,6 +381,17 @@ def test_a_name_alone_is_in_the_repository(run: Any, tmp_path: Path, monkeypatch
     )
     adds(2, tmp_path / "r" / "1")  # a version that somebody has put beside the models does not hide them
     assert [line.split()[0] for line in run("list")[1].splitlines()] == ["MODEL", "1", "one", "three"]
+
+
+def test_the_repositorys_name_alone_is_not_a_model_in_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names the default repository has forgotten the model: it became models/models."""
+    monkeypatch.chdir(tmp_path)
+    model = adds(1, tmp_path / "m").parent
+    told = "dragoman: models is the repository: add the model's name, models/NAME\n"
+    assert run("push", model, "models") == (1, "", told)
+    assert run("push", model, "models/models")[1] == "models/models/1: 1 file, 96 B; served\n"
 
 
 def test_a_repository_is_not_taken_for_a_model(run: Any, tmp_path: Path) -> None:

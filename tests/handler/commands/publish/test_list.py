@@ -57,6 +57,15 @@ def states(text: str) -> list[tuple[str, ...]]:
     return [(row["model"], row["version"], row["state"], row["reason"].partition(" (")[0]) for row in json.loads(text)]
 
 
+def test_a_default_repository_that_is_not_there_is_named(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for a model of that name in itself: models/models."""
+    monkeypatch.chdir(tmp_path)
+    assert run("list") == (1, "", "dragoman: there is no folder models\n")
+    assert run("list", "iris") == (1, "", "dragoman: there is no folder models/iris\n")
+
+
 def test_a_folder_is_listed_with_what_a_server_makes_of_it(run: Any, folder: Path) -> None:
     """The list has every version, served or not, and the reason if it is not."""
     code, out, err = run("list", folder, "--json")

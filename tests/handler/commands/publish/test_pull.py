@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -204,6 +205,21 @@ def test_a_servers_cap_of_its_cache_does_not_bind_a_pull(
     """A pull writes to a folder, not to a cache."""
     monkeypatch.setenv("DRAGOMAN_CACHE_BYTES", "5")
     assert run("pull", published, tmp_path / "out", "--quiet")[0] == 0
+
+
+def test_a_disk_without_room_is_the_targets(
+    run: Any, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal told to enlarge DRAGOMAN_CACHE, which a pull does not use."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=96))
+    told = f"dragoman: {tmp_path}/out cannot be written: 97 B are needed, 96 B are free\n"
+    assert run("pull", published, tmp_path / "out", "--quiet") == (1, "", told)
+
+
+def test_a_target_that_is_a_file_is_named(run: Any, published: str, tmp_path: Path) -> None:
+    """Before anything is fetched. It was the folder above that could not be written, because the file exists."""
+    (tmp_path / "out").touch()
+    assert run("pull", published, tmp_path / "out") == (1, "", f"dragoman: {tmp_path}/out is not a folder\n")
 
 
 def test_a_pull_that_breaks_off_leaves_nothing(

@@ -120,6 +120,8 @@ def test_a_version_takes_over_its_models_settings(run: Any, model: Path, keys: P
         (("sign", "m", "--unsigned", "--cert", "keys/leaf"), "is a certificate without its private key"),
         (("sign", "none", "--key", "keys/key"), "there is no file or folder none"),
         (("sign", "m/1/model.onnx", "--key", "keys/key"), "is a file; expected the folder of a version"),
+        (("sign", ".", "--key", "keys/key"), ". is a repository, with model m: add the model's name, ./NAME"),
+        (("verify", ".", "--digest"), "is a repository, with model m"),
         (("verify", "m"), "no signer is trusted: name a public key with --key"),
         (("verify", "m", "--key", "keys/pub"), "m/1 is not verified: it has no model.sig"),
         (("verify", "m", "--key", "keys/key"), "--key holds a PEM block 'PRIVATE KEY'; expected PUBLIC KEY"),
@@ -178,6 +180,14 @@ def test_a_push_keeps_a_signature(run: Any, model: Path, keys: Path) -> None:
     assert run("push", model / "1", target, "--sign-key", keys / "key")[0] == 0
     (model / "2/model.sig").write_bytes(b"{}")
     assert "model.sig has no mediaType: sign it again, or remove model.sig" in run("push", model / "2", target)[2]
+
+
+def test_a_signature_that_does_not_fit_is_refused_before_any_version_is_sent(run: Any, model: Path, keys: Path) -> None:
+    """Version 1 was there when version 2 was refused, and in the way of the next attempt."""
+    run("sign", model, "--key", keys / "key")
+    (model / "2/more").write_bytes(b"x")
+    assert run("push", model, model.parent / "r" / "m")[0] == 1
+    assert not (model.parent / "r").exists()
 
 
 def test_a_bucket_has_signed_versions(run: Any, bucket: Bucket, model: Path, keys: Path, tmp_path: Path) -> None:

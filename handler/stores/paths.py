@@ -1,0 +1,28 @@
+"""What a path in a setting or an option means: `~` is a home folder, and file:// is followed by a whole path."""
+
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from handler.settings import InvalidSettings
+
+FILE: Final = "file://"
+LOCAL: Final = ("", "localhost")
+"""What a file URI may name as its host: RFC 8089, section 2."""
+
+
+def expanded(path: str | Path) -> Path:
+    """Returns a path with the home folder in the place of `~`. That of an unknown user stays, as in a shell."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's own raises RuntimeError for an unknown user
+
+
+def path_of(repository: str, setting: str = "DRAGOMAN_REPOSITORY") -> str:
+    """Returns the path of a repository in a folder: a path as it is, or that of file://. Raises InvalidSettings."""
+    if not repository.startswith(FILE):
+        return repository
+    host, separator, path = repository.removeprefix(FILE).partition("/")
+    if host not in LOCAL or not separator:  # file://models/iris would be /iris, on a host called models
+        expected = "expected a path, or file:// and a path from the root, such as file:///srv/models"
+        raise InvalidSettings(f"{setting} is {repository[:256]!r}; {expected}", f"{setting}: {expected}")
+    return unquote(f"/{path}")
