@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+ENDED: Final = 503
 TABLE: Final = np.array([0.1, -0.0, np.nan, 1e30, 7, 1 / 3, np.inf, 2**-140, 8, 9], np.float32)
 SAID: Final = {
     "alone": None,
@@ -87,7 +88,7 @@ async def answer(local: Local, model: str, path: str, body: bytes, arrives: int)
 
 
 async def answers(local: Local, model: str, asked: list[Any]) -> list[Any]:
-    """Returns the answers of all requests, None for those whose clients have left."""
+    """Returns the answers of all requests, None for those that the server has ended, as it does when it stops."""
     tasks = [asyncio.ensure_future(answer(local, model, *request)) for *request, _ in asked]
     for tick in range(31):
         for task, (*_, leaves) in zip(tasks, asked, strict=True):
@@ -95,7 +96,7 @@ async def answers(local: Local, model: str, asked: list[Any]) -> list[Any]:
                 task.cancel()
         await asyncio.sleep(0.0005)
     await asyncio.wait(tasks)
-    return [None if task.cancelled() else task.result() for task in tasks]
+    return [None if task.cancelled() or task.result()[0] == ENDED else task.result() for task in tasks]
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
