@@ -19,7 +19,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
     """Writes index.json into the folder, whole or not at all. Raises Refused, ServingError."""
     root = Path(options.folder)
     if not root.is_dir():
-        raise Refused(f"there is no folder {root}")
+        raise Refused(f"the folder {root} does not exist")
     is_one, paths = _paths(root, DirectoryStore(settings._replace(repository=str(root))))
     files = [_indexed(root, path) for path in paths]
     if not files:

@@ -92,7 +92,7 @@ def test_a_request_that_stops_is_given_up(server: Server, pieces: tuple[bytes, .
 
 @pytest.mark.parametrize("begin", [b"GET /v2/health/live HTTP/1.1\r\nA: ", head("POST", INFER, "Content-Length: 999")])
 def test_a_request_that_trickles_is_given_up(server: Server, begin: bytes) -> None:
-    """A byte now and then is not progress."""
+    """A byte every 0.05 s does not extend the time limit."""
     with opened(server.port) as connection:
         connection.sendall(begin)
         connection.settimeout(0.05)

@@ -309,7 +309,7 @@ def test_a_dashed_name_means_a_model_of_the_caller(globs: list[str], name: str, 
 
 
 def test_the_default_model_is_not_named_to_a_caller_that_may_not_use_it() -> None:
-    """The caller has not named it, and sees it in no listing."""
+    """A refusal with the name would tell it to a caller whose listings leave it out."""
     headers = {"x-api-key": "dgm_a", "content-type": "application/json"}
     settings = {"DEFAULT_MODEL": "half_plus_three", "PLATFORM": "mlflow"}
     with closing(make(AUTH="keys", KEYS=line("a", "dgm_a", "infer", "iris"), **settings)) as app:

@@ -199,7 +199,7 @@ def test_what_cannot_be_written_is_refused(run: Any, versions: Path, tmp_path: P
     assert "directory: check its name" in run(versions / "1", tmp_path / "file/m")[2]
     (tmp_path / "models").mkdir()
     (tmp_path / "models/m").write_text("")
-    assert "models cannot be written: File exists" in run(versions / "1", tmp_path / "models/m")[2]
+    assert f"{tmp_path / 'models/m'} is not a folder" in run(versions / "1", tmp_path / "models/m")[2]
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["m"]
 
 

@@ -382,7 +382,7 @@ def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
 @pytest.mark.parametrize("words", [["list", "models"], ["completion", "fish"], ["--version"], ["list", "--help"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_behind_stdout_is_one_line(words: list[str], unbuffered: str) -> None:
-    """Also for what the interpreter writes at its end."""
+    """The interpreter writes some of the output only when it exits."""
     with Path("/dev/full").open("wb") as full:
         done = printed(*words, stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 1

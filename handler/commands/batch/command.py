@@ -64,7 +64,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
     target = targets.model(options.model, settings.repository)
     if "://" not in target.repository and not expanded(target.repository).is_dir():
         raise Refused(
-            f"there is no folder {target.repository}: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
+            f"the folder {target.repository} does not exist: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )
     registry = Registry(settings._replace(repository=target.repository, preload=()))
     version = options.version or ("" if options.force else answers.version) or None

@@ -46,7 +46,7 @@ ANSWERED: Final = ("listing-denied", "repository-empty")
 """Findings of a bucket that has taken the credentials."""
 LOOSE: Final = "models: the repository may be one model's folder, of which `dragoman serve` tells more"
 ELSEWHERE: Final = "repository: a function's folder needs no models; `dragoman doctor s3://...` examines its bucket"
-MISSING: Final = "there is no such folder"
+MISSING: Final = "the folder does not exist"
 UNLISTED: Final = "models: the repository has none to examine"
 
 

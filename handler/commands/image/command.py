@@ -41,7 +41,7 @@ def run(options: CommandOptions) -> int:
 
 def _check(models: Path | None, constraints: Path | None) -> None:
     if models is not None and not models.is_dir():
-        raise Refused(f"there is no folder {models}")
+        raise Refused(f"the folder {models} does not exist")
     if models is not None and not any(_has_versions(each) for each in models.iterdir()):
         if _has_versions(models):
             raise Refused(f"{models} is one model: name the folder of the models, {models.resolve().parent}")

@@ -111,7 +111,7 @@ def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
         return [item for item in opened(settings, repository).items(prefix) if not item.path.endswith("/")]
     root = expanded(repository) / prefix
     if not root.is_dir():
-        raise Refused(f"there is no folder {root}")
+        raise Refused(f"the folder {root} does not exist")
     return list(_walk(settings, root))
 
 

@@ -1,7 +1,8 @@
 """HTTP/2 beside HTTP/1.1 on one port: uvicorn's protocol over zttp, with bounds. For `dragoman serve --http2`.
 
-zttp bounds the heads of requests, the streams of a connection, its resets and its frames. What is left to do is here:
-larger windows, bounds of what waits to be sent, time limits, and the counts of connections and of requests.
+zttp limits the heads of requests, and the streams, resets and frames of a connection. This module enlarges the
+windows, limits the bytes that wait to be sent, closes connections that take too long, and counts connections and
+requests.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What HTTP/2 has not in uvicorn: a time limit of bodies."""
+"""The time limit for the bodies of HTTP/2 requests, which uvicorn does not have."""
 
 import asyncio
 from collections.abc import Iterable, MutableMapping

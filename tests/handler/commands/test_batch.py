@@ -298,7 +298,7 @@ def test_one_process_at_a_time_has_an_output(tmp_path: Path) -> None:
     (("iris", "in.jsonl", "--version", "7"), "version 7"), (("iris", "in.npy"), "not an array that numpy reads"),
     (("iris", "in.parquet"), "not Parquet"), (("iris", "twice.csv"), "expected a name once"),
     (("iris", "in.jsonl", "--signature", "odd"), "odd"), (("iris", "pickled.npy"), "not an array that numpy reads"),
-    (("nowhere/iris", "in.jsonl"), "there is no folder nowhere: "),
+    (("nowhere/iris", "in.jsonl"), "the folder nowhere does not exist: "),
     (("iris", "scalar.npy"), "not an array with rows"), (("iris", "odd.csv"), "the first line is not CSV"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_one_line(

@@ -87,7 +87,7 @@ def test_the_context_can_be_had_alone(tmp_path: Path, models: Path, capsys: pyte
 
 @pytest.mark.parametrize(("words", "text"), [
     (["s3://bucket/models"], "`dragoman pull` fetches them"),
-    (["nowhere"], "there is no folder nowhere"),
+    (["nowhere"], "the folder nowhere does not exist"),
     (["."], "has no models: expected a folder for each"),
     (["iris"], "iris is one model: name the folder of the models, "),
     (["iris/1"], "iris/1 has no models: expected a folder for each"),

@@ -408,7 +408,7 @@ def test_tensors_behind_json() -> None:
     ("99", "content-type's json-header-size is 99, but the body has 2 bytes"),
 ])  # fmt: skip
 def test_a_wrong_length_is_refused_under_its_own_name(size: str, told: str) -> None:
-    """The client has not sent the protocol's header, which the refusal named."""
+    """The refusal names the parameter of content-type, because the client sent no inference-header-content-length."""
     with pytest.raises(InvalidInput, match=told):
         decoded(f"{invocations.TRITON};json-header-size={size}", "{}", MATRIX)
 

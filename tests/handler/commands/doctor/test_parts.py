@@ -72,7 +72,7 @@ def test_the_folder_of_a_function_needs_no_models(setup: SetUp, capsys: pytest.C
     assert main(["doctor"]) == 0
     assert "skipped: repository: a function's folder needs no models" in capsys.readouterr().out
     assert main(["doctor", "models"]) == 1
-    assert "there is no such folder" in capsys.readouterr().out
+    assert "the folder does not exist" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

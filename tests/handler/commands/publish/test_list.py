@@ -62,8 +62,8 @@ def test_a_default_repository_that_is_not_there_is_named(
 ) -> None:
     """It was taken for a model of that name in itself: models/models."""
     monkeypatch.chdir(tmp_path)
-    assert run("list") == (1, "", "dragoman: there is no folder models\n")
-    assert run("list", "iris") == (1, "", "dragoman: there is no folder models/iris\n")
+    assert run("list") == (1, "", "dragoman: the folder models does not exist\n")
+    assert run("list", "iris") == (1, "", "dragoman: the folder models/iris does not exist\n")
 
 
 def test_a_folder_is_listed_with_what_a_server_makes_of_it(run: Any, folder: Path) -> None:
@@ -137,7 +137,7 @@ def test_where_nothing_is_nothing_is_listed(run: Any, bucket: Bucket, tmp_path: 
     """A prefix without objects is empty; a folder that does not exist is a typing error."""
     assert run("list", bucket.uri) == (0, f"there is no model at {bucket.uri}\n", "")
     assert run("list", bucket.uri, "--json") == (0, "[]\n", "")
-    assert run("list", tmp_path / "x") == (1, "", f"dragoman: there is no folder {tmp_path / 'x'}\n")
+    assert run("list", tmp_path / "x") == (1, "", f"dragoman: the folder {tmp_path / 'x'} does not exist\n")
     assert run("list", "ftp://b")[2].startswith("dragoman: 'ftp://b' is neither a folder nor the address")
     assert run("list", "s3://") == (1, "", "dragoman: 's3://' names no bucket; expected s3://bucket/prefix\n")
 

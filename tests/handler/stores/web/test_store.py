@@ -258,7 +258,7 @@ def test_an_index_is_made_of_models_alone(run: Run, folder: Path, tmp_path: Path
     (tmp_path / "empty").mkdir()
     for path, message in (
         (tmp_path / "empty", "has no model: expected folders such as"),
-        (tmp_path / "none", "there is no folder"),
+        (tmp_path / "none", "does not exist"),
     ):
         code, _, err = run("index", path)
         assert (code, message in err) == (1, True), err
