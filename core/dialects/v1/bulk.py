@@ -5,7 +5,6 @@ once: reading, stacking, and finding the digits of numbers.
 """
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -23,13 +22,13 @@ from core.records import NamedTuple
 from core.signature import Signature
 from core.tensor import Tensor, listed
 
-FIRST: Final = itemgetter(0)
-LAST: Final = itemgetter(-1)
 COMMA: Final = ord(",")
+BLANK: Final = ord(" ")
 NUMBERS: Final = "numbers"
-LISTS: Final = ({ord("[")}, {ord("]")})
-OBJECTS: Final = ({ord("{")}, {ord("}")})
-"""The first and last bytes of lines that are all lists, or all objects."""
+LIST: Final = b"[]"
+OBJECT: Final = b"{}"
+"""The first and the last byte of a list, and of an object."""
+BYTE: Final = 255
 
 
 class BoundRows(NamedTuple):
@@ -90,10 +89,11 @@ def instances(lines: Sequence[bytes]) -> Any:
 
     Lines of numbers may become one array. Raises InvalidInput if a line is not one value, without saying which.
     """
-    text = b",".join(lines)
-    if len(text) < simd.WORTH_SIMD * len(lines) and (bare := _bare(lines, text)) is not None:
+    joined = _Joined(lines)
+    text = joined.text
+    if len(text) < simd.WORTH_SIMD * len(lines) and (bare := joined.bare()) is not None:
         is_flat = len(text) >= simd.WORTH_SIMD and text[:1] != b"{"
-        values = _numbers(*bare) if is_flat else None
+        values = _numbers(joined, bare) if is_flat else None
         if values is None:
             values = jsonio.loads_lists(b"[" + text + b"]")
         elif text[:1] != b"[":
@@ -108,54 +108,80 @@ def numbers(lines: Sequence[bytes]) -> NDArray[Any] | None:
 
     Few lines are not worth it, and None, too.
     """
-    inner = b",".join(lines)
-    is_worth = len(inner) >= simd.WORTH_SIMD and not any(each in inner for each in b"[{")
-    return _numbers(lines, inner) if is_worth else None
+    joined = _Joined(lines)
+    is_worth = len(joined.text) >= simd.WORTH_SIMD and not any(each in joined.text for each in b"[{")
+    return _numbers(joined, joined.text) if is_worth else None
 
 
-def _numbers(lines: Sequence[bytes], inner: bytes) -> NDArray[Any] | None:
-    """Returns lines of equally many numbers as one array; None for others. `inner`: the joined lines.
+def _numbers(joined: "_Joined", inner: bytes | bytearray) -> NDArray[Any] | None:
+    """Returns lines of equally many numbers as one array; None for others. `inner`: the text without brackets.
 
     Without brackets, simdjson reads one long array: rows cost it more than numbers.
     """
-    if b'"' in inner or not _are_even(lines, inner):
+    if b'"' in inner or not joined.is_even():
         return None
     try:
-        values = jsonio.loads(b'{"numbers":[%b]}' % inner, frozenset((NUMBERS,)))[NUMBERS]
+        values = jsonio.loads(b'{"numbers":[' + inner + b"]}", frozenset((NUMBERS,)))[NUMBERS]
     except InvalidInput:
         return None
-    return values.reshape(len(lines), -1) if isinstance(values, np.ndarray) else None
+    return values.reshape(joined.lines, -1) if isinstance(values, np.ndarray) else None
 
 
-def _are_even(lines: Sequence[bytes], inner: bytes) -> bool:
-    """Decides whether the lines have equally many commas. `inner`: the lines with a comma between each two.
+class _Joined:
+    """Lines as one text with a comma between each two. numpy counts and looks at its bytes faster than `bytes` does."""
 
-    Then each comma between lines follows on equally many: half of the time of counting them line by line.
-    """
-    commas = np.flatnonzero(np.frombuffer(inner, np.uint8) == COMMA)
-    width = (len(commas) + 1) // len(lines)
-    ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1) - 1
-    return np.array_equal(commas[width - 1 :: width], ends[:-1])
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self.text = b",".join(lines)
+        self.lines = len(lines)
+        self._bytes = np.frombuffer(self.text, np.uint8)
+        sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+        self._behind = np.cumsum(sizes + 1) - 1  # the place behind each line
+        self._starts = self._behind - sizes
+        self._has_blank = not sizes.all()
 
+    def is_even(self) -> bool:
+        """Decides whether the lines have equally many commas."""
+        if self._has_blank:
+            return False
+        are_commas = self._bytes == COMMA
+        total = np.count_nonzero(are_commas)
+        each, left = divmod(total + 1, self.lines)
+        # A sum in one byte loses multiples of 256. With so few commas on average, no line can have 256 more.
+        dtype = np.uint8 if each <= BYTE else np.uint64
+        found = np.add.reduceat(are_commas.view(np.uint8), self._starts, dtype=dtype)
+        found[-1:] += 1  # the others have the comma behind them, too
+        return not left and bool((found == each).all())
 
-def _bare(lines: Sequence[bytes], text: bytes) -> tuple[Sequence[bytes], bytes] | None:
-    """Removes the brackets of lines that are lists. Returns the lines, and the text that they make with commas.
+    def bare(self) -> bytes | bytearray | None:
+        """Returns the text with blanks for the brackets around lines; None unless each line is surely one value.
 
-    Returns None unless each line is surely one value. `text`: the joined lines.
+        It is not enough to count the values of the text: `[1` and `2]` become one value there, and a line `3,4` becomes
+        two. Three forms are sure. Lists: brackets stand only at the ends of lines. Objects: there are as many opening
+        and closing braces as lines. Other values: all commas stand between lines.
+        """
+        if self._has_blank:
+            return None
+        if self._are_all(OBJECT):
+            return self.text
+        if self._are_all(LIST):
+            bare = bytearray(self.text)
+            view = np.frombuffer(bare, np.uint8)
+            view[self._starts] = view[self._behind - 1] = BLANK
+            return bare
+        is_plain = not any(each in self.text for each in b'[{"') and self._count(COMMA) == self.lines - 1
+        return self.text if is_plain else None
 
-    It is not enough to count the values of the joined text: `[1` and `2]` become one value there, and a line `3,4`
-    becomes two. Three forms are sure. Lists: brackets stand only at the ends of lines. Objects: there are as many
-    opening and closing braces as lines. Other values: all commas stand between lines.
-    """
-    ends = set(map(FIRST, lines)), set(map(LAST, lines))
-    if ends == LISTS:
-        bare = [line[1:-1] for line in lines]
-        inner = b",".join(bare)
-        return None if any(each in inner for each in b"[]") else (bare, inner)
-    if ends == OBJECTS:
-        return (lines, text) if text.count(b"{") == len(lines) == text.count(b"}") else None
-    is_plain = not any(each in text for each in b'[{"') and text.count(b",") == len(lines) - 1
-    return (lines, text) if is_plain else None
+    def _are_all(self, ends: bytes) -> bool:
+        """Decides whether all lines begin and end with these bytes, which stand nowhere else."""
+        first, last = ends
+        return (
+            self._bytes[0] == first
+            and bool((self._bytes[self._starts] == first).all() and (self._bytes[self._behind - 1] == last).all())
+            and self._count(first) == self.lines == self._count(last)
+        )
+
+    def _count(self, byte: int) -> int:
+        return int(np.count_nonzero(self._bytes == byte))
 
 
 def _texts(output: Output, non_finite: NonFinite | None, before: bytes = b"") -> list[bytes]:

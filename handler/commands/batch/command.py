@@ -1,6 +1,7 @@
 """The command: opens the model, the input and the output, and brings one record after the other from here to there."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,6 +31,9 @@ from handler.stores.paths import expanded
 
 FAILED: Final = 3
 """The exit code of an output that is whole, in which some records have errors."""
+THREADS: Final = 2
+"""The most inferences at a time. More would need more memory, and hardly be faster."""
+TURN_SECONDS: Final = 0.0005
 
 
 def run(options: CommandOptions) -> int:
@@ -43,7 +47,7 @@ def run(options: CommandOptions) -> int:
     if output.exists() and source.exists() and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")
     try:
-        with source.open("rb") as file, OutputFile(output) as answers, reported():
+        with source.open("rb") as file, OutputFile(output) as answers, reported(), _taking_turns():
             began = time.monotonic()
             skipped = _run(options, settings, form, file, answers)
             return _tell(options, answers, skipped, time.monotonic() - began)
@@ -66,28 +70,42 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
         raise Refused(
             f"the folder {target.repository} does not exist: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )
-    registry = Registry(settings._replace(repository=target.repository, preload=()))
+    threads = min(THREADS, settings.threads)
+    registry = Registry(settings._replace(repository=target.repository, preload=(), cpus=settings.cpus / threads))
     version = options.version or ("" if options.force else answers.version) or None
     use = registry.use(ModelRef(target.name, version), Background())
     with _digest(Path(options.input)) as input_sha256, use as model:
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))
         signature_of(spec, options.signature)  # raises InvalidInput for an unknown one
-        made = OutputOrigin(input_sha256.result(), form, spec.name, spec.version, options.signature)
-        answers.open(made, force=options.force)
+        answers.open(
+            lambda: OutputOrigin(input_sha256.result(), form, spec.name, spec.version, options.signature),
+            force=options.force,
+        )
         before = answers.standing
         if before.is_whole:
             return before.records
         rows = options.batch_size or batch_rows(spec)
         limits = BlockLimits(rows, settings.max_body_bytes)
         blocks = _blocks(form, file, limits, before.records)
-        _pump(options, file, BatchRunner(use, terms, rows, limits), blocks, answers)
+        _pump(options, file, BatchRunner(use, terms, rows, limits, threads), blocks, answers)
     return before.records
 
 
 @contextmanager
+def _taking_turns() -> Iterator[None]:
+    """Lets threads of the model go on soon after each inference: they would wait 5 ms while others read and write."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@contextmanager
 def _digest(path: Path) -> Iterator[Future[str]]:
-    """Gives the digest of a file, which is computed while the model loads."""
+    """Gives the digest of a file, which is computed while the model loads and begins."""
     done = Event()
     with ThreadPoolExecutor(1, "dragoman-digest") as pool:
         try:

@@ -9,11 +9,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
+import numpy as np
+
+from core.encoding import jsonio
 from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.edge.batch.runner import Answered
@@ -53,6 +56,7 @@ class OutputFile:
         self._part = output.with_name(output.name + ".part")
         self._journal = output.with_name(output.name + ".batch")
         self._file = -1
+        self._made: Callable[[], OutputOrigin] | None = None
         self.standing = OutputProgress()
         try:
             self._lock = os.open(self._journal, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -82,14 +86,20 @@ class OutputFile:
         begun = self._begun()
         return "" if begun is None else str(begun.get("version", ""))
 
-    def open(self, made: OutputOrigin, *, force: bool) -> None:
-        """Goes on with an output that was made of the same, or begins one. Raises Refused."""
+    def open(self, made: Callable[[], OutputOrigin], *, force: bool) -> None:
+        """Goes on with an output that was made of the same, or begins one with its first answers. Raises Refused.
+
+        `made`: returns what it is made of. A new output calls it as late as possible, because digests take time.
+        """
         if force:
             self._clear()
         begun = self._begun()
         if begun is None:
-            self._begin(made)
-        elif (odd := _difference(begun, made)) is not None:
+            if self._output.exists():
+                raise Refused(f"{self._output} exists, and is not the output of a batch; --force replaces it")
+            self._made = made
+            return
+        if (odd := _difference(begun, made())) is not None:
             raise Refused(f"{self._output} was begun with {odd}; --force begins it again")
         is_whole = not self._part.exists()
         self._file = os.open(self._output if is_whole else self._part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -107,15 +117,18 @@ class OutputFile:
             return None
         return entry if isinstance(entry, dict) and (self._part.exists() or self._output.exists()) else None
 
-    def _begin(self, made: OutputOrigin) -> None:
-        if self._output.exists():
-            raise Refused(f"{self._output} exists, and is not the output of a batch; --force replaces it")
+    def _begin(self) -> None:
+        """Begins a new output, unless that is done."""
+        if self._made is None:
+            return
+        made, self._made = self._made(), None
         self._part.unlink(missing_ok=True)
         with self._writing():
             os.ftruncate(self._lock, 0)
             os.write(self._lock, json.dumps(made._asdict()).encode())
             os.fsync(self._lock)
         self._part.touch()
+        self._file = os.open(self._part, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -152,17 +165,18 @@ class OutputFile:
         return OutputProgress(records, errors), whole
 
     def append(self, answered: Answered) -> None:
-        """Appends the answers of the next records."""
+        """Appends the answers of the next records. Raises Refused."""
+        self._begin()
         start, texts = self.standing.records, answered.texts
-        numbered = enumerate(texts, start)
-        left = memoryview(b"".join([b'{"index":%d,%b}\n' % each for each in numbered]))
+        left = memoryview(_lines(start, texts))
         with self._writing():
             while left:
                 left = left[os.write(self._file, left) :]
         self.standing = OutputProgress(start + len(texts), self.standing.errors + answered.errors)
 
     def finish(self) -> None:
-        """Gives the output its name."""
+        """Gives the output its name. Raises Refused."""
+        self._begin()
         with self._writing():
             os.fsync(self._file)
         self._part.rename(self._output)
@@ -177,6 +191,17 @@ class OutputFile:
         for file in (self._file, self._lock):
             if file >= 0:
                 os.close(file)
+
+
+def _lines(start: int, texts: Sequence[bytes]) -> bytes:
+    """Returns the lines of some records. `start`: the index of the first one.
+
+    It takes half of the time of a format for each line.
+    """
+    parts = [b'{"index":', b"", b",", b"", b"}\n"] * len(texts)
+    parts[1::5] = jsonio.dumps(np.arange(start, start + len(texts)))[1:-1].split(b",")
+    parts[3::5] = texts
+    return b"".join(parts)
 
 
 def digest(path: Path, is_unwanted: Callable[[], bool]) -> str:

@@ -38,11 +38,12 @@ def _lines(file: BinaryIO, most: int) -> Records:
     """Yields lines without their ends. None is a line of more than `most` bytes, which is not kept."""
     rest, is_long = b"", False
     for number, piece in enumerate(iter(partial(file.read, PIECE), b"")):
-        *lines, rest = (rest + (piece if number else piece.removeprefix(BOM))).split(b"\n")
+        text = rest + (piece if number else piece.removeprefix(BOM))
+        *lines, rest = text.split(b"\n")
         if lines and is_long:  # the end of a long line
             lines, is_long = lines[1:], False
             yield None
-        if max(map(len, lines), default=0) <= most:
+        if len(text) <= most or max(map(len, lines), default=0) <= most:
             yield lines
         else:
             yield from ([line] if len(line) <= most else None for line in lines)

@@ -1,6 +1,7 @@
 """Runs blocks of records: each as a whole if that is possible, else the records of one shape together."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
@@ -17,8 +18,8 @@ from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, Recor
 
 ROWS: Final = 256
 """The most records of one inference, for a model with a batch axis that does not say how many it takes."""
-MOST_RECORDS: Final = 2048
-QUICK_SECONDS: Final = 0.05
+MOST_RECORDS: Final = 4096
+QUICK_SECONDS: Final = 0.1
 SLOW_SECONDS: Final = 0.5
 """Blocks grow up to MOST_RECORDS while the model is quick with them: changing threads for each inference of a small
 model takes longer than the inference. They shrink while it is slow, so that its answers are soon on the disk."""
@@ -46,6 +47,17 @@ class Halted(NamedTuple):
     prepared: Prepared
 
 
+class UnderWay(NamedTuple):
+    """A block whose inferences run. `halted`: None if it cannot run as a whole.
+
+    `shares`: the outputs of consecutive inferences, for each thread that runs some of them.
+    """
+
+    block: RecordBlock
+    halted: Halted | None
+    shares: Sequence[Future[list[Sequence[Tensor]]]] = ()
+
+
 Submit = Callable[..., Future[Any]]
 Group = list[tuple[int, RecordBlock, Halted]]
 """Records of one kind, each with its place in its block."""
@@ -61,42 +73,55 @@ def batch_rows(spec: ModelSpec) -> int:
 class BatchRunner:
     """Runs the records of one model. `use`: of its version, as core.ports.Use. `rows`: the most of one inference.
 
-    The model runs in a thread of its own, one inference at a time. Meanwhile the next block is read, and the answers of
-    the last one are written. `limits`: of the blocks that are read.
+    The model runs in threads of its own, in each one inference at a time. Meanwhile the next block is read, and the
+    answers of the last one are written. `limits`: of the blocks that are read. `threads`: how many run the model. Two
+    that have half of the processors each are faster than one that has all of them: an inference does not keep all of
+    its processors busy all the time, the less if the reader takes a part of one.
     """
 
-    def __init__(self, use: Any, terms: BatchTerms, rows: int, limits: BlockLimits) -> None:
+    def __init__(self, use: Any, terms: BatchTerms, rows: int, limits: BlockLimits, threads: int = 1) -> None:
         self._use = use
         self._terms = terms
         self._rows = rows
         self._limits = limits
+        self._threads = min(threads, terms.spec.max_concurrency or threads)
         self._is_unfit = False  # its outputs do not have a row for each row of its inputs
 
     def answers(self, blocks: Iterable[RecordBlock]) -> Iterator[Answered]:
         """Yields the answers of each block. A record's own failure is its answer. Raises ServingError for others."""
-        with ThreadPoolExecutor(1, "dragoman-batch") as model:
-            under_way: tuple[RecordBlock, Halted | None, Future[Any] | None] | None = None
+        with ThreadPoolExecutor(self._threads, "dragoman-batch") as model:
+            under_way: deque[UnderWay] = deque()
             try:
                 for block in blocks:
-                    halted = self._halted(block)
-                    future = None if halted is None else model.submit(self._timed, halted)
-                    if under_way is not None:
-                        yield self._written(*under_way, model.submit)
-                    under_way = block, halted, future
-                if under_way is not None:
-                    yield self._written(*under_way, model.submit)
+                    under_way.append(self._begun(block, model.submit))
+                    while sum(max(1, len(each.shares)) for each in under_way) > self._threads:
+                        yield self._written(under_way.popleft(), model.submit)
+                while under_way:
+                    yield self._written(under_way.popleft(), model.submit)
             finally:
                 model.shutdown(wait=True, cancel_futures=True)
+
+    def _begun(self, block: RecordBlock, submit: Submit) -> UnderWay:
+        """Begins the inferences of a block as a whole, if that is possible. The threads share them."""
+        halted = self._halted(block)
+        if halted is None:
+            return UnderWay(block, None)
+        most = -(-halted.records // max(self._rows, 1))
+        share = -(-most // self._threads) * max(self._rows, 1)
+        places = range(0, halted.records, share)
+        return UnderWay(block, halted, [submit(self._timed, halted, place, place + share) for place in places])
 
     def _halted(self, block: RecordBlock) -> Halted | None:
         """Reads a block as a whole; None if that is not possible."""
         if self._is_unfit and len(block) > 1:
             return None
         try:
-            return self._prepared(block)
+            halted = self._prepared(block)
         except ServingError as error:
             _own(error)
             return None
+        # Several inferences share a block by their rows.
+        return halted if len(block) <= max(self._rows, 1) or halted.prepared.rows == len(block) else None
 
     def _prepared(self, block: RecordBlock) -> Halted:
         """Raises ServingError."""
@@ -104,33 +129,35 @@ class BatchRunner:
         inputs, names = checks.checked(call.infer, self._terms.spec)
         return Halted(len(block), call, Prepared(self._use, inputs, names, call.infer.parameters))
 
-    def _timed(self, halted: Halted) -> InferResult:
-        """Runs a block, and lets the next ones be longer or shorter."""
+    def _timed(self, halted: Halted, start: int, end: int) -> list[Sequence[Tensor]]:
+        """Runs some records of a block, and lets the next blocks be longer or shorter."""
         begun = time.monotonic()
-        result = self._run(halted)
+        outputs = self._outputs(halted, start, end)
         seconds, limits = time.monotonic() - begun, self._limits
         if seconds < QUICK_SECONDS and halted.records == limits.records <= MOST_RECORDS // 2:
-            limits.records *= 2
-        elif seconds > SLOW_SECONDS and limits.records >= 2 * self._rows:
-            limits.records //= 2
-        return result
+            limits.records = 2 * halted.records
+        elif seconds > SLOW_SECONDS and limits.records >= halted.records >= 2 * self._rows:
+            limits.records = halted.records // 2
+        return outputs
 
-    def _run(self, halted: Halted) -> InferResult:
-        """Runs the model as often as the rows of several records take. Raises ServingError."""
-        prepared = halted.prepared
-        if halted.records == 1 or halted.records <= self._rows:
-            return self._result(halted, self._predict(prepared, prepared.inputs))
-        if prepared.rows != halted.records:
-            raise InvalidInput("an input does not have a row for each record")
+    def _outputs(self, halted: Halted, start: int, end: int) -> list[Sequence[Tensor]]:
+        """Returns the outputs of each inference of some records. Raises ServingError."""
+        prepared, size = halted.prepared, max(self._rows, 1)
+        if halted.records <= size:
+            return [self._predict(prepared, prepared.inputs)]
         parts = []
-        for start in range(0, prepared.rows, self._rows):
-            end = min(start + self._rows, prepared.rows)
-            outputs = self._predict(prepared, slices.of_inputs(prepared.inputs, start, end))
-            if any(tensor.shape[:1] != (end - start,) for tensor in outputs):
+        for place in range(start, min(end, halted.records), size):
+            behind = min(place + size, halted.records)
+            outputs = self._predict(prepared, slices.of_inputs(prepared.inputs, place, behind))
+            if any(tensor.shape[:1] != (behind - place,) for tensor in outputs):
                 self._is_unfit = True
                 raise InvalidInput("an output does not have a row for each record")
             parts.append(outputs)
-        return self._result(halted, [slices.joined(each) for each in zip(*parts, strict=True)])
+        return parts
+
+    def _run(self, halted: Halted) -> InferResult:
+        """Runs records as one inference. Raises ServingError."""
+        return self._result(halted, self._predict(halted.prepared, halted.prepared.inputs))
 
     def _predict(self, prepared: Prepared, inputs: Any) -> Sequence[Tensor]:
         outputs: Sequence[Tensor] = self._use.model.predict(inputs, prepared.names, prepared.parameters)
@@ -139,14 +166,15 @@ class BatchRunner:
     def _result(self, halted: Halted, outputs: Sequence[Tensor]) -> InferResult:
         return engine.result_of(halted.call.infer, self._terms.spec, outputs)
 
-    def _written(
-        self, block: RecordBlock, halted: Halted | None, future: Future[Any] | None, submit: Submit
-    ) -> Answered:
+    def _written(self, begun: UnderWay, submit: Submit) -> Answered:
         """Returns the answers of a block, together if possible."""
-        if halted is None or future is None:
+        block, halted, shares = begun
+        if halted is None:
             return self._in_parts(block, submit)
         try:
-            result = future.result()
+            parts = [outputs for share in shares for outputs in share.result()]
+            outputs = parts[0] if len(parts) == 1 else [slices.joined(each) for each in zip(*parts, strict=True)]
+            result = self._result(halted, outputs)
             self._is_unfit = self._is_unfit or _lacks_rows(result, halted.prepared.rows)
             return Answered(halted.call.write(result))
         except ServingError as error:
@@ -162,9 +190,7 @@ class BatchRunner:
         errors = 0
         for start in range(0, len(block), size):
             part = block.part(start, min(start + size, len(block)))
-            halted = self._halted(part)
-            future = None if halted is None else submit(self._run, halted)
-            found = self._written(part, halted, future, submit)
+            found = self._written(self._begun(part, submit), submit)
             texts += found.texts
             errors += found.errors
         return Answered(texts, errors)

@@ -257,7 +257,7 @@ class Fuse:
 def attempt(path: Path, answers: list[bytes]) -> None:
     """Writes what is missing of the answers, three at a time."""
     with OutputFile(path) as output:
-        output.open(OutputOrigin("digest", "jsonl", "m", "1", ""), force=False)
+        output.open(lambda: OutputOrigin("digest", "jsonl", "m", "1", ""), force=False)
         while not output.standing.is_whole and output.standing.records < len(answers):
             output.append(Answered(answers[output.standing.records :][:3]))
         if not output.standing.is_whole:
@@ -285,11 +285,11 @@ def test_one_process_at_a_time_has_an_output(tmp_path: Path) -> None:
     with OutputFile(path) as output:
         with pytest.raises(Refused, match="another process is writing"):
             OutputFile(path)
-        output.open(made, force=False)
+        output.open(lambda: made, force=False)
         output.append(Answered([b'"prediction":1']))
     (tmp_path / "out.part").write_bytes(b'{"index":5,"prediction":1}\n')
     with OutputFile(path) as output, pytest.raises(Refused, match="line 1 is of another record"):
-        output.open(made, force=False)
+        output.open(lambda: made, force=False)
 
 
 @pytest.mark.parametrize(("arguments", "told"), [

@@ -88,6 +88,26 @@ def test_lines_with_as_many_numbers_on_average_are_not_rows(lines: list[bytes]) 
     assert plain(bulk.instances([b"[%b]" % line for line in lines] * 3000)) == expected
 
 
+@pytest.mark.parametrize("more", [255, 256, 257, 300])
+def test_lines_are_counted_beyond_a_byte(more: int) -> None:
+    """A line with 256 numbers more or fewer than the others is not as long as they are."""
+    line = b",".join([b"1"] * more)
+    for others in ([line] * 40, [line] * 40 + [b"1"], [line] * 39 + [b",".join([line] + [b"1"] * 256)]):
+        found = bulk.numbers(others)
+        assert (found is None) == (len(set(others)) > 1)
+        assert found is None or found.shape == (40, more)
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_an_empty_line_is_not_a_record(empty: int) -> None:
+    """It has no value, wherever it stands."""
+    lines = [b"[1]", b"[2]"] * 4000
+    lines.insert(empty * 4000, b"")
+    assert bulk.numbers([line[1:-1] for line in lines]) is None
+    with pytest.raises(InvalidInput):
+        bulk.instances(lines)
+
+
 @given(st.data())
 def test_texts_are_the_predictions_of_an_answer(data: st.DataObject) -> None:
     """Of every datatype and shape, with one output and with two, an output without elements included."""

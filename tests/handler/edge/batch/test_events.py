@@ -148,13 +148,13 @@ def test_what_could_not_be_done_is_sent_again(monkeypatch: pytest.MonkeyPatch, t
 def test_a_long_message_in_little_time_is_not_half_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The function's time is over with the first inference: those before it are there, and it is run again."""
     time_left = [60_000]
-    run = BatchRunner._run
+    outputs = BatchRunner._outputs
 
-    def last(self: Any, halted: Any) -> Any:
+    def last(self: Any, *share: Any) -> Any:
         time_left[0] = -60_000
-        return run(self, halted)
+        return outputs(self, *share)
 
-    monkeypatch.setattr(BatchRunner, "_run", last)
+    monkeypatch.setattr(BatchRunner, "_outputs", last)
     monkeypatch.setattr("handler.edge.batch.function_events.end_of", lambda *_: cast("Deadline", _Left(time_left)))
     with function(monkeypatch, str(tmp_path)) as aws:
         answer = aws(queue(IRIS | {"instances": ROWS * 128}, IRIS | {"instances": ROWS * 1000}), None)

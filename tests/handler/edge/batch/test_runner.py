@@ -1,6 +1,7 @@
 """handler.edge.batch.runner: which records run together, and what a failure takes with it."""
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,9 +42,9 @@ class Double:
         return [Tensor("y", FP32, array * 2 if self._rows else array[:1] * 2)]
 
 
-def answers(model: Double, *blocks: list[Any], rows: int = 4) -> list[Any]:
+def answers(model: Double, *blocks: list[Any], rows: int = 4, threads: int = 1) -> list[Any]:
     lines = [JsonBlock([json.dumps(each).encode() for each in block]) for block in blocks]
-    runner = BatchRunner(model, BatchTerms(SPEC), rows, BlockLimits(rows, 1000))
+    runner = BatchRunner(model, BatchTerms(model.spec), rows, BlockLimits(rows, 1000), threads)
     return [json.loads(b"{%b}" % text) for found in runner.answers(lines) for text in found.texts]
 
 
@@ -66,6 +67,44 @@ def test_requests_run_together_up_to_the_most_rows() -> None:
     assert [each["id"] for each in found] == ["1", "2", "2", "1", "4", "5", "1"]
     assert [each["outputs"][0]["data"] for each in found] == [[n * 2.0] * n for n in (1, 2, 2, 1, 4, 5, 1)]
     assert sorted(model.shapes) == [(1, 1), (3, 1), (3, 1), (4, 1), (5, 1)]
+
+
+class Meeting(Double):
+    """Each inference waits until as many as there are threads run at the same time."""
+
+    def __init__(self, threads: int, *, rows: bool = True) -> None:
+        super().__init__(rows=rows)
+        self._met = threading.Barrier(threads, timeout=10)
+
+    def predict(self, *asked: Any) -> list[Tensor]:
+        self._met.wait()
+        return super().predict(*asked)
+
+
+@pytest.mark.parametrize("blocks", [[range(20, 36)], [range(20, 24), range(24, 28), range(28, 32), range(32, 36)]])
+def test_threads_share_the_inferences_of_a_block_or_have_a_block_each(blocks: list[range]) -> None:
+    """All of them run at the same time, each with its own rows, and the answers keep their order."""
+    model = Meeting(2)
+    found = answers(model, *([[n] for n in block] for block in blocks), threads=2)
+    assert found == [{"prediction": [2 * n]} for n in range(20, 36)]
+    assert model.shapes == [(4, 1)] * 4
+
+
+def test_a_model_that_runs_alone_has_one_thread() -> None:
+    """Its `max_concurrency` says so."""
+    model = Meeting(1)
+    model.spec = SPEC._replace(max_concurrency=1)
+    assert answers(model, [[1], [2], [3]], [[4]], rows=1, threads=2) == [{"prediction": [n]} for n in (2, 4, 6, 8)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_failures_among_threads_are_their_records_alone(threads: int) -> None:
+    """Whatever fails in one thread, records of the other ones have their answers."""
+    found = answers(Double(), [[n] for n in range(10, 32)], [[13]], [[1], ["a"], [2]], threads=threads)
+    expected = [[2 * n] if n != 13 else None for n in range(10, 32)] + [None, [2], None, [4]]
+    assert [each.get("prediction") for each in found] == expected
+    with pytest.raises(ModelUnavailable):
+        answers(Double(), [[n] for n in range(90, 110)], [[1]], threads=threads)
 
 
 def test_a_failure_is_its_records_alone() -> None:
