@@ -32,7 +32,10 @@ from handler.stores.paths import expanded
 FAILED: Final = 3
 """The exit code of an output that is whole, in which some records have errors."""
 THREADS: Final = 2
-"""The most inferences at a time. More would need more memory, and hardly be faster."""
+"""The most inferences at a time. More would need more memory, and hardly be faster.
+
+Models with code of their own, which may keep state from one inference to the next, run one at a time.
+"""
 TURN_SECONDS: Final = 0.0005
 
 
@@ -65,16 +68,18 @@ def _form(options: CommandOptions) -> str:
 
 def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO, answers: OutputFile) -> int:
     """Returns how many records were there before."""
+    path = Path(options.input)
+    before = path.stat()
     target = targets.model(options.model, settings.repository)
     if "://" not in target.repository and not expanded(target.repository).is_dir():
         raise Refused(
             f"the folder {target.repository} does not exist: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )
-    threads = min(THREADS, settings.threads)
+    threads = 1 if settings.allow_code else min(THREADS, settings.threads)
     registry = Registry(settings._replace(repository=target.repository, preload=(), cpus=settings.cpus / threads))
     version = options.version or ("" if options.force else answers.version) or None
     use = registry.use(ModelRef(target.name, version), Background())
-    with _digest(Path(options.input)) as input_sha256, use as model:
+    with _digest(path) as input_sha256, use as model:
         spec = model.spec
         terms = BatchTerms(spec, options.signature, _wire(settings))
         signature_of(spec, options.signature)  # raises InvalidInput for an unknown one
@@ -82,14 +87,18 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
             lambda: OutputOrigin(input_sha256.result(), form, spec.name, spec.version, options.signature),
             force=options.force,
         )
-        before = answers.standing
-        if before.is_whole:
-            return before.records
+        done = answers.standing
+        if done.is_whole:
+            return done.records
         rows = options.batch_size or batch_rows(spec)
         limits = BlockLimits(rows, settings.max_body_bytes)
-        blocks = _blocks(form, file, limits, before.records)
+        blocks = _blocks(form, file, limits, done.records)
         _pump(options, file, BatchRunner(use, terms, rows, limits, threads), blocks, answers)
-    return before.records
+        after = path.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise Refused(f"{path} has changed while it was read; --force begins again")
+        answers.finish()
+    return done.records
 
 
 @contextmanager
@@ -130,8 +139,7 @@ def _pump(
 ) -> None:
     meter = Meter(quiet=options.quiet)
     path = Path(options.input)
-    before = path.stat()
-    meter.begin(f"{path.name} to {options.model}", before.st_size)
+    meter.begin(f"{path.name} to {options.model}", path.stat().st_size)
     place = 0
     try:
         for answered in runner.answers(blocks):
@@ -141,10 +149,6 @@ def _pump(
             place = now
     finally:
         meter.end()
-    after = path.stat()
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise Refused(f"{path} has changed while it was read; --force begins again")
-    answers.finish()
 
 
 def _tell(options: CommandOptions, answers: OutputFile, skipped: int, seconds: float) -> int:

@@ -39,8 +39,7 @@ COLUMNS: Final = ("AT A TIME", "REQUESTS/S", "P50 MS", "P90 MS", "P99 MS", "MAX 
 def run(options: CommandOptions) -> int:
     """Measures, and prints a table. Returns 1 if a request failed. Raises Refused if the first one does."""
     concurrencies = _concurrencies(options.concurrency)
-    if options.svg is not None and not Path(options.svg).absolute().parent.is_dir():
-        raise Refused(f"{options.svg} cannot be written: its folder does not exist")
+    _check_chart(options.svg)
     transport = infer.connect(options)
     try:
         prepared = infer.prepare(options, transport)
@@ -64,6 +63,17 @@ def run(options: CommandOptions) -> int:
             interrupted = True
     _end(options, prepared, levels, control)
     return INTERRUPTED if interrupted else FAILED if any(each.errors for each in levels) else 0
+
+
+def _check_chart(file: str | None) -> None:
+    """Raises Refused if the chart could not be written. A measurement takes long."""
+    if file is None:
+        return
+    path = Path(file).absolute()
+    if not path.parent.is_dir():
+        raise Refused(f"{file} cannot be written: its folder does not exist")
+    if path.is_dir():
+        raise Refused(f"{file} cannot be written: it is a folder")
 
 
 def _concurrencies(text: str) -> list[int]:

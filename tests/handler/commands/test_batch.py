@@ -21,10 +21,12 @@ import pytest
 from pyarrow import parquet
 
 from handler.cli import main
+from handler.commands.batch import command as command_module
 from handler.commands.batch import journal
 from handler.commands.batch.journal import OutputFile, OutputOrigin
 from handler.commands.refused import Refused
 from handler.edge.batch.runner import Answered
+from handler.settings import Settings
 from tests.support.server import ROOT
 
 X = np.random.default_rng(1).uniform(0, 7, (1000, 4)).round(1).astype(np.float32)
@@ -385,6 +387,78 @@ def test_an_input_that_changes_meanwhile_is_refused(
     monkeypatch.setattr(OutputFile, "append", changed)
     assert "has changed while it was read" in batch(capsys, "iris", source)[3]
     assert not Path("out").exists()
+
+
+def test_an_input_that_changes_while_its_model_loads_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its digest may be that of the old content."""
+    source = write("in.jsonl", [[1.0, 2, 3, 4]])
+    rows = command_module.batch_rows
+
+    def changed(spec: Any) -> int:
+        write("in.jsonl", [[1.0, 2, 3, 4], [5.0, 6, 7, 8]])
+        return rows(spec)
+
+    monkeypatch.setattr(command_module, "batch_rows", changed)
+    assert "has changed while it was read" in batch(capsys, "iris", source)[3]
+
+
+COUNTING = """
+import time
+
+calls = 0
+metadata = {
+    "inputs": [{"name": "x", "datatype": "FP64", "shape": [-1]}],
+    "outputs": [{"name": "y", "datatype": "FP64", "shape": [-1]}],
+}
+
+def predict(inputs, parameters):
+    global calls
+    before = calls
+    time.sleep(0.01)
+    calls = before + 1
+    return {"y": inputs["x"] * 0 + calls}
+"""
+
+
+def test_a_model_with_its_own_code_runs_once_at_a_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may keep state from one inference to the next."""
+    folder = tmp_path / "counting" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text(COUNTING)
+    monkeypatch.setenv("DRAGOMAN_ALLOW_CODE", "true")
+    monkeypatch.setenv("DRAGOMAN_THREADS", "4")
+    found = batch(capsys, str(tmp_path / "counting"), write("in.jsonl", [1.0] * 12), "--batch-size", "2")
+    assert (found[0], found[3]) == (0, "")
+    assert [each["prediction"] for each in found[1]] == [number // 2 + 1 for number in range(12)]
+
+
+@pytest.mark.parametrize(("threads", "cpus", "expected"), [("1", 4, (1, 4)), ("2", 4, (2, 2)), ("4", 4, (2, 2))])
+def test_two_inferences_share_the_processors(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, threads: str, cpus: int, expected: Any
+) -> None:
+    """Unless the operator wants one thread."""
+    seen: list[float] = []
+
+    class Watched(command_module.BatchRunner):
+        def __init__(self, *asked: Any) -> None:
+            super().__init__(*asked)
+            seen.append(asked[-1])
+
+    class Shared(command_module.Registry):
+        def __init__(self, settings: Settings) -> None:
+            super().__init__(settings)
+            seen.append(settings.cpus)
+
+    monkeypatch.setattr(command_module, "BatchRunner", Watched)
+    monkeypatch.setattr(command_module, "Registry", Shared)
+    monkeypatch.setattr("handler.settings.platform.cpus", lambda _: float(cpus))
+    monkeypatch.setenv("DRAGOMAN_THREADS", threads)
+    assert batch(capsys, "iris", write("in.jsonl", X[:2].tolist()))[0] == 0
+    assert (seen[1], seen[0]) == expected
 
 
 def test_a_summary_for_people(capsys: pytest.CaptureFixture[str]) -> None:

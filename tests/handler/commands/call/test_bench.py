@@ -111,13 +111,15 @@ def test_a_server_that_goes_away_ends_the_measurement(capsys: pytest.CaptureFixt
     """What was measured is printed; nothing waits for the rest of the time."""
     with stub(5, None) as url:
         words = ["bench", "m", "--sample", "--seconds", "600", "--concurrency", "2,1,1", "--url", url, "--json"]
-        assert cli.main([*words, "--svg", str(tmp_path)]) == 1
-        assert cli.main([*words, "--svg", str(tmp_path / "none" / "b.svg")]) == 1
+        assert cli.main([*words, "--svg", "/dev/full"]) == 1
     captured = capsys.readouterr()
     first, second = json.loads(captured.out)["levels"]
     assert (first["requests"], second["requests"], second["p50"]) == (4, 0, None)
     assert "does not answer" in captured.err
-    assert f"{tmp_path} cannot be written: Is a directory" in captured.err
+    assert "/dev/full cannot be written: No space left on device" in captured.err
+    for place, told in ((tmp_path, "it is a folder"), (tmp_path / "none" / "b.svg", "its folder does not exist")):
+        assert cli.main([*words, "--svg", str(place)]) == 1
+        assert capsys.readouterr().err == f"dragoman: {place} cannot be written: {told}\n"
 
 
 @pytest.mark.parametrize(("words", "told"), [
