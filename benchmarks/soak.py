@@ -1,9 +1,10 @@
-"""python -m benchmarks.soak [--minutes 60] [--rate 20]: a server under everything at once, for an hour.
+"""python -m benchmarks.soak [--minutes 60] [--rate 20] [--http2]: a server under everything at once, for an hour.
 
 Clients of every protocol ask `dragoman serve --workers 2` for answers that can be checked, at a rate that leaves the
 machine mostly idle. Meanwhile one model gets a new version every few seconds, another one is loaded and unloaded, and
 one of the workers is killed. A request may be refused (503, or because its model is unloaded), and a client may lose
-one request with the worker that was killed. Anything else is a failure, and the program ends with exit code 1.
+one request with the worker that was killed. Anything else is a failure, and the program ends with exit code 1. With
+`--http2` clients of gRPC use the same port as the others.
 
 The worker that is never killed must not grow: its memory, descriptors and threads in the last tenth of the time are
 compared with those in the second tenth.
@@ -169,16 +170,17 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, default=20, help="requests per second of each client (default: %(default)s)"
     )
+    parser.add_argument("--http2", action="store_true", help="one port for all clients")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "models"
         folder.mkdir()
         repository.make(folder)
         publish(folder, 1)
-        rpc_port = free_port()
-        settings = {"PRELOAD": "*", "REPOSITORY_POLL": "2"}
-        with serving(folder, 2, rpc_port, **settings) as (port, process):
-            soak = Soak(port, rpc_port, process, folder, 60 * arguments.minutes)
+        rpc_port = 0 if arguments.http2 else free_port()
+        flags = ("--grpc-port", str(rpc_port)) if rpc_port else ("--http2",)
+        with serving(folder, 2, *flags, PRELOAD="*", REPOSITORY_POLL="2") as (port, process):
+            soak = Soak(port, rpc_port or port, process, folder, 60 * arguments.minutes)
             soak.run(arguments.rate)
     for (what, outcome), count in sorted(soak.counts.items()):
         print(f"{what:14} {outcome:32} {count:9}")

@@ -39,12 +39,12 @@ JSON: Final = {"content-type": "application/json"}
 
 
 @contextmanager
-def serving(folder: Path, workers: int, rpc_port: int = 0, **settings: str) -> Iterator[tuple[int, int]]:
+def serving(folder: Path, workers: int, *flags: str, **settings: str) -> Iterator[tuple[int, int]]:
     """Yields the port and the process of a server once all of its workers answer."""
     port = free_port()
     command = [sys.executable, "-m", "dragoman", "serve", "--port", str(port), "--workers", str(workers)]
     command += ["--repository", str(folder), "--no-access-log", "--log-level", "WARNING"]
-    command += ["--grpc-port", str(rpc_port)] if rpc_port else []
+    command += flags
     environ = {**os.environ, **{f"DRAGOMAN_{name}": text for name, text in settings.items()}}
     process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL)
     try:
