@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,7 @@ MODES = {
     "grpc, several answers": "-i grpc -m decoupled --streaming -a",
 }
 REQUESTS = 20
+RUNS = 3
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +99,24 @@ def analyzer() -> tuple[Path, dict[str, str]]:
 def analyzed(
     analyzer: tuple[Path, dict[str, str]], server: Server, mode: str, *more: str | Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run one measurement of some requests."""
+    """Run one measurement of some requests; again if it hangs.
+
+    One of a hundred runs on a busy machine waits for ever, when all of its requests are answered and its threads are
+    gone: the program misses the end of a thread.
+    """
     program, variables = analyzer
     address = server.rpc_netloc if "-i grpc" in mode else server.netloc
-    arguments = (*mode.split(), "-u", address, "--request-count", str(REQUESTS), "-r", "1", *more)
-    return subprocess.run(
-        (program, *arguments), env=variables, cwd=CLIENTS, capture_output=True, text=True, check=False, timeout=300
-    )
+    command = (program, *mode.split(), "-u", address, "--request-count", str(REQUESTS), "-r", "1", *more)
+
+    def once() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=variables, cwd=CLIENTS, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    for _ in range(RUNS - 1):
+        with suppress(subprocess.TimeoutExpired):
+            return once()
+    return once()
 
 
 @pytest.mark.parametrize("mode", MODES)
