@@ -49,7 +49,7 @@ def serving(folder: Path, workers: int, *flags: str, **settings: str) -> Iterato
     process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL)
     try:
         wait(process, port)
-        while asked(port, "/metrics").count(f"\ndragoman_processes {workers}\n") == 0 and workers > 1:
+        while workers > 1 and f"\ndragoman_processes {workers}" not in asked(port, "/metrics"):
             time.sleep(0.1)
         time.sleep(1.0)
         yield port, process.pid
