@@ -31,7 +31,7 @@ from handler.lifecycle.inventory.looks import Files, Inventory, absent, progress
 from handler.settings import model as model_settings
 from handler.settings import routing
 from handler.settings.model import ModelSettings
-from handler.stores import File, Folder, Forbidden, Gone, Store
+from handler.stores import File, Folder, Forbidden, Gone, Store, paths
 from handler.stores.directory import empty, is_name
 from handler.stores.progress import Progress
 
@@ -176,7 +176,7 @@ class Repository:
             own = self._read_settings(listing.name, f"{version.folder}/", version.files, deadline)
         else:
             path = folder.path / model_settings.FILE
-            own = path.read_bytes() if path.is_file() else None
+            own = path.read_bytes() if paths.is_file(path) else None
             if folder.proof is not None and folder.proof.signer:
                 _check_signed(listing, version, own)
         return listing.said if own is None else model_settings.parse(listing.name, listing.settings, own)

@@ -9,7 +9,7 @@ from weakref import finalize
 
 from core.errors import ModelUnavailable, is_harmless
 from handler.settings import Settings
-from handler.stores import File, Folder, Gone
+from handler.stores import File, Folder, Gone, paths
 from handler.stores.paths import expanded, path_of
 from handler.stores.progress import Progress
 
@@ -116,7 +116,7 @@ def is_name(text: str) -> bool:
 def is_folder(path: Path) -> bool:
     """Decides whether a folder is there. Raises ModelUnavailable if that cannot be known."""
     try:
-        return path.is_dir()
+        return paths.is_dir(path)
     except OSError as error:
         if error.errno == ENAMETOOLONG:
             return False

@@ -14,7 +14,7 @@ from core.encoding import jsonio
 from core.errors import InvalidInput
 from core.records import NamedTuple
 from handler.settings import Settings, routing
-from handler.stores import File, Folder, Gone
+from handler.stores import File, Folder, Gone, paths
 from handler.stores.directory import DirectoryStore, content, entries, is_folder, leads_on, root_of, settled
 from handler.stores.progress import Progress
 
@@ -101,7 +101,7 @@ class LooseStore:
     @property
     def _awaits(self) -> bool:
         """Whether the platform makes the directory with the first model that it puts there."""
-        return self._each and not self._root.exists()
+        return self._each and not paths.exists(self._root)
 
     def check(self, _: Progress | None = None) -> None:
         if not self._awaits:

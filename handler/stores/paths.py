@@ -1,6 +1,11 @@
-"""What a path in a setting or an option means: `~` is a home folder, and file:// is followed by a whole path."""
+"""What a path in a setting or an option means, and what is there.
+
+`~` is a home folder, and file:// is followed by a whole path.
+"""
 
 import os
+import stat
+from errno import ELOOP
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -26,3 +31,33 @@ def path_of(repository: str, setting: str = "DRAGOMAN_REPOSITORY") -> str:
         expected = "expected a path, or file:// and a path from the root, such as file:///srv/models"
         raise InvalidSettings(f"{setting} is {repository[:256]!r}; {expected}", f"{setting}: {expected}")
     return unquote(f"/{path}")
+
+
+def mode_of(path: Path) -> int:
+    """Returns the st_mode of what a path leads to, 0 if nothing is there. Raises OSError if that cannot be known.
+
+    From Python 3.14 on, pathlib says of whatever cannot be looked at that it does not exist.
+    """
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name with a NUL byte
+        return 0
+    except OSError as error:
+        if error.errno == ELOOP:
+            return 0
+        raise
+
+
+def exists(path: Path) -> bool:
+    """Decides whether something is there. Raises OSError if that cannot be known."""
+    return mode_of(path) != 0
+
+
+def is_dir(path: Path) -> bool:
+    """Decides whether a folder is there. Raises OSError if that cannot be known."""
+    return stat.S_ISDIR(mode_of(path))
+
+
+def is_file(path: Path) -> bool:
+    """Decides whether a regular file is there. Raises OSError if that cannot be known."""
+    return stat.S_ISREG(mode_of(path))

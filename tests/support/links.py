@@ -55,6 +55,7 @@ def broken(url: str) -> str:
         with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - the same
             return ""
     except urllib.error.HTTPError as error:
+        error.close()
         return "" if error.code in ROBOTS else f"{url}: {error.code}"
     except OSError as error:
         return f"{url}: {error}"

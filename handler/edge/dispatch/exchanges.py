@@ -60,7 +60,9 @@ class _Exchange(Generic[M, T]):
         self._plan = plan
         self._reading: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
-        self._latest: dict[str, asyncio.Task[None]] = {}
+        self._latest: dict[str, asyncio.Event] = {}
+        # A task that is cancelled in asyncio.wait keeps what it waits for, from Python 3.14 on in a reference cycle.
+        self._freed = asyncio.Event()
         self._failed: asyncio.Task[None] | None = None
 
     def begin(self, messages: AsyncIterator[M]) -> None:
@@ -78,30 +80,34 @@ class _Exchange(Generic[M, T]):
                 await self._one_ended()
 
     async def _one_ended(self) -> None:
-        await asyncio.wait(self._working, return_when=asyncio.FIRST_COMPLETED)
+        self._freed.clear()
+        await self._freed.wait()
 
     def _begin(self, message: M) -> None:
         own = self._plan.id_of(message)
+        ended = asyncio.Event()
         task = asyncio.create_task(self._answer(message, self._latest.get(own)))
         self._working.add(task)
-        self._latest[own] = task
-        task.add_done_callback(partial(self._worked, own))
+        self._latest[own] = ended
+        task.add_done_callback(partial(self._worked, own, ended))
 
-    async def _answer(self, message: M, before: asyncio.Task[None] | None) -> None:
-        """Hands over each answer to the message. `before`: the work on the one of the same id before it."""
+    async def _answer(self, message: M, before: asyncio.Event | None) -> None:
+        """Hands over each answer to the message. `before`: set when the one of the same id before it has ended."""
         async with aclosing(self._plan.answers(message)) as answers:
             async for item in answers:
                 if before is not None:
-                    await asyncio.wait((before,))
+                    await before.wait()
                     before = None
                 taken = asyncio.get_running_loop().create_future()
                 self.made.put_nowait((item, taken))
                 del item
                 await taken
 
-    def _worked(self, own: str, task: asyncio.Task[None]) -> None:
+    def _worked(self, own: str, ended: asyncio.Event, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
-        if self._latest.get(own) is task:
+        ended.set()
+        self._freed.set()
+        if self._latest.get(own) is ended:
             del self._latest[own]
         if _has_failed(task):
             self._failed = task

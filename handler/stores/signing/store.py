@@ -16,7 +16,7 @@ from typing import Final
 
 from core.errors import ModelNotLoadable
 from handler.settings import Settings
-from handler.stores import File, Folder, Proof, Store, WrongContent
+from handler.stores import File, Folder, Proof, Store, WrongContent, paths
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.checksums import Checksum
 from handler.stores.contents import KnownContents, of_bytes
@@ -198,7 +198,7 @@ def prove(folder: Path, policy: VerifyPolicy) -> Proof:
     """Verifies a version's folder in place. Raises Unverified, OSError."""
     path = folder / FILE
     text = None
-    if path.is_file():
+    if paths.is_file(path):
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
     manifest, proof = policy.judge(text)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from core.encoding import jsonio, simd
 from core.errors import InvalidInput
+from tests.support import needs
 
 ROOT = Path(__file__).parents[3]
 PAD = " " * simd.WORTH_SIMD
@@ -49,6 +50,7 @@ def test_the_fast_reader_reads_what_the_standard_library_reads(value: Any) -> No
     assert jsonio.loads_exact(text) == value
 
 
+@needs.SIMD
 @pytest.mark.parametrize("pad", ["", PAD], ids=["short", "long"])
 @pytest.mark.parametrize(("text", "kind", "expected"), [
     ("[1, 2]", "i", [1, 2]),
@@ -172,6 +174,7 @@ for reader, begin, end in {texts!r}:
     assert (done.returncode, lengths) == (0, [1] * len(texts)), (texts[len(lengths) :][:1], done.stderr[-300:])
 
 
+@needs.SIMD
 def test_exactly_as_many_elements_as_simdjson_counts_are_arrays() -> None:
     """With one more, an element would be missing."""
     for size in (simd.MOST_ELEMENTS, simd.MOST_ELEMENTS + 1):
@@ -207,6 +210,7 @@ def test_other_threads_run_while_the_standard_library_reads_a_long_text(
     assert calls[:count] == [unit] * count
 
 
+@needs.SIMD
 def test_a_parser_grown_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its buffers are several times the text and never shrink."""
     monkeypatch.setattr(simd, "_parsers", [])
@@ -255,6 +259,7 @@ ROW = b"[" + b",".join(b"%d.5" % number for number in range(100)) + b"]"
 ROWS = b"[" + b",".join([ROW] * 40) + b"]"
 
 
+@needs.SIMD
 @pytest.mark.parametrize(("body", "read"), [
     (b'{"x": %b, "s": "text", "n": 1}' % ROWS, {"x": ("<f8", (40, 100)), "s": "text", "n": 1}),
     (b'{"x": [%b, %b]}' % (ROWS, ROWS), {"x": ("<f8", (2, 40, 100))}),

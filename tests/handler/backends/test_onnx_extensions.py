@@ -22,7 +22,7 @@ from handler.backends import Source
 from handler.backends.onnx import EXTENSIONS, load
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
-from tests.support import texts
+from tests.support import needs, texts
 from tests.support.zoo.models import graph
 
 DOMAIN = "ai.onnx.contrib"
@@ -69,11 +69,13 @@ def ask(folder: Path, model: ModelProto, text: str) -> list[Any]:
     return [each.array.tolist() for each in loaded.predict({"text": given}, names, {})]
 
 
+@needs.EXTENSIONS
 def test_the_operators_are_there_for_a_graph_that_names_their_domain(tmp_path: Path) -> None:
     """Texts go through them, and come out of them."""
     assert ask_apart(tmp_path, UPPER, "a b") == [[b"A B"]]
 
 
+@needs.EXTENSIONS
 def test_a_tokenizer_inside_a_graph_splits_as_the_library_does(tmp_path: Path) -> None:
     """The same ids as Hugging Face's tokenizers with the same vocabulary."""
     text = "The old dog, chased by 2 cats!"
@@ -114,6 +116,7 @@ def test_a_long_list_of_operators_is_cut(tmp_path: Path, monkeypatch: pytest.Mon
         ask(tmp_path, model, "a")
 
 
+@needs.EXTENSIONS
 def test_an_encoder_takes_texts_with_the_librarys_own_step_in_front(tmp_path: Path) -> None:
     """The package's tool joins BERT's tokenizer and an encoder, as on the page: the vectors are Hugging Face's."""
     onnx.save(texts.encoder(len(texts.WORD_PIECES)), tmp_path / "encoder.onnx")
@@ -133,6 +136,7 @@ def test_an_encoder_takes_texts_with_the_librarys_own_step_in_front(tmp_path: Pa
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@needs.EXTENSIONS
 def test_the_package_itself_is_not_imported_and_the_runtime_collects_nothing(tmp_path: Path) -> None:
     """In a process of its own: an import would choose another protobuf, and ONNX Runtime would write to the home."""
     onnx.save(UPPER, tmp_path / "model.onnx")

@@ -90,10 +90,10 @@ def test_a_repository_that_cannot_be_looked_at_is_not_there(tmp_path: Path, monk
         store.models()
     assert not DirectoryStore(Settings.from_env({"DRAGOMAN_REPOSITORY": str(tmp_path)})).has("x" * 300)
 
-    def closed(path: Path, **_: object) -> bool:
+    def closed(path: Path, **_: object) -> os.stat_result:
         raise PermissionError(EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "is_dir", closed)  # the tests may run as root, who may search everything
+    monkeypatch.setattr(Path, "stat", closed)  # the tests may run as root, who may search everything
     with pytest.raises(ModelUnavailable, match=r"^the repository cannot be listed: Permission denied$"):
         store.models()
     assert store.has("m")

@@ -16,6 +16,7 @@ from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput
 from core.tensor import Tensor
+from tests.support import needs
 from tests.support.samples import told
 from tests.support.v1_samples import binding, listed, model, output, question, result, signature
 
@@ -50,6 +51,7 @@ def test_lines_are_read_as_each_by_itself(lines: list[str]) -> None:
         assert plain(bulk.instances(texts)) == expected
 
 
+@needs.SIMD
 @pytest.mark.parametrize("value", [[1.5, -2.0], [1, 2], 0.25, {"x": [1, 2.5]}, [[1, 2], [3, 4]], ["a"], {}])
 @pytest.mark.parametrize("count", [1, 3000])
 def test_long_files_are_read_alike(value: Any, count: int) -> None:
@@ -60,6 +62,7 @@ def test_long_files_are_read_alike(value: Any, count: int) -> None:
     assert isinstance(found, np.ndarray) == (is_flat and count > 1)
 
 
+@needs.SIMD
 def test_long_lines_that_are_not_plain_numbers() -> None:
     """One long line of numbers is an array; Infinity and true are read as in a short file."""
     long = bulk.instances([json.dumps([0.5] * 9000).encode()] * 2)
@@ -68,6 +71,7 @@ def test_long_lines_that_are_not_plain_numbers() -> None:
         assert plain(bulk.instances([odd] * 2000)) == [json.loads(odd.replace(b"Inf", b"Infinity"))] * 2000
 
 
+@needs.SIMD
 @pytest.mark.parametrize(("line", "expected"), [
     (b"11,-22", [11, -22]), (b"1.5, 2", [1.5, 2]), (b"7.25", [7.25]), (b"1,,2", None), (b"1,x", None), (b'1,"2"', None),
     (b"[1],2", None), (b"1,{}", None), (b"true,1", None), (b"+1,2", None),
@@ -88,6 +92,7 @@ def test_lines_with_as_many_numbers_on_average_are_not_rows(lines: list[bytes]) 
     assert plain(bulk.instances([b"[%b]" % line for line in lines] * 3000)) == expected
 
 
+@needs.SIMD
 @pytest.mark.parametrize("more", [255, 256, 257, 300])
 def test_lines_are_counted_beyond_a_byte(more: int) -> None:
     """A line with 256 numbers more or fewer than the others is not as long as they are."""

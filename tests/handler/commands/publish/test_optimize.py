@@ -27,6 +27,7 @@ from handler.settings import Settings
 from handler.stores.signing.envelope import FILE as SIGNATURE
 from tests.handler.commands.publish.conftest import Bucket, large
 from tests.protocols.test_waiting import until
+from tests.support import needs
 from tests.support.registries import get
 from tests.support.signing import key, private, public
 from tests.support.zoo import models as zoo
@@ -247,6 +248,7 @@ def extended() -> onnx.ModelProto:
     return model
 
 
+@needs.EXTENSIONS
 def test_a_version_with_operators_of_the_extensions_is_pushed_as_it_was(tmp_path: Path) -> None:
     """In a process of its own: native libraries with threads are loaded and unloaded there."""
     source, target = saved(extended(), tmp_path / "m"), tmp_path / "r" / "m"
