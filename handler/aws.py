@@ -18,6 +18,7 @@ bundle.install()
 
 import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -60,6 +61,7 @@ from handler.edge.runtime.http_event import (
 from handler.edge.timing import Timing
 from handler.lifecycle.memory import keep_large_blocks
 from handler.settings import InvalidSettings, Settings, ignored
+from handler.settings.parsers import flag
 
 if TYPE_CHECKING:
     from handler.edge.runtime.carrier import LoopCarrier
@@ -67,6 +69,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-start")
 """Types of initialisation that no request waits for. They may take 15 minutes, and models are warm after them."""
+
+
+def _may_stream() -> bool:
+    """Returns DRAGOMAN_RESPONSE_STREAMING where other settings are wrong: senders expect a stream all the same."""
+    try:
+        return flag(os.environ.get("DRAGOMAN_RESPONSE_STREAMING") or "false")
+    except ValueError:
+        return False
 
 
 class Misconfigured:
@@ -114,6 +124,7 @@ class Function:
         except InvalidSettings as error:
             log.error("%s", error)  # noqa: TRY400 - the message has all the facts
             self._base_path = ""
+            self._streams = carrier is not None and _may_stream()
             self._asgi = Misconfigured(error.public)
         handlers: Any = [KeptBalancer, KeptGateway]
         self._mangum = Mangum(self._rooted, lifespan="off", text_mime_types=TEXT, custom_handlers=handlers)

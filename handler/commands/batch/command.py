@@ -37,6 +37,7 @@ THREADS: Final = 2
 Models with code of their own, which may keep state from one inference to the next, run one at a time.
 """
 TURN_SECONDS: Final = 0.0005
+"""The longest that a thread works while others wait for the interpreter; Python's own is 5 ms."""
 
 
 def run(options: CommandOptions) -> int:
@@ -103,7 +104,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
 
 @contextmanager
 def _taking_turns() -> Iterator[None]:
-    """Lets threads of the model go on soon after each inference: they would wait 5 ms while others read and write."""
+    """Lets threads of the model go on soon after each inference, while others read and write."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(TURN_SECONDS)
     try:

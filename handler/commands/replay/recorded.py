@@ -70,18 +70,24 @@ def _exchanges(file: Path) -> Iterator[Exchange]:
                 continue
             where = f"{file}:{number}"
             event = _event(line, where)
+            if event is None:
+                return
             if event["type"] == REQUEST:
                 waiting[event["id"]] = event
             elif event["type"] == RESPONSE and event["id"] in waiting:
                 yield _exchange(waiting.pop(event["id"]), event, where)
 
 
-def _event(line: bytes, where: str) -> dict[str, Any]:
+def _event(line: bytes, where: str) -> dict[str, Any] | None:
+    """Returns an event; None for a last line that was cut off by a full disk, or a kill. Raises Refused."""
     try:
         event = json.loads(line)
         if isinstance(event, dict) and isinstance(event["type"], str) and isinstance(event["id"], str):
             return event
-    except (ValueError, KeyError, RecursionError):
+    except ValueError:
+        if not line.endswith(b"\n"):
+            return None
+    except (KeyError, RecursionError):
         pass
     raise Refused(f"{where} is not a CloudEvent in JSON with a type and an id")
 

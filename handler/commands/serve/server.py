@@ -1,6 +1,8 @@
 """`dragoman serve`: the application under uvicorn, on an address that is known to be free."""
 
+import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -127,9 +129,19 @@ def run(
                 bind(tried, "--grpc-port", how.host, how.grpc_port)
         sockets = bind(bound, "--port", how.host, how.port, shared=settings.workers > 1)
         say()
-        with suppress(KeyboardInterrupt):
+        try:
             server.run(sockets=sockets)
+        except KeyboardInterrupt:
+            _end()
     return 0 if server.started else NOT_STARTED
+
+
+def _end() -> None:
+    """Ends the process by Ctrl-C, as SIGTERM does. The interpreter would wait for the models that are being loaded."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
 
 
 def _protocol(settings: Settings, how: Serving) -> Any:

@@ -107,17 +107,20 @@ def _blocks(batch: Any, limits: BlockLimits) -> Blocks:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         columns[name], own = _values(column)
         sizes += own
-    ends = np.cumsum(sizes)
+    ends, long = np.cumsum(sizes), sizes > limits.record_bytes
     start = 0
     while start < batch.num_rows:
+        if long[start]:
+            yield LongRecord(limits.record_bytes)
+            start += 1
+            continue
         before = int(ends[start - 1]) if start else 0
         end = max(start + 1, int(np.searchsorted(ends, before + READ_BYTES, "right")))
         end = min(end, start + limits.records)
-        if sizes[start] > limits.record_bytes:
-            yield LongRecord(limits.record_bytes)
-        else:
-            yield ColumnBlock({name: values[start:end] for name, values in columns.items()}, end - start)
-        start = start + 1 if sizes[start] > limits.record_bytes else end
+        if long[start:end].any():
+            end = start + int(long[start:end].argmax())
+        yield ColumnBlock({name: values[start:end] for name, values in columns.items()}, end - start)
+        start = end
 
 
 def _values(column: Any) -> tuple[Any, Sizes | int]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -41,12 +41,15 @@ class ResultFolder:
 
     def put(self, key: str, content: bytes) -> None:
         path = self._folder / key
-        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        # All instances of a function have the same process numbers, and two can write one result at a time.
+        new = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             new.write_bytes(content)
             new.replace(path)
         except OSError as error:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
             raise ModelUnavailable(f"{NAME} cannot be written: {error.strerror}") from error
 
     def names(self, folder: str) -> list[str]:

@@ -19,10 +19,12 @@ from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, Recor
 ROWS: Final = 256
 """The most records of one inference, for a model with a batch axis that does not say how many it takes."""
 MOST_RECORDS: Final = 4096
+MOST_BYTES: Final = 16 * 1024 * 1024
 QUICK_SECONDS: Final = 0.1
 SLOW_SECONDS: Final = 0.5
-"""Blocks grow up to MOST_RECORDS while the model is quick with them: changing threads for each inference of a small
-model takes longer than the inference. They shrink while it is slow, so that its answers are soon on the disk."""
+"""Blocks grow up to MOST_RECORDS, and MOST_BYTES of tensors, while the model is quick with them: changing threads for
+each inference of a small model takes longer than the inference. They shrink while it is slow, so that its answers are
+soon on the disk."""
 OF_THE_RECORD: Final = frozenset(
     (Fault.INVALID_ARGUMENT, Fault.INTERNAL, Fault.RESOURCE_EXHAUSTED, Fault.UNIMPLEMENTED)
 )
@@ -135,7 +137,8 @@ class BatchRunner:
         outputs = self._outputs(halted, start, end)
         seconds, limits = time.monotonic() - begun, self._limits
         if seconds < QUICK_SECONDS and halted.records == limits.records <= MOST_RECORDS // 2:
-            limits.records = 2 * halted.records
+            if halted.prepared.size <= MOST_BYTES // 2:
+                limits.records = 2 * halted.records
         elif seconds > SLOW_SECONDS and limits.records >= halted.records >= 2 * self._rows:
             limits.records = halted.records // 2
         return outputs

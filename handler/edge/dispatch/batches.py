@@ -64,11 +64,12 @@ class Batch:
 
     def overrun(self) -> None:
         """Ends the work at its time limit. Which request is to blame shows when each runs alone."""
-        if len(self.members) == 1:
-            self.members[0].overrun()
+        members = self.members  # its thread takes them away when it has done the work, which can be now
+        if len(members) == 1:
+            members[0].overrun()
             return
         self.run.end(Again)
-        hand_over([(member, None, Again()) for member in self.members])
+        hand_over([(member, None, Again()) for member in members])
 
     def do(self) -> bool:
         """Does the work in this thread. Returns whether an inference has ended by itself."""

@@ -186,6 +186,7 @@ class Workers:
         """Ends work that has run for too long, refuses work that has waited for too long, and replaces lost threads."""
         if self._ticking is not loop:
             return
+        self._ticking = None  # if this look fails, the next work begins the looks again
         now = time.monotonic()
         running = [(worker, work) for worker in list(self._threads) if (work := worker.work) is not None]
         for worker, work in running:
@@ -199,7 +200,6 @@ class Workers:
         hand_over([(work, None, refusal) for work, refusal in overdue])
         if new is not None:
             new.start()
-        self._ticking = None
         if running or overdue:
             self._ticking = loop
             loop.call_later(TICK_SECONDS, self._tick, loop)

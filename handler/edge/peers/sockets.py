@@ -30,6 +30,8 @@ for SILENCE_SECONDS: health must not wait for it each time."""
 BEAT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 """A worker that works on a question, and is silent for so long, counts as not there."""
+PAUSE_SECONDS: Final = 1.0
+"""Until a worker takes questions again that could not take one."""
 MOMENT: Final = 0.01
 """After the wait, answers that have arrived are still read: another worker's silence can take all the time."""
 BACKLOG: Final = 128
@@ -131,22 +133,34 @@ class Desk:
     def __init__(self, path: Path, verbs: Mapping[str, Callable[..., Any]]) -> None:
         """Raises OSError."""
         self._path, self._verbs = path, verbs
+        self._closed = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen(BACKLOG)
         threading.Thread(target=self._accept, name="dragoman-desk", daemon=True).start()
 
     def close(self) -> None:
+        self._closed.set()
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._socket.close()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # closed
-            while True:
-                connection, _ = self._socket.accept()
-                threading.Thread(target=self._serve, args=(connection,), name="dragoman-peer", daemon=True).start()
+        while not self._closed.is_set():
+            try:
+                self._take()
+            except (OSError, RuntimeError) as error:
+                if not self._closed.wait(PAUSE_SECONDS):  # the process has no more descriptors, or threads
+                    log.warning("a question of another worker is not taken: %s", error)
+
+    def _take(self) -> None:
+        connection, _ = self._socket.accept()
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="dragoman-peer", daemon=True).start()
+        except RuntimeError:
+            connection.close()
+            raise
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(*GONE):  # the other worker has ended, or waits no longer

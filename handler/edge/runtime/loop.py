@@ -109,6 +109,7 @@ class Poller:
                 self.take(body, context)
             except RuntimeApiError as error:
                 log.warning("request %s: %s", context.aws_request_id, error)
+            del body, context  # the next event can come hours later
 
     def take(self, body: bytes, context: EventContext) -> None:
         """Answers one event. Raises RuntimeApiError if the answer is not taken."""

@@ -63,7 +63,8 @@ class Steps:
 
     def owners(self, name: str) -> set[str]:
         """Returns the names of the pipelines in memory that call a model."""
-        return {parts.owner.name for parts in self._all() if any(name == wanted for wanted, _ in parts.held)}
+        # Threads that load parts side by side add to `held` meanwhile.
+        return {parts.owner.name for parts in self._all() if any(name == wanted for wanted, _ in tuple(parts.held))}
 
     def _all(self) -> Sequence["HeldParts"]:
         if not self._parts:

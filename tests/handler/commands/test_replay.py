@@ -154,7 +154,7 @@ def test_kserves_own_events_are_replayed(
 
 @pytest.mark.parametrize(("content", "arguments", "told"), [
     ("", (), "these files have no request with its answer"),
-    ("{", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
+    ("{\n", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
     (None, (), "there is no file"), ("[" * 100_000, (), ":1 is not a CloudEvent"),
@@ -174,6 +174,19 @@ def test_what_cannot_be_replayed_is_one_line(
     code, found, err = replayed(capsys, file, *arguments)
     assert (code, err.count("\n"), found.get("same", 0)) == (1, 1, 0)
     assert told in err
+
+
+def test_a_last_line_that_is_cut_off_is_left_out(
+    server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk leaves one, and so does a server that was killed; the requests before it are sent."""
+    running, folder = server
+    file = write(tmp_path / "file", *events(folder)[:2])
+    whole = file.read_bytes().rstrip()
+    for content in (whole, whole + b"\n" + whole[:-5], whole + b"\n" + b'{"id": "\xc3'):
+        file.write_bytes(content)
+        code, found, err = replayed(capsys, file, "--url", f"http://{running.netloc}")
+        assert (code, found["same"], found["requests"], err) == (0, 1, 1, "")
 
 
 @pytest.mark.parametrize("protocol", ["same", "v2", "v1", "grpc", "connect"])

@@ -245,6 +245,26 @@ def test_a_step_without_a_version_follows_its_model(root: Path) -> None:
         assert p.model._plan.parts.held["m", None].model.spec.version == "3"  # type: ignore[attr-defined]
 
 
+def test_the_pipelines_of_a_model_are_found_while_one_is_loaded(root: Path) -> None:
+    """Parts that are loaded side by side are held one after the other, and the room for each is asked meanwhile."""
+    models = registry(root)
+    ask(models, 2.0)
+    steps = models._steps
+    (parts,) = steps._all()
+
+    class Other(str):
+        """A name. Whoever compares it is interrupted by a thread that has loaded another part."""
+
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            parts.held.setdefault(("late", None), parts.held["m", None].again())
+            return str.__eq__(self, other)
+
+    assert (steps.owners(Other("x")), steps.owners("late")) == (set(), {"p"})
+
+
 def test_no_change_is_missed_while_parts_are_renewed(root: Path) -> None:
     """What the catalog publishes meanwhile is found by the next request."""
     models = registry(root)

@@ -72,7 +72,7 @@ class EventFolder:
         except OSError as error:
             text = f"DRAGOMAN_PAYLOAD_LOG: {folder} cannot be made: {error.strerror}"
             raise InvalidSettings(text, "DRAGOMAN_PAYLOAD_LOG cannot be made") from None
-        self._folder = folder
+        self._folder = self._path = folder
         self._file = -1
         self._room = self._number = 0
 
@@ -93,10 +93,13 @@ class EventFolder:
 
     def _begin(self) -> None:
         if self._file >= 0:
+            is_empty = not os.fstat(self._file).st_size
             os.close(self._file)
             self._file = -1
-        path = self._folder / name_of(self._number)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            if is_empty:  # a full disk would collect them
+                self._path.unlink(missing_ok=True)
+        self._path = self._folder / name_of(self._number)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._number += 1
         self._room = FILE_BYTES
 

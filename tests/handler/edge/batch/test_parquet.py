@@ -16,6 +16,7 @@ from core.errors import InvalidInput, ModelNotLoadable
 from handler.edge.batch import files
 from handler.edge.batch import parquet as module
 from handler.edge.batch.json_lines import LongRecord
+from handler.edge.batch.tables import ColumnBlock
 from handler.edge.batch.terms import BlockLimits
 from tests.handler.edge.batch.test_tables import asked, terms
 
@@ -140,6 +141,14 @@ def test_a_text_of_many_rows_is_there_once() -> None:
     assert sizes == [16, 16, 16]
     assert pa.total_allocated_bytes() - before < 16 * MB
     assert {type(next(files.parquet_rows(file, BlockLimits(1000, MB - 1), 0))) for _ in range(2)} == {LongRecord}
+
+
+def test_a_row_that_is_too_long_is_one_of_its_own() -> None:
+    """Wherever it stands among others, which have their answers."""
+    file = written({"t": [size * "x" for size in (1, 2, 99, 3, 98, 97, 4)]})
+    found = [(type(block), len(block)) for block in blocks(file, record_bytes=50)]
+    few, long = (ColumnBlock, 1), (LongRecord, 1)
+    assert found == [(ColumnBlock, 2), long, few, long, long, few]
 
 
 def test_objects_are_refused() -> None:

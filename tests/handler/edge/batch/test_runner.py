@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from core.errors import InvalidInput, ModelFailed, ModelUnavailable
 from core.operations import Batching, ModelSpec
 from core.signature import plain
 from core.tensor import Tensor, TensorSpec
+from handler.edge.batch import runner as runners
 from handler.edge.batch.json_lines import JsonBlock
 from handler.edge.batch.runner import ROWS, BatchRunner, batch_rows
 from handler.edge.batch.terms import BatchTerms, BlockLimits
@@ -95,6 +96,24 @@ def test_a_model_that_runs_alone_has_one_thread() -> None:
     model = Meeting(1)
     model.spec = SPEC._replace(max_concurrency=1)
     assert answers(model, [[1], [2], [3]], [[4]], rows=1, threads=2) == [{"prediction": [n]} for n in (2, 4, 6, 8)]
+
+
+@pytest.mark.parametrize(("most", "largest"), [(16 * 1024 * 1024, 64), (8 * 4 * 4, 8), (1, 4)])
+def test_blocks_grow_while_the_model_is_quick(most: int, largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to bounds of records and of their tensors' bytes: rows of images would take gigabytes."""
+    monkeypatch.setattr(runners, "QUICK_SECONDS", float("inf"))
+    monkeypatch.setattr(runners, "MOST_RECORDS", 64)
+    monkeypatch.setattr(runners, "MOST_BYTES", most)
+    limits, sizes = BlockLimits(4, 1000), list[int]()
+
+    def blocks() -> Iterator[JsonBlock]:
+        for _ in range(16):
+            sizes.append(limits.records)
+            yield JsonBlock([b"[1, 2, 3, 4]"] * limits.records)
+
+    runner = BatchRunner(Double(), BatchTerms(SPEC), 4, limits)
+    assert sum(len(found.texts) for found in runner.answers(blocks())) == sum(sizes)
+    assert (sizes[0], max(sizes)) == (4, largest)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

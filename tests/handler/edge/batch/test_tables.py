@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,12 @@ def test_texts_stay_texts_in_slices() -> None:
     assert whole["t"].texts is not None
     assert {name: tensor.array.tolist() for name, tensor in whole.items()} == asked(block, of)
     assert json.dumps(whole["x"].shape) == "[3, 1]"
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_file_of_an_array_shows_how_far_it_is(order: Any, tmp_path: Path) -> None:
+    """Its rows are mapped, which does not move it; `dragoman batch` shows its place."""
+    np.save(tmp_path / "a.npy", np.zeros((100, 50), order=order))
+    with (tmp_path / "a.npy").open("rb") as file:
+        places = [file.tell() for _ in files.array_rows(file, BlockLimits(25, 1000), 25)]
+    assert places == [20_000, 30_000, 40_000]

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,8 @@ import pytest
 from core.errors import ServerBusy, TimedOut
 from core.operations import Batching, ModelSpec
 from handler.backends.runs import check
-from handler.edge.dispatch.batches import Again
-from handler.edge.dispatch.lane import BatchPart
+from handler.edge.dispatch.batches import Again, Batch
+from handler.edge.dispatch.lane import BatchPart, Errand, Lane
 from handler.edge.dispatch.workers import Workers
 
 if TYPE_CHECKING:
@@ -44,6 +45,54 @@ def test_a_full_queue_turns_work_away_at_once() -> None:
     order, busy = asyncio.run(crowd())
     assert order == [0, 1, 2]
     assert busy.retry_after == 1
+    workers.close()
+
+
+def test_work_that_ends_at_its_time_limit_does_not_end_the_looks() -> None:
+    """A thread lets go of a batch's requests when it has done them, also while the event loop ends the batch."""
+
+    class Leaving(tuple[Any, ...]):
+        """Members that are taken away after the first look at them."""
+
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            batch.members = ()
+            return super().__len__()
+
+    loop = asyncio.new_event_loop()
+    work = Errand(lambda: None, Lane("m", 1.0, 1.0), loop, float("inf"), None)
+    batch = Batch(work.lane, (work,))
+    batch.members = Leaving((work,))
+    batch.overrun()
+    with closing(loop), pytest.raises(TimedOut, match="within 1 s"):
+        loop.run_until_complete(work.future)
+
+
+def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    """Time limits hold for the next work."""
+    workers, broken = Workers(1, 8, timeout=0.1), iter((True,))
+    watch = workers._watch
+
+    def watched(*running: Any) -> None:
+        if next(broken, False):
+            raise MemoryError
+        watch(*running)
+
+    workers._watch = watched  # type: ignore[method-assign] # for the first look
+
+    async def run() -> None:
+        gate = threading.Event()
+        first = asyncio.ensure_future(workers.run(lambda: gate.wait(30)))
+        while "MemoryError" not in caplog.text:  # noqa: ASYNC110 - asyncio logs it
+            await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(workers.run(lambda: None))
+        with pytest.raises(TimedOut):
+            await first
+        gate.set()
+        second.cancel()
+
+    asyncio.run(run())
     workers.close()
 
 

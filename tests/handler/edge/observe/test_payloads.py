@@ -259,6 +259,23 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path, monkeypatch: pytest.
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_full_disk_does_not_collect_empty_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try begins a file, because the last line of the one before may be cut off."""
+    folder = places.EventFolder(tmp_path)
+
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(places.os, "write", fail)
+    for _ in range(5):
+        with pytest.raises(OSError, match="No space"):
+            folder.write(one())
+    monkeypatch.undo()
+    folder.write(one())
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes().count(b"\n") == 2
+
+
 @contextmanager
 def receiver(statuses: list[int]) -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
     """A receiver of CloudEvents, which answers with these statuses, then with 202."""

@@ -217,6 +217,26 @@ def test_a_worker_that_is_silent_is_left_out(
     assert "worker silent does not answer 'wait', and is left out: timed out" in caplog.text
 
 
+def test_a_worker_that_cannot_take_a_question_takes_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it, a lack of threads or descriptors that has passed would keep it out for good."""
+    monkeypatch.setattr(sockets, "PAUSE_SECONDS", 0.01)
+    lacks = iter((True, True))
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == "dragoman-peer" and next(lacks, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    peers = Peers(tmp_path, "1")
+    with closing(Desk(tmp_path / "2.sock", {"two": lambda: 2})):
+        assert [peers.tell("two") for _ in range(3)] == [[], [], [2]]
+    assert caplog.text.count("a question of another worker is not taken: can't start new thread") == 2
+
+
 class Odd(ServingError):
     """One that cannot be made anew from its message."""
 

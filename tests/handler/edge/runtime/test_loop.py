@@ -5,13 +5,15 @@ import json
 import os
 import socket
 import sys
+import weakref
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from handler.edge.runtime.api import RuntimeApi
+from handler.edge.runtime.api import EventContext, RuntimeApi, RuntimeApiError
+from handler.edge.runtime.loop import Poller
 from tests.e2e.expected import ANSWERS, EVENTS, gist
 from tests.handler.edge.runtime.conftest import Start, function_url
 from tests.handler.edge.runtime.test_stream import INFER, generate
@@ -61,6 +63,32 @@ def test_several_events_run_side_by_side_each_with_its_own_deadline(start: Start
     assert not any(taken.done.is_set() for taken in kept)
     running.go()
     assert [json.loads(taken.document["body"])["outputs"][0]["data"] for taken in kept] == [[1]] * 3
+
+
+class Body(bytearray):
+    """An event whose end can be seen."""
+
+
+def test_an_event_is_let_go_of_before_the_next_one() -> None:
+    """That can come hours later, and each of many pollers would hold up to 6 MB."""
+    seen: list[weakref.ref[Body]] = []
+
+    class Api:
+        """Has one event."""
+
+        def next(self) -> tuple[Body, EventContext]:
+            if seen:
+                assert seen[0]() is None
+                raise RuntimeApiError
+            body = Body(b"{}")
+            seen.append(weakref.ref(body))
+            return body, EventContext({"Lambda-Runtime-Aws-Request-Id": "1", "Lambda-Runtime-Deadline-Ms": "1"})
+
+        def answer(self, *_: object) -> None:
+            assert seen[0]() is not None
+
+    with pytest.raises(RuntimeApiError):
+        Poller(Api(), lambda *_: {}, alone=False).run()  # type: ignore[arg-type] # as far as a poller uses them
 
 
 def test_a_load_that_takes_longer_than_the_event_has_goes_on(start: Start, tmp_path: Path) -> None:

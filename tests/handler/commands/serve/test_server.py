@@ -1,0 +1,41 @@
+"""handler.commands.serve.server: the end of a server in a process of its own."""
+
+import http.client
+import signal
+from pathlib import Path
+from typing import Final
+
+from tests.protocols.test_waiting import until
+from tests.support.publishing import publish
+from tests.support.server import HOST, running
+
+SLOW: Final = b"""
+import os, time
+open("begun", "w").close()
+while not os.path.exists("never"):
+    time.sleep(0.01)
+"""
+MAIN: Final = """
+import signal, sys
+from handler.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in a shell's background ignores it
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_ends_a_server_that_loads_a_model(tmp_path: Path) -> None:
+    """As SIGTERM does: the load would not end, and a second Ctrl-C would print a traceback."""
+    publish(tmp_path / "models", "m", 1, SLOW, "model.py")
+    log, settings = tmp_path / "log", {"REPOSITORY": str(tmp_path / "models"), "ALLOW_CODE": "true"}
+
+    def arguments(port: int) -> list[str]:
+        return ["-c", MAIN, "serve", "--host", HOST, "--port", str(port)]
+
+    with running(arguments, 1, log, settings, folder=tmp_path) as (process, (port,)):
+        client = http.client.HTTPConnection(HOST, port)
+        client.request("POST", "/v2/models/m/infer", b'{"inputs": []}')
+        until((tmp_path / "begun").exists)
+        client.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+    assert "Traceback" not in log.read_text()
