@@ -250,6 +250,7 @@ class ModelSpec(NamedTuple):
     """Its calls of other models, if it calls all of them for every request."""
     embeddings: EmbeddingTensors = AS_DECLARED
     """Its tensors for clients that ask for embeddings."""
+    decoupled: bool = False  # whether one request has any number of answers, which only a stream can have
 
 
 class ModelInfo(NamedTuple):

@@ -68,7 +68,7 @@ def load(source: Source, settings: Settings) -> "PythonModel":
     said = source.settings
     outputs = _labelled(said.outputs or outputs, said.labels)
     spec = model_spec(source, "python", said.inputs or inputs, outputs)
-    return PythonModel(spec, module)
+    return PythonModel(spec._replace(decoupled=isgeneratorfunction(unwrap(predict))), module)
 
 
 def _check_arguments(name: str, predict: Callable[..., Any]) -> None:
@@ -114,8 +114,7 @@ class PythonModel:
         self._datatypes = {output.name: output.datatype for output in spec.outputs or ()}
         self.explain = self._explain if callable(getattr(module, "explain", None)) else None
         self.http = self._http if callable(getattr(module, "http", None)) else None
-        streams = hasattr(module, "stream") or isgeneratorfunction(unwrap(module.predict))
-        self.stream = self._stream if streams else None
+        self.stream = self._stream if spec.decoupled or hasattr(module, "stream") else None
 
     def predict(
         self, inputs: Mapping[str, Tensor], outputs: Sequence[str], parameters: Mapping[str, Any]

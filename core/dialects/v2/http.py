@@ -157,6 +157,7 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
                 ],
                 "output": [_config_tensor(tensor, spec.max_batch_size) for tensor in spec.outputs or ()],
                 **scheduling(spec),
+                **transactions(spec),
             }
         )
 
@@ -181,6 +182,11 @@ def scheduling(spec: ops.ModelSpec) -> dict[str, Any]:
     delay = round(spec.batching.seconds * 1e6)
     batching = {"preferred_batch_size": list(spec.batching.preferred), "max_queue_delay_microseconds": delay}
     return {"dynamic_batching": batching}
+
+
+def transactions(spec: ops.ModelSpec) -> dict[str, Any]:
+    """Returns the member of Triton's ModelConfig that a model has whose requests have any number of answers."""
+    return {"model_transaction_policy": {"decoupled": True}} if spec.decoupled else {}
 
 
 def _config_tensor(spec: TensorSpec, max_batch_size: int) -> dict[str, Any]:

@@ -120,6 +120,7 @@ def _config(message: ModelConfigRequest) -> tuple[ops.Operation, Callable[[ops.M
                 ],
                 output=[ModelOutput(**_config_tensor(tensor, spec.max_batch_size)) for tensor in spec.outputs or ()],
                 **http.scheduling(spec),
+                **http.transactions(spec),
             )
         )
 

@@ -168,13 +168,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def _refusal(self, scope: Scope) -> refusals.Refusal | None:
         """Returns the refusal of a head."""
-        headers = scope["headers"]
-        if len(headers) > refusals.MOST_HEADERS:
-            return refusals.MANY_HEADERS
-        url = scope["raw_path"] + scope["query_string"]
-        if refusals.size_of(url, headers) <= self.limits.head:
-            return None
-        return refusals.LONG_URL if 2 * len(url) > self.limits.head else refusals.LONG_HEAD
+        return refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
 
     async def credit(self, until: float) -> None:
         """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""

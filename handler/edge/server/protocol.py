@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from core.wire import Part
-from handler.edge.server import refusals
+from handler.edge.server import offers, refusals
 from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, Lingering, PacedFlow
 from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
@@ -49,6 +49,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._fed = 0
         self._unread = 0
         self._odd: Refusal | None = None
+        self._declined = b""
         self._hosts = 0
         self._resumed = 0
         self._lingers = False
@@ -86,10 +87,7 @@ class BoundedHttp(HttpToolsProtocol):
         size = len(data)
         self._fed = self.head + size
         cycle = self.cycle
-        try:
-            self.parser.feed_data(data)
-        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
-            self._parser_stopped(error)
+        self._feed(data)
         if self.head or self.cycle is cycle or self.scope is not self.cycle.scope:
             self._incomplete(cycle, size)
 
@@ -102,16 +100,25 @@ class BoundedHttp(HttpToolsProtocol):
         elif self.cycle is cycle:
             self.head += size
             if self.head > self.limits.head:
-                self.refuse(self._too_long())
+                self.refuse(refusals.too_long(self.url, self.limits.head))
         else:
             self.head = 1  # it began behind another request; its bytes count from the next piece on
 
-    def _parser_stopped(self, error: Exception) -> None:
-        if isinstance(error, httptools.HttpParserError):
-            self.logger.debug("Invalid HTTP request received.")
-            self.refuse(refusals.MALFORMED)
-        elif self.cycle is not None:
-            self.cycle.keep_alive = False  # the parser takes what follows for another protocol
+    def _feed(self, data: Part) -> None:
+        """Gives bytes to the parser. A request that offers another protocol is parsed again, without the offer."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserError:
+                self.logger.debug("Invalid HTTP request received.")
+                self.refuse(refusals.MALFORMED)
+            except httptools.HttpParserUpgrade as stop:
+                if self._declined:
+                    data, self._declined = self._declined + data[stop.args[0] :], b""
+                    self.parser = offers.parser(self)
+                    continue
+                self.cycle.keep_alive = False  # the parser takes what follows for another protocol
+            return
 
     def _data_of_body(self, data: Part) -> None:
         if self.head == OVER:
@@ -119,10 +126,7 @@ class BoundedHttp(HttpToolsProtocol):
         cycle, size = self.cycle, len(data)
         answered, had = cycle.response_complete, len(cycle.body)
         self._fed = size
-        try:
-            self.parser.feed_data(data)
-        except (httptools.HttpParserUpgrade, httptools.HttpParserError) as error:
-            self._parser_stopped(error)
+        self._feed(data)
         if self.head == BODY and self.cycle is cycle and (answered or len(cycle.body) == had):
             self._count_unread(answered=answered, size=size)
             return
@@ -158,6 +162,10 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.head == OVER:
             raise ConnectionError  # another request behind the last one
+        if self.parser.should_upgrade() and self._odd is not refusals.WEBSOCKET:
+            self._declined = offers.declined(self.parser, self.url, self.headers)
+            if self._declined:
+                return
         version = self.parser.get_http_version()
         is_large = self._fed > self.limits.head or len(self.headers) > refusals.MOST_HEADERS
         if is_large or version != "1.1" or self._odd is not None or self._hosts != 1:
@@ -181,19 +189,9 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refusal(self, version: str) -> Refusal | None:
         """Returns the refusal of a head that is complete."""
-        if len(self.headers) > refusals.MOST_HEADERS:
-            return refusals.MANY_HEADERS
-        if self._fed > self.limits.head and refusals.size_of(self.url, self.headers) > self.limits.head:
-            return self._too_long()
-        if version not in ("1.1", "1.0"):
-            return refusals.OTHER_VERSION
-        if self._hosts > 1 or (version == "1.1" and not self._hosts):
-            return refusals.HOSTS  # RFC 9112 3.2
-        odd = self._odd
-        return odd if odd is not refusals.WEBSOCKET or self.parser.should_upgrade() else None
-
-    def _too_long(self) -> Refusal:
-        return refusals.LONG_URL if 2 * len(self.url) > self.limits.head else refusals.LONG_HEAD
+        odd = self._odd if self._odd is not refusals.WEBSOCKET or self.parser.should_upgrade() else None
+        too_large = refusals.of_size(self.url, self.headers, self.limits.head)
+        return too_large or refusals.of_version(version, self._hosts) or odd
 
     def linger(self) -> None:
         """Closes the connection when the rest of the body was read.
@@ -213,8 +211,8 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self.head = 0
         self._odd, self._hosts = None, 0
-        cycle = self.cycle  # as uvicorn's, except for websockets
-        if not cycle.response_complete:
+        cycle = self.cycle  # as uvicorn's, except for upgrades
+        if not (self._declined or cycle.response_complete):
             cycle.more_body = False
             cycle.message_event.set()
 

@@ -53,9 +53,24 @@ CROWDED: Final = Refusal(
 )
 
 
-def size_of(url: bytes, headers: Headers) -> int:
-    """Returns the bytes of a head on the wire, without those of its first line but the URL."""
-    return len(url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:
+    """Returns the refusal of a head that is too large. `most`: the bytes of its headers and its URL on the wire."""
+    if len(headers) > MOST_HEADERS:
+        return MANY_HEADERS
+    size = len(url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in headers)
+    return too_long(url, most) if size > most else None
+
+
+def too_long(url: bytes, most: int) -> Refusal:
+    """Returns the refusal of a head with more bytes than `most`."""
+    return LONG_URL if 2 * len(url) > most else LONG_HEAD
+
+
+def of_version(version: str, hosts: int) -> Refusal | None:
+    """Returns the refusal of a version of HTTP, or of a number of Host headers that it does not permit."""
+    if version not in ("1.1", "1.0"):
+        return OTHER_VERSION
+    return HOSTS if hosts > 1 or (version == "1.1" and not hosts) else None  # RFC 9112 3.2
 
 
 class Unframed:

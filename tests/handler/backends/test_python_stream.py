@@ -44,6 +44,7 @@ def numbers(answers: Any) -> list[list[int]]:
 def test_every_dict_that_predict_yields_is_an_answer(tmp_path: Path) -> None:
     """It has the outputs that were asked for."""
     counts = model(tmp_path, COUNTS)
+    assert counts.spec.decoupled
     assert numbers(asked(counts)) == [[0, 0], [1, -1], [2, -2]]
     assert numbers(asked(counts, "z")) == [[0], [-1], [-2]]
 
@@ -72,6 +73,7 @@ def test_a_function_of_its_own_may_answer_streams(tmp_path: Path) -> None:
     both = model(
         tmp_path, COUNTS.replace("predict", "stream") + "\n\ndef predict(inputs, _):\n    return {'y': inputs['n']}"
     )
+    assert not both.spec.decoupled
     assert numbers([both.predict(INPUTS, [], {})]) == [[3]]
     assert numbers(asked(both, "y")) == [[0], [1], [2]]
 

@@ -105,6 +105,16 @@ def test_the_configuration_has_the_batching_of_a_model() -> None:
     assert told(reply(info))["dynamic_batching"] == dynamic
 
 
+def test_the_configuration_of_a_model_that_streams_says_so() -> None:
+    """Triton's clients of such models read it before they send anything; others have no such member."""
+    _, reply = ask("GET", "/v2/models/m/config")
+    spec = ops.ModelSpec("m", "2", "p", None, None)
+    assert told(reply(ops.ModelInfo(spec._replace(decoupled=True), ("2",))))["model_transaction_policy"] == {
+        "decoupled": True
+    }
+    assert "model_transaction_policy" not in told(reply(ops.ModelInfo(spec, ("2",))))
+
+
 @pytest.mark.parametrize(("path", "body", "message"), [
     ("/v2/repository/index", b"[]", "expected an object or nothing"),
     ("/v2/repository/index", b'{"ready": 0}', "'ready' is 0"),

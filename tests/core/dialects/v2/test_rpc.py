@@ -353,6 +353,8 @@ def test_the_configuration_is_in_tritons_words() -> None:
     assert (list(dynamic.preferred_batch_size), dynamic.max_queue_delay_microseconds) == ([4, 8], 2500)
     assert list(batched.input[0].dims) == [3]
     assert not phrase(ops.ModelInfo(SPEC._replace(inputs=None, outputs=None), ("7",))).config.input
+    assert not config.HasField("model_transaction_policy")
+    assert phrase(ops.ModelInfo(SPEC._replace(decoupled=True), ("7",))).config.model_transaction_policy.decoupled
 
 
 def test_statistics_are_of_a_version_a_model_or_everything() -> None:

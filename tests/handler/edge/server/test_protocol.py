@@ -70,7 +70,7 @@ def closing(method: str, target: str, *headers: str) -> bytes:
         ((head("POST", "/", "Transfer-Encoding: chunked"), b"1\r\nx\r\n0\r\nA: ", b"x" * 300_000), 431),
         ((closing("GET", "/", "Upgrade: websocket", "Connection: upgrade"),), 403),
         ((closing("GET", "/", "Upgrade: websocket"),), 200),
-        ((head("GET", "/", "Upgrade: h2c", "Connection: upgrade"),), 200),
+        ((head("CONNECT", "/"),), 200),
         ((b"GET / HTTP/1.1\r\n\r\n",), 400),
         ((b"GET / HTTP/1.1\r\nConnection: close\r\nhost:\r\n\r\n",), 200),
         ((b"GET / HTTP/1.0\r\n\r\n",), 200),
