@@ -225,13 +225,15 @@ class App:
             return custom.route(visitor.scope["method"], destination.path, models), {}
 
     async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
-        """Returns the models that answer whole requests on the path, each with its methods; none to an unknown caller.
+        """Returns the models that answer whole requests on the path, each with its methods.
 
-        The question may cost a look at the store.
+        The caller may use each of them. The question may cost a look at the store, but an unknown caller's costs none.
         """
-        if not self.settings.allow_code or visitor.identity is None:
+        caller = visitor.identity
+        if not self.settings.allow_code or caller is None:
             return {}
-        return await self.dispatcher.aside(self.registry.custom, path, deadline)
+        found = await self.dispatcher.aside(self.registry.custom, path, deadline)
+        return found if caller.models is None else {name: found[name] for name in found if caller.may_use(name)}
 
     def _timed(self, send: Send, timing: Timing, method: str) -> Send:
         """Wraps `send` for the responses that the site sends itself: Server-Timing, and no body in answers to HEAD."""
