@@ -1,12 +1,13 @@
-"""The limits of a gRPC server: the options of its channels, and the time in which a call's message has to come.
+"""The limits of a gRPC server: options of its channels, the time in which a call's message has to come, idle streams.
 
 grpc reports nothing of a message before it is complete, so its bytes count against the budget only then. Until then the
-number of calls that wait for theirs is bounded.
+number of calls that wait for theirs is bounded. So is the number of streams between two messages: they cost their
+client nothing, and grpc counts them as it counts calls that are worked on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, TypeVar, cast
 
 from grpc.aio import EOF
 
@@ -15,8 +16,9 @@ from handler.edge.flight import Flight
 from handler.edge.server.limits import of
 from handler.settings import Settings
 
+T = TypeVar("T")
 STREAMS: Final = 1024
-"""Calls beside those that may wait for a thread: streams and watches of health, which are mostly idle."""
+"""Calls beside those that may wait for a thread: streams and watches of health, of which so many may be idle."""
 MESSAGE_SECONDS: Final = 120.0
 """The longest time for one message. Its progress is not known, and 64 MB need that long at 4 Mbit/s."""
 FRESH_SECONDS: Final = 1.0
@@ -30,6 +32,33 @@ IDLE_MS: Final = 300_000
 """A connection without calls is closed; clients connect again by themselves."""
 
 
+class TaskWaits:
+    """What tasks wait for, each with the time from which it counts. Any of the waits can be ended."""
+
+    def __init__(self) -> None:
+        self.since: dict[asyncio.Task[Any], float] = {}
+        self._ended: set[asyncio.Task[Any]] = set()
+
+    async def result(self, work: Awaitable[T], since: float, refusal: str) -> T:
+        """Returns the result of a wait of the current task. Raises ServerBusy with the refusal if it was ended."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self.since[task] = since
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if task in self._ended and not task.uncancel():  # else the client has left, too
+                raise ServerBusy(refusal, retry_after=1) from None
+            raise
+        finally:
+            self.since.pop(task, None)
+            self._ended.discard(task)
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        del self.since[task]
+        self._ended.add(task)
+        task.cancel()
+
+
 class Reading:
     """The calls that wait for their message, the oldest first. `most`: how many of them may wait for over a moment.
 
@@ -38,8 +67,7 @@ class Reading:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[asyncio.Task[Any], float] = {}
-        self._ended: set[asyncio.Task[Any]] = set()
+        self._waits = TaskWaits()
         self._is_watched = False
 
     async def first(self, read: Callable[[], Awaitable[Any]], flight: Flight) -> bytes:
@@ -48,22 +76,13 @@ class Reading:
         Raises ServerBusy if it does not come in time, or if the budget is used up before; InvalidInput without one.
         """
         flight.admit(0)
-        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+        loop = asyncio.get_running_loop()
         now = loop.time()
-        if len(self._waiting) >= self._most:
+        if len(self._waits.since) >= self._most:
             self._make_room(now)
         if not self._is_watched:
             self._watch(loop, MESSAGE_SECONDS)
-        self._waiting[task] = now
-        try:
-            body = await read()
-        except asyncio.CancelledError:
-            if task in self._ended and not task.uncancel():  # else the client has left, too
-                raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
-            raise
-        finally:
-            self._waiting.pop(task, None)
-            self._ended.discard(task)
+        body = await self._waits.result(read(), now, "the call's message did not arrive in time: try again")
         if body is EOF:
             raise InvalidInput("the call has no message")
         message: bytes = body
@@ -71,14 +90,9 @@ class Reading:
 
     def _make_room(self, now: float) -> None:
         """Ends the wait that has lasted longest, if it has lasted longer than a moment."""
-        oldest = next(iter(self._waiting), None)
-        if oldest is not None and now - self._waiting[oldest] >= FRESH_SECONDS:
-            self._end(oldest)
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        del self._waiting[task]
-        self._ended.add(task)
-        task.cancel()
+        oldest = next(iter(self._waits.since), None)
+        if oldest is not None and now - self._waits.since[oldest] >= FRESH_SECONDS:
+            self._waits.end(oldest)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._is_watched = True
@@ -88,11 +102,42 @@ class Reading:
         """Ends the waits that have lasted too long, and looks again when the next one may have."""
         self._is_watched = False
         due = loop.time() - MESSAGE_SECONDS
-        for task, begun in list(self._waiting.items()):
+        for task, begun in list(self._waits.since.items()):
             if begun > due:
                 self._watch(loop, begun - due)
                 return
-            self._end(task)
+            self._waits.end(task)
+
+
+class Idling:
+    """The streams that wait for a message, or for news to tell. `most`: how many of them may for over a moment.
+
+    Those beyond that which have waited longest end. Otherwise they could take all places of the server for ever.
+    """
+
+    def __init__(self, most: int = STREAMS) -> None:
+        self._most = most
+        self._waits = TaskWaits()
+        self._is_watched = False
+        self._refusal = f"more than {most} streams are idle, and this one was for longest: open it again"
+
+    async def each(self, read: Callable[[], Awaitable[Any]]) -> AsyncGenerator[bytes]:
+        """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
+        while (body := await self.wait(read(), asyncio.get_running_loop().time())) is not EOF:
+            yield body
+
+    async def wait(self, work: Awaitable[T], since: float) -> T:
+        """Returns the result of a wait. `since`: when the stream was used last. Raises ServerBusy."""
+        if len(self._waits.since) >= self._most and not self._is_watched:
+            self._is_watched = True
+            asyncio.get_running_loop().call_later(FRESH_SECONDS, self._make_room)
+        return await self._waits.result(work, since, self._refusal)
+
+    def _make_room(self) -> None:
+        self._is_watched = False
+        surplus = len(self._waits.since) - self._most
+        for task in sorted(self._waits.since, key=self._waits.since.__getitem__)[: max(0, surplus)]:
+            self._waits.end(task)
 
 
 def most_messages(budget: int | None, largest: int) -> int:
