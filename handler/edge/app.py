@@ -164,8 +164,11 @@ class App:
             from handler.edge.calls.call import CallTools  # noqa: PLC0415 - protobuf, which servers of REST alone do without
             from handler.edge.calls.codec import CallOptions  # noqa: PLC0415 - as above
             from handler.edge.calls.connect import Calls  # noqa: PLC0415 - as above
+            from handler.edge.idling import Idling, most_idle  # noqa: PLC0415 - as above
+            from handler.edge.server.limits import of  # noqa: PLC0415 - as above
 
-            options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast)
+            idling = Idling(most_idle(of(self.settings).connections))
+            options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast, idling)
             self._connect = Calls(CallTools(self.dispatcher, self.clock), options)
         return self._connect
 

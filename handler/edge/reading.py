@@ -1,28 +1,25 @@
-"""The limits of a gRPC server: options of its channels, the time in which a call's message has to come, idle streams.
+"""The limits of a gRPC server: the options of its channels, and the time in which a call's message has to come.
 
 grpc reports nothing of a message before it is complete, so its bytes count against the budget only then. Until then the
-number of calls that wait for theirs is bounded. So is the number of streams between two messages: they cost their
-client nothing, and grpc counts them as it counts calls that are worked on.
+number of calls that wait for theirs is bounded.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from grpc.aio import EOF
 
-from core.errors import InvalidInput, ServerBusy
+from core.errors import InvalidInput
 from handler.edge.flight import Flight
+from handler.edge.idling import FRESH_SECONDS, Idling, TaskWaits
 from handler.edge.server.limits import of
 from handler.settings import Settings
 
-T = TypeVar("T")
 STREAMS: Final = 1024
 """Calls beside those that may wait for a thread: streams and watches of health, of which so many may be idle."""
 MESSAGE_SECONDS: Final = 120.0
 """The longest time for one message. Its progress is not known, and 64 MB need that long at 4 Mbit/s."""
-FRESH_SECONDS: Final = 1.0
-"""A call may wait so long for its message, however many do."""
 FEWEST: Final = 8
 SHARE: Final = 4
 """One connection of gRPC for so many of HTTP: calls share connections."""
@@ -30,33 +27,6 @@ KEEPALIVE_MS: Final = 60_000
 """After so long without data the server asks whether the client is still there."""
 IDLE_MS: Final = 300_000
 """A connection without calls is closed; clients connect again by themselves."""
-
-
-class TaskWaits:
-    """What tasks wait for, each with the time from which it counts. Any of the waits can be ended."""
-
-    def __init__(self) -> None:
-        self.since: dict[asyncio.Task[Any], float] = {}
-        self._ended: set[asyncio.Task[Any]] = set()
-
-    async def result(self, work: Awaitable[T], since: float, refusal: str) -> T:
-        """Returns the result of a wait of the current task. Raises ServerBusy with the refusal if it was ended."""
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self.since[task] = since
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if task in self._ended and not task.uncancel():  # else the client has left, too
-                raise ServerBusy(refusal, retry_after=1) from None
-            raise
-        finally:
-            self.since.pop(task, None)
-            self._ended.discard(task)
-
-    def end(self, task: asyncio.Task[Any]) -> None:
-        del self.since[task]
-        self._ended.add(task)
-        task.cancel()
 
 
 class Reading:
@@ -109,35 +79,10 @@ class Reading:
             self._waits.end(task)
 
 
-class Idling:
-    """The streams that wait for a message, or for news to tell. `most`: how many of them may for over a moment.
-
-    Those beyond that which have waited longest end. Otherwise they could take all places of the server for ever.
-    """
-
-    def __init__(self, most: int = STREAMS) -> None:
-        self._most = most
-        self._waits = TaskWaits()
-        self._is_watched = False
-        self._refusal = f"more than {most} streams are idle, and this one was for longest: open it again"
-
-    async def each(self, read: Callable[[], Awaitable[Any]]) -> AsyncGenerator[bytes]:
-        """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
-        while (body := await self.wait(read(), asyncio.get_running_loop().time())) is not EOF:
-            yield body
-
-    async def wait(self, work: Awaitable[T], since: float) -> T:
-        """Returns the result of a wait. `since`: when the stream was used last. Raises ServerBusy."""
-        if len(self._waits.since) >= self._most and not self._is_watched:
-            self._is_watched = True
-            asyncio.get_running_loop().call_later(FRESH_SECONDS, self._make_room)
-        return await self._waits.result(work, since, self._refusal)
-
-    def _make_room(self) -> None:
-        self._is_watched = False
-        surplus = len(self._waits.since) - self._most
-        for task in sorted(self._waits.since, key=self._waits.since.__getitem__)[: max(0, surplus)]:
-            self._waits.end(task)
+async def messages_of(read: Callable[[], Awaitable[Any]], idling: Idling) -> AsyncGenerator[bytes]:
+    """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
+    while (body := await idling.wait(read(), asyncio.get_running_loop().time())) is not EOF:
+        yield body
 
 
 def most_messages(budget: int | None, largest: int) -> int:

@@ -12,9 +12,9 @@ import pytest
 from grpc import aio
 
 from core.errors import InvalidInput, ServerBusy
-from handler.edge import reading, rpc
+from handler.edge import idling, reading, rpc
 from handler.edge.flight import NO_LIMIT, Flight
-from handler.edge.reading import Idling, Reading, most_messages
+from handler.edge.reading import Reading, most_messages
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import make
 from tests.handler.edge.test_rpc import BODY
@@ -114,48 +114,12 @@ def test_the_oldest_wait_ends_for_a_new_call(monkeypatch: pytest.MonkeyPatch, fr
     assert asyncio.run(main()) == [True] * ended + [False] * (3 - ended)
 
 
-def test_idle_streams_end_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest idle ones end a moment later. Their tasks go on, and are not cancelled any more."""
-    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.05)
-
-    async def main() -> list[Any]:
-        idling, now = Idling(2), asyncio.get_running_loop().time()
-        waits = [asyncio.create_task(idling.wait(nothing(), now - since)) for since in (10, 30, 20, 0)]
-        done, left = await asyncio.wait(waits, timeout=30, return_when=asyncio.FIRST_COMPLETED)
-        done |= (await asyncio.wait(left, timeout=0.01))[0]
-        found = [str(task.exception()) if task in done else "" for task in waits]
-        assert [task.cancelling() for task in waits] == [0] * 4
-        for task in left:
-            task.cancel()
-        return [*found, await idling.wait(sent(), now)]
-
-    told = "more than 2 streams are idle, and this one was for longest: open it again"
-    assert asyncio.run(main()) == ["", told, told, "", b"a"]
-
-
-def test_streams_that_are_not_idle_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as may be idle are, and one more for less than a moment."""
-    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.05)
-
-    async def main() -> list[bool]:
-        idling = Idling(1)
-        stays, leaves = (asyncio.create_task(idling.wait(nothing(), 0.0)) for _ in range(2))
-        await asyncio.sleep(0)
-        leaves.cancel()
-        await asyncio.sleep(0.2)
-        stays.cancel()
-        await asyncio.wait([stays, leaves])
-        return [stays.cancelled(), leaves.cancelled()]
-
-    assert asyncio.run(main()) == [True, True]
-
-
 @pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/ModelStreamInfer", "/grpc.health.v1.Health/Watch"])
 def test_idle_streams_take_no_place_from_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Streams cost their client nothing. Without a limit of their own, they could have every other call refused."""
-    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.2)
+    monkeypatch.setattr(idling, "FRESH_SECONDS", 0.2)
     monkeypatch.setattr(rpc, "STREAMS", 4)
-    monkeypatch.setattr(rpc, "Idling", lambda: Idling(4))
+
     app = make(THREADS="1", QUEUE="1")
 
     async def work(channel: aio.Channel, _: Any) -> tuple[bytes, Any]:
