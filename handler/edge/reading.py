@@ -81,8 +81,11 @@ class Reading:
 
 async def messages_of(read: Callable[[], Awaitable[Any]], idling: Idling) -> AsyncGenerator[bytes]:
     """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
-    while (body := await idling.wait(read(), asyncio.get_running_loop().time())) is not EOF:
-        yield body
+    while True:
+        taken = [await idling.wait(read(), asyncio.get_running_loop().time())]
+        if taken[0] is EOF:
+            return
+        yield taken.pop()  # this frame does not keep the message while it is worked on
 
 
 def most_messages(budget: int | None, largest: int) -> int:
