@@ -164,8 +164,11 @@ class App:
             from handler.edge.calls.call import CallTools  # noqa: PLC0415 - protobuf, which servers of REST alone do without
             from handler.edge.calls.codec import CallOptions  # noqa: PLC0415 - as above
             from handler.edge.calls.connect import Calls  # noqa: PLC0415 - as above
+            from handler.edge.idling import Idling, most_idle  # noqa: PLC0415 - as above
+            from handler.edge.server.limits import of  # noqa: PLC0415 - as above
 
-            options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast)
+            idling = Idling(most_idle(of(self.settings).connections))
+            options = CallOptions(self.settings.max_body_bytes, self.compress_from, self.flight, self.abreast, idling)
             self._connect = Calls(CallTools(self.dispatcher, self.clock), options)
         return self._connect
 
@@ -225,13 +228,15 @@ class App:
             return custom.route(visitor.scope["method"], destination.path, models), {}
 
     async def _custom(self, path: str, visitor: Visitor, deadline: Deadline) -> Mapping[str, Sequence[str]]:
-        """Returns the models that answer whole requests on the path, each with its methods; none to an unknown caller.
+        """Returns the models that answer whole requests on the path, each with its methods.
 
-        The question may cost a look at the store.
+        The caller may use each of them. The question may cost a look at the store, but an unknown caller's costs none.
         """
-        if not self.settings.allow_code or visitor.identity is None:
+        caller = visitor.identity
+        if not self.settings.allow_code or caller is None:
             return {}
-        return await self.dispatcher.aside(self.registry.custom, path, deadline)
+        found = await self.dispatcher.aside(self.registry.custom, path, deadline)
+        return found if caller.models is None else {name: found[name] for name in found if caller.may_use(name)}
 
     def _timed(self, send: Send, timing: Timing, method: str) -> Send:
         """Wraps `send` for the responses that the site sends itself: Server-Timing, and no body in answers to HEAD."""

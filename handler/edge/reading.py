@@ -5,22 +5,21 @@ number of calls that wait for theirs is bounded.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final
 
 from grpc.aio import EOF
 
-from core.errors import InvalidInput, ServerBusy
+from core.errors import InvalidInput
 from handler.edge.flight import Flight
+from handler.edge.idling import FRESH_SECONDS, Idling, TaskWaits
 from handler.edge.server.limits import of
 from handler.settings import Settings
 
 STREAMS: Final = 1024
-"""Calls beside those that may wait for a thread: streams and watches of health, which are mostly idle."""
+"""Calls beside those that may wait for a thread: streams and watches of health, of which so many may be idle."""
 MESSAGE_SECONDS: Final = 120.0
 """The longest time for one message. Its progress is not known, and 64 MB need that long at 4 Mbit/s."""
-FRESH_SECONDS: Final = 1.0
-"""A call may wait so long for its message, however many do."""
 FEWEST: Final = 8
 SHARE: Final = 4
 """One connection of gRPC for so many of HTTP: calls share connections."""
@@ -38,8 +37,7 @@ class Reading:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[asyncio.Task[Any], float] = {}
-        self._ended: set[asyncio.Task[Any]] = set()
+        self._waits = TaskWaits()
         self._is_watched = False
 
     async def first(self, read: Callable[[], Awaitable[Any]], flight: Flight) -> bytes:
@@ -48,22 +46,13 @@ class Reading:
         Raises ServerBusy if it does not come in time, or if the budget is used up before; InvalidInput without one.
         """
         flight.admit(0)
-        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
+        loop = asyncio.get_running_loop()
         now = loop.time()
-        if len(self._waiting) >= self._most:
+        if len(self._waits.since) >= self._most:
             self._make_room(now)
         if not self._is_watched:
             self._watch(loop, MESSAGE_SECONDS)
-        self._waiting[task] = now
-        try:
-            body = await read()
-        except asyncio.CancelledError:
-            if task in self._ended and not task.uncancel():  # else the client has left, too
-                raise ServerBusy("the call's message did not arrive in time: try again", retry_after=1) from None
-            raise
-        finally:
-            self._waiting.pop(task, None)
-            self._ended.discard(task)
+        body = await self._waits.result(read(), now, "the call's message did not arrive in time: try again")
         if body is EOF:
             raise InvalidInput("the call has no message")
         message: bytes = body
@@ -71,14 +60,9 @@ class Reading:
 
     def _make_room(self, now: float) -> None:
         """Ends the wait that has lasted longest, if it has lasted longer than a moment."""
-        oldest = next(iter(self._waiting), None)
-        if oldest is not None and now - self._waiting[oldest] >= FRESH_SECONDS:
-            self._end(oldest)
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        del self._waiting[task]
-        self._ended.add(task)
-        task.cancel()
+        oldest = next(iter(self._waits.since), None)
+        if oldest is not None and now - self._waits.since[oldest] >= FRESH_SECONDS:
+            self._waits.end(oldest)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._is_watched = True
@@ -88,11 +72,20 @@ class Reading:
         """Ends the waits that have lasted too long, and looks again when the next one may have."""
         self._is_watched = False
         due = loop.time() - MESSAGE_SECONDS
-        for task, begun in list(self._waiting.items()):
+        for task, begun in list(self._waits.since.items()):
             if begun > due:
                 self._watch(loop, begun - due)
                 return
-            self._end(task)
+            self._waits.end(task)
+
+
+async def messages_of(read: Callable[[], Awaitable[Any]], idling: Idling) -> AsyncGenerator[bytes]:
+    """Yields the messages of a stream. `read`: the context's. Raises ServerBusy."""
+    while True:
+        taken = [await idling.wait(read(), asyncio.get_running_loop().time())]
+        if taken[0] is EOF:
+            return
+        yield taken.pop()  # this frame does not keep the message while it is worked on
 
 
 def most_messages(budget: int | None, largest: int) -> int:

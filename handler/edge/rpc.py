@@ -25,11 +25,12 @@ from handler.edge.dispatch import exchanges
 from handler.edge.dispatch.streams import GRACE_SECONDS
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.flight import SMALL, WEIGHT
+from handler.edge.idling import Idling
 from handler.edge.jobs import Job, ServedModels
 from handler.edge.observe.calls import CallWatch, trailers
 from handler.edge.observe.kinds import calls_of
 from handler.edge.observe.record import works
-from handler.edge.reading import STREAMS, Reading, most_messages, options
+from handler.edge.reading import STREAMS, Reading, messages_of, most_messages, options
 from handler.edge.timing import TIMING, Timing
 
 SERVER_TIMING: Final = TIMING.decode()
@@ -58,6 +59,7 @@ class RpcServer:
         self._calls = calls_of(app.observer)
         self._ending = asyncio.Event()
         self._reading = Reading(most_messages(app.flight.limit, app.settings.max_body_bytes))
+        self._idling = Idling(STREAMS)
         calls = app.settings.threads + app.settings.queue + STREAMS
         # Without authentication, a call is not examined before its handler has it.
         interceptors = (Doorkeeper(app.gate, self._calls),) if app.gate.is_closed else ()
@@ -130,8 +132,9 @@ class RpcServer:
                 yield answer
 
     async def _exchange(
-        self, method: RpcMethod, bodies: AsyncIterator[bytes], context: Context
+        self, method: RpcMethod, _bodies: AsyncIterator[bytes], context: Context
     ) -> AsyncGenerator[bytes]:
+        bodies = messages_of(context.read, self._idling)
         each = partial(self._each, method, context=context, refusals=Refusals())
         id_of = partial(method.id_of, json=False)
         answers = exchanges.answered(bodies, exchanges.Plan(each, id_of, self._app.abreast, self._app.flight.fits))
@@ -155,13 +158,13 @@ class RpcServer:
 
     async def _watch(self, method: RpcMethod, body: bytes, context: Context) -> AsyncGenerator[bytes]:
         """Yields the answer whenever it has changed. Raises ServingError."""
-        last = None
+        last, begun = None, asyncio.get_running_loop().time()
         while not self._ending.is_set():
             answer = await self._answer(MessageCodec(method, body), method, context, Timing())
             if answer != last:
                 yield answer
             last = answer
-            await self._pause()
+            await self._idling.wait(self._pause(), begun)
 
     async def _pause(self) -> None:
         try:

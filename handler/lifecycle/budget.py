@@ -222,8 +222,10 @@ class Budget:
     def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> NeverFits:
         beside = "the server itself"
         if staying:
+            # Who asks for this model may not be permitted to see the others.
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
-            beside += f" and what has to stay ({named})"
+            log.warning("%s has no room beside what has to stay: %s", claim.version.name, named)
+            beside += f" and {len(staying)} versions of models that have to stay"
         return NeverFits(
             f"model {claim.version.name!r} version {claim.version.version.number} needs {_mb(need)}; at most "
             f"{_mb(max(0, most))} fit beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)})"

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from core.errors import nearest, shown
+from core.records import NamedTuple
 
 MLSERVER: Final = frozenset(
     ("versions", "parameters", "parallel_workers", "warm_workers", "max_batch_time", "cache_enabled", "$schema")
@@ -29,12 +30,26 @@ def note(members: Mapping[str, Any], own: Collection[str]) -> str:
     found = list(_unknown(members, own))
     if not found:
         return ""
+    named = ", ".join(each.text() for each in found[:MOST_NAMED])
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    named = "key" if len(found) == 1 else "keys"
-    return f"model-settings.json has the unknown {named} {', '.join(found[:MOST_NAMED])}{more}"
+    return f"model-settings.json has the unknown {'key' if len(found) == 1 else 'keys'} {named}{more}"
 
 
-def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[str]:
+class UnknownKey(NamedTuple):
+    """A key that its object does not have. `place`: in front of it. `known`: the object's keys."""
+
+    key: str
+    known: Collection[str]
+    place: str
+
+    def text(self) -> str:
+        """Returns the key with the nearest known one. Finding that takes a tenth of a millisecond and more."""
+        plain = {_plain(key): key for key in self.known}
+        near = nearest(_plain(self.key), plain)
+        return shown(self.place + self.key, LONGEST) + (f" (did you mean {plain[near]!r}?)" if near else "")
+
+
+def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[UnknownKey]:
     yield from _odd(members.keys() - MLSERVER - TRITON, own, "")
     policy = members.get("version_policy")
     for kind, options in policy.items() if isinstance(policy, dict) else ():
@@ -44,12 +59,8 @@ def _unknown(members: Mapping[str, Any], own: Collection[str]) -> Iterator[str]:
             yield from _odd(tensor, TENSOR, f"{role}[{index}].")
 
 
-def _odd(keys: Collection[str], known: Collection[str], place: str) -> Iterator[str]:
-    plain = {_plain(key): key for key in known}
-    for key in sorted(set(keys) - set(known)):
-        near = nearest(_plain(key), plain)
-        hint = f" (did you mean {plain[near]!r}?)" if near else ""
-        yield shown(place + key, LONGEST) + hint
+def _odd(keys: Collection[str], known: Collection[str], place: str) -> Iterator[UnknownKey]:
+    return (UnknownKey(key, known, place) for key in sorted(set(keys) - set(known)))
 
 
 def _plain(key: str) -> str:

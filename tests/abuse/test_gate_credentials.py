@@ -54,6 +54,22 @@ def bearer(credential: str) -> dict[str, str]:
     return {"authorization": f"Bearer {credential}"}
 
 
+@pytest.mark.parametrize("origins", ["", "https://app.example"])
+@pytest.mark.parametrize(("path", "expected"), [
+    (MODELS, "no-store"), ("/v2/health/ready", "no-store"), ("/nothing", "no-store"), ("/metrics", "no-store"),
+    ("/favicon.ico", "public, max-age=86400"),
+    ("/inference.GRPCInferenceService/RepositoryIndex?connect=v1&encoding=json&message={}", "no-store")])  # fmt: skip
+def test_no_cache_keeps_the_answer_to_a_credential(origins: str, path: str, expected: str) -> None:
+    """Shared caches know Authorization (RFC 9111 3.5), but not x-api-key. Files of the console are for everybody."""
+    with closing(make(AUTH="keys", KEYS=LINES, CORS_ORIGINS=origins, METRICS="triton")) as app:
+        for method in ("GET", "HEAD"):
+            name, _, query = path.partition("?")
+            reply = ask(app, method, name, {"x-api-key": READ}, query_string=query.encode())
+            assert reply.headers["cache-control"] == expected
+    with closing(make()) as app:
+        assert "cache-control" not in ask(app, "GET", MODELS).headers
+
+
 @pytest.mark.parametrize("name", ["authorization", "x-api-key"])
 @pytest.mark.parametrize("scheme", ["Bearer ", "bearer ", "BEARER  "])
 def test_a_credential_stands_in_either_header(app: App, issuer: Issuer, name: str, scheme: str) -> None:

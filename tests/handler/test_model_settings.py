@@ -69,6 +69,14 @@ def test_unknown_keys_are_noted_with_the_nearest_known_one(text: Any, told: str)
     assert found.canary == {}
 
 
+def test_only_the_keys_that_are_named_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for the nearest known key is slow, and a file can have any number of unknown ones."""
+    compared: list[str] = []
+    monkeypatch.setattr(keys, "nearest", lambda key, _: compared.append(key))
+    assert parse({f"x{number}": 1 for number in range(1000)}).note.endswith("and 992 more")
+    assert len(compared) == keys.MOST_NAMED
+
+
 def test_the_note_of_a_long_key_is_short() -> None:
     """It is shown, and not compared."""
     assert len(parse({"canary" * 100_000: 1}).note) < 200

@@ -4,6 +4,8 @@ Objects, which take pickle, are refused. Source: numpy.lib.format, versions 1.0 
 """
 
 import math
+import re
+import struct
 from io import BytesIO
 from typing import Any, Final
 
@@ -22,7 +24,13 @@ NUMBERS: Final = "biuf"
 LONGEST_HEAD: Final = 4096
 """Bytes of a head that is read. numpy's have 128."""
 NAME: Final = "input-0"
-HEADS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+LENGTHS: Final = {(1, 0): "<H", (2, 0): "<I"}
+"""The length of the head, by the format's version."""
+MEMBER: Final = re.compile(
+    rb"""(['"])(?:descr\1:(['"])(?P<type>[<>|=]?[A-Za-z?][A-Za-z0-9]{0,15})\2"""
+    rb"""|fortran_order\1:(?P<order>True|False)|shape\1:\((?P<shape>(?:[0-9]+L?,)*(?:[0-9]+L?)?)\))(?:,|$)"""
+)
+"""A member of the head, which has no spaces here. Python 2 wrote an L behind integers."""
 
 
 def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
@@ -47,28 +55,43 @@ def read(body: bytes | memoryview, spec: ModelSpec) -> Tensor:
 
 def _array(body: bytes | memoryview) -> Any:
     """Returns the array, over the body's memory. Raises InvalidInput."""
-    stream = BytesIO(body[: LONGEST_HEAD + len(npy.MAGIC_PREFIX) + 6])
     try:
-        version = npy.read_magic(stream)
-        head = HEADS.get(version)
-        if head is None:
-            raise ValueError(f"version {version} of the format is not known")  # noqa: TRY301 - one way out for all
-        shape, is_fortran, dtype = head(stream, max_header_size=LONGEST_HEAD)
-    except Exception as error:  # noqa: BLE001 - Python's own parser reads the head
-        text = " ".join(str(error).split())
-        raise InvalidInput(f"the body is not an array in numpy's format: {text[:128]}") from None
+        shape, is_fortran, dtype, start = _head(bytes(body[: LONGEST_HEAD + len(npy.MAGIC_PREFIX) + 6]))
+    except (ValueError, TypeError, struct.error) as error:
+        raise InvalidInput(f"the body is not an array in numpy's format: {error}") from None
     if dtype.kind not in NUMBERS:
         raise InvalidInput(f"the array's type is {shown(str(dtype))}; expected numbers or booleans")
     check_rank(len(shape), NAME)
-    data = memoryview(body)[stream.tell() :]
+    data = memoryview(body)[start:]
     needed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or needed != len(data):
+    if needed != len(data):
         raise InvalidInput(f"the array has {len(data)} bytes; {dtype} {shown(list(shape))} needs {needed}")
     flat = np.frombuffer(data, dtype)
     if dtype.kind == "b":
         flat = flat.view(np.uint8) != 0  # any other bit pattern is undefined behaviour
     flat = flat.astype(flat.dtype.newbyteorder("<"), copy=not flat.flags.aligned)
     return flat.reshape(shape, order="F" if is_fortran else "C")
+
+
+def _head(start: bytes) -> tuple[tuple[int, ...], bool, "np.dtype[Any]", int]:
+    """Returns shape, order, type, and the head's length. Raises ValueError, TypeError, struct.error.
+
+    numpy's own reader gives the head to Python's parser, which prints its warnings, and whose errors have addresses.
+    """
+    version = npy.read_magic(BytesIO(start))
+    if version not in LENGTHS:
+        raise ValueError(f"version {version} of the format is not known")
+    at = npy.MAGIC_LEN + struct.calcsize(LENGTHS[version])
+    (size,) = struct.unpack(LENGTHS[version], start[npy.MAGIC_LEN : at])
+    if size > len(start) - at:
+        raise ValueError(f"its head has {size} bytes; expected at most {LONGEST_HEAD}, and all of them")
+    inner = b"".join(start[at : at + size].split())
+    members = [*MEMBER.finditer(inner, 1, len(inner) - 1)]
+    found = {name: text.decode() for each in members for name, text in each.groupdict().items() if text is not None}
+    if not len(members) == len(found) == len(MEMBER.groupindex) or inner != b"{%b}" % b"".join(m[0] for m in members):
+        raise ValueError(f"its head is {shown(inner[:128])}; expected a type in 'descr', 'fortran_order' and 'shape'")
+    sizes = tuple(int(each.removesuffix("L")) for each in found["shape"].split(",") if each)
+    return sizes, found["order"] == "True", np.dtype(found["type"]), at + size
 
 
 def write(tensor: Tensor) -> bytes:

@@ -104,7 +104,7 @@ class RemoteCall:
     async def exchange(self, receive: Receive, send: Send) -> None:
         """Answers messages while further ones arrive."""
         options = self._options
-        incoming = Incoming(receive, options.limit, options.flight, self._question.coding)
+        incoming = Incoming(receive, options.limit, options.flight, self._question.coding, options.idling)
         try:
             await self.stream(incoming, incoming.gather(), send)
         finally:
@@ -204,7 +204,7 @@ class RemoteCall:
             refusals.check(refused=codec.refused)
 
     async def _watch(self, frame: Frame, tell: Tell) -> None:
-        last = None
+        last, begun = None, asyncio.get_running_loop().time()
         while True:
             part = await self._answer(frame, Timing(self._timing.deadline))
             if part != last:
@@ -212,7 +212,7 @@ class RemoteCall:
             if self._answers_once:
                 return
             last = part
-            await asyncio.sleep(WATCH_SECONDS)
+            await self._options.idling.wait(asyncio.sleep(WATCH_SECONDS), begun)
 
     def _answer(self, frame: Frame, timing: Timing, leaving: Leaving | None = None) -> Awaitable[Any]:
         return self._answered(EnvelopeCodec(self._question, frame, self._options), timing, leaving)

@@ -11,18 +11,20 @@ from core.records import NamedTuple
 from core.rpc import Form
 from handler.edge.calls.messages import MessageCodec
 from handler.edge.flight import NO_LIMIT, Flight
+from handler.edge.idling import FEWEST, Idling
 
 
 class CallOptions(NamedTuple):
     """`limit`: bytes of a body, and of an inflated message. `least`: bytes of an answer that are worth compressing.
 
-    `abreast`: the most requests of one stream under way.
+    `abreast`: the most requests of one stream under way. `idling`: the streams that wait for a message or for news.
     """
 
     limit: int
     least: int
     flight: Flight = NO_LIMIT
     abreast: int = 1
+    idling: Idling = Idling(FEWEST)
 
 
 class EnvelopeCodec(MessageCodec):

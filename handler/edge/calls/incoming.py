@@ -12,6 +12,7 @@ from core.dialects.connect.envelopes import HEAD, Frame, announced
 from core.errors import InvalidInput, ServerBusy, ServingError
 from handler.edge.exchange import Receive
 from handler.edge.flight import SMALL, Flight
+from handler.edge.idling import Idling
 
 T = TypeVar("T")
 MESSAGE_SECONDS: Final = 120.0
@@ -28,14 +29,18 @@ async def in_time(work: Awaitable[T]) -> T:
 
 
 class Incoming:
-    """The body of one call. `limit`: the most bytes of a message, and of those that wait. `coding`: as for frames."""
+    """The body of one call. `limit`: the most bytes of a message, and of those that wait. `coding`: as for frames.
 
-    def __init__(self, receive: Receive, limit: int, flight: Flight, coding: bytes) -> None:
+    `idling`: has the stream between two messages.
+    """
+
+    def __init__(self, receive: Receive, limit: int, flight: Flight, coding: bytes, idling: Idling) -> None:
         self.received = 0
         self._receive = receive
         self._limit = limit
         self._flight = flight
         self._coding = coding
+        self._idling = idling
         self._waiting = bytearray()
         self._held = 0
         self._more = True
@@ -86,7 +91,8 @@ class Incoming:
     async def _has(self, size: int, where: str) -> bool:
         """Waits for so many bytes. Returns False at the end of the body. Raises InvalidInput if it ends between."""
         while not self._waiting and self._more and self._error is None:
-            await self._next()  # the client decides when the next message begins
+            # The client decides when the next message begins.
+            await self._idling.wait(self._next(), asyncio.get_running_loop().time())
         return len(self._waiting) >= size or await in_time(self._arrives(size, where))
 
     async def _arrives(self, size: int, where: str) -> bool:

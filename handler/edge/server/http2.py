@@ -228,7 +228,7 @@ class StreamFlow:
         self._connection = connection
         self._cycle = cycle
         self._receive, self._send = cycle.receive, cycle.send
-        self._seconds = CALL_SECONDS if is_call(cycle.scope["headers"]) else connection.limits.pause
+        self._seconds = CALL_SECONDS if is_call(cycle.scope) else connection.limits.pause
 
     async def receive(self) -> Any:
         """Reads on behind a large body: uvicorn has looked at its size before the application took it."""

@@ -1,17 +1,25 @@
 """The time limit for the bodies of HTTP/2 requests, which uvicorn does not have."""
 
 import asyncio
-from collections.abc import Iterable, MutableMapping
-from typing import Any
+from collections.abc import MutableMapping
+from typing import Any, Final
 
-from handler.edge.exchange import Receive, Scope, Send
+from core.wire import by_name
+from handler.edge.exchange import Receive, Scope, Send, path_of
 from handler.edge.server.limits import Limits
 from handler.edge.server.refusals import LATE
 
+GRPC: Final = b"application/grpc"
+"""gRPC's own type. gRPC-Web's (application/grpc-web) is that of a body with a length."""
 
-def is_call(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Decides whether a request is a call of gRPC, whose client may pause: it decides when it sends and reads."""
-    return dict(headers).get(b"content-type", b"").startswith(b"application/grpc")
+
+def is_call(scope: Any) -> bool:
+    """Decides whether a request is a call of gRPC, whose client may pause: it decides when it sends and reads.
+
+    Its type alone does not make it one: any client can send that to any path, and only remote calls have own limits.
+    """
+    media_type = by_name(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return (media_type == GRPC or media_type.startswith(GRPC + b"+")) and path_of(scope)[1]
 
 
 class Paced:
@@ -22,7 +30,7 @@ class Paced:
         self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if is_call(scope["headers"]):
+        if is_call(scope):
             await self._app(scope, receive, send)
             return
         body = _Body(receive, send, self._limits)

@@ -14,6 +14,8 @@ from handler.edge.app import App
 from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.settings.model import CustomPath
+from tests.support import gated
+from tests.support.gated import line
 
 CHAT = """
 import json
@@ -220,6 +222,31 @@ def test_remote_calls_are_no_models_own(app: App, folder: Path, monkeypatch: pyt
     monkeypatch.setattr(app.registry, "custom", lambda *_: pytest.fail("looked up"))
     assert ask(app, "PUT", method)[0]["status"] == 405
     assert told(ask(app, "PUT", method))[1]["code"] == "unknown"
+
+
+@pytest.mark.parametrize("path", ["/own/path", PATH, "/both"])
+def test_a_path_of_hidden_models_is_like_any_unknown_path(folder: Path, path: str) -> None:
+    """A refusal of a path could name the model that has it, its methods, and the models that share it."""
+    add(folder, "one", path="/both")
+    add(folder, "two", path="/both")
+    keys = ";".join((line("some", "some", "infer,read", "others*"), line("all", "all", "infer,read")))
+    app = make(folder, inline=True, AUTH="keys", KEYS=keys)
+    unknown = path.replace("a", "e").replace("o", "u")
+    for method in ("GET", "POST", "PUT"):
+        hidden, absent = (gated.ask(app, method, each, {"x-api-key": "some"}, b"{}") for each in (path, unknown))
+        assert hidden.status == absent.status
+        assert hidden.body.replace(path.encode(), unknown.encode()) == absent.body
+    reply = gated.ask(app, "POST", path, {"x-api-key": "all", "x-type": "a"}, b"{}")
+    assert reply.status == (400 if path == "/both" else 200)
+
+
+def test_a_path_that_models_share_is_that_of_the_one_the_caller_may_use(folder: Path) -> None:
+    """It need not name the model in the query: for this caller there is no other."""
+    add(folder, "one", path="/both")
+    add(folder, "two", path="/both")
+    app = make(folder, inline=True, AUTH="keys", KEYS=line("some", "some", "infer", "tw*"))
+    reply = gated.ask(app, "POST", "/both", {"x-api-key": "some", "x-type": "a"}, b"{}")
+    assert (reply.status, reply.headers["model-version"]) == (200, "1")
 
 
 def test_an_answer_without_a_body_is_sent_without_its_length(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from itertools import islice
 from typing import Any, cast
 
 import grpc
@@ -10,7 +12,7 @@ import pytest
 from grpc import aio
 
 from core.errors import InvalidInput, ServerBusy
-from handler.edge import reading
+from handler.edge import idling, reading, rpc
 from handler.edge.flight import NO_LIMIT, Flight
 from handler.edge.reading import Reading, most_messages
 from tests.handler.edge.beside import served
@@ -110,6 +112,36 @@ def test_the_oldest_wait_ends_for_a_new_call(monkeypatch: pytest.MonkeyPatch, fr
         return done
 
     assert asyncio.run(main()) == [True] * ended + [False] * (3 - ended)
+
+
+@pytest.mark.parametrize("path", ["/inference.GRPCInferenceService/ModelStreamInfer", "/grpc.health.v1.Health/Watch"])
+def test_idle_streams_take_no_place_from_calls(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Streams cost their client nothing. Without a limit of their own, they could have every other call refused."""
+    monkeypatch.setattr(idling, "FRESH_SECONDS", 0.2)
+    monkeypatch.setattr(rpc, "STREAMS", 4)
+
+    app = make(THREADS="1", QUEUE="1")
+
+    async def work(channel: aio.Channel, _: Any) -> tuple[bytes, Any]:
+        async def code(call: Any) -> Any:
+            with suppress(aio.AioRpcError):
+                while await call.read() is not aio.EOF:
+                    pass
+            return await call.code()
+
+        async def message() -> Any:
+            if "Watch" in path:
+                yield b""
+            await asyncio.Event().wait()
+
+        opened: Any = channel.stream_stream(path)
+        calls = [opened(message()) for _ in range(6)]
+        live: Any = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        codes = [await first for first in islice(asyncio.as_completed(map(code, calls)), 2)]
+        return await live(b""), codes
+
+    assert served(app, work) == (b"\x08\x01", [grpc.StatusCode.UNAVAILABLE] * 2)
+    app.close()
 
 
 def test_as_many_messages_may_be_on_their_way_as_fit_into_the_budget() -> None:

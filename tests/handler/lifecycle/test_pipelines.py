@@ -3,6 +3,7 @@
 import gc
 import json
 import logging
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -374,13 +375,14 @@ def test_what_can_never_fit_is_said_at_once(root: Path, tight: Any) -> None:
         ask(models, 2.0)
 
 
-def test_the_steps_of_a_preloaded_pipeline_stay(root: Path, tight: Any) -> None:
-    """A model that has no room beside them is refused, and waits for nothing."""
+def test_the_steps_of_a_preloaded_pipeline_stay(root: Path, tight: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A model that has no room beside them is refused, and waits for nothing. The log names them; clients may not."""
     add(root, "m2", "1")
     models = tight(PRELOAD="p")
     assert ask(models, 2.0) == [5.0]
-    with pytest.raises(ModelNotLoadable, match="and what has to stay"):
+    with pytest.raises(ModelNotLoadable, match=r"and \d versions of models that have to stay \(DRAGOMAN_MEM"):
         ask(models, 2.0, ref=ModelRef("m2"))
+    assert re.search("m2 has no room beside what has to stay: .*n version 1", caplog.text)
     assert ask(models, 2.0) == [5.0]
 
 

@@ -65,6 +65,11 @@ def inputs(kind: str, body: Any, model: ModelSpec, **headers: str) -> dict[str, 
     return {tensor.name: tensor.array.tolist() for tensor in decoded(kind, body, model, **headers)[0].inputs}
 
 
+def headed(head: bytes) -> bytes:
+    """Returns an array's file up to its elements."""
+    return b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head
+
+
 def saved(values: Any, dtype: str, order: Any = "C") -> bytes:
     stream = io.BytesIO()
     np.save(stream, np.array(values, dtype, order=order))
@@ -192,6 +197,12 @@ def test_a_body_becomes_the_inputs(kind: str, body: Any, model: ModelSpec, expec
     (NPY, b"", MATRIX, "the body is not an array in numpy's format"),
     (NPY, b"\x93NUMPY\x03\x00", MATRIX, "version .3, 0. of the format is not known"),
     (NPY, b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((((", MATRIX, "not an array in numpy's format"),
+    (NPY, b"\x93NUMPY\x01\x00\x10", MATRIX, "not an array in numpy's format"),
+    (NPY, headed(b"{'descr': '<f4'}"), MATRIX, "expected a type in 'descr', 'fortran_order' and 'shape'"),
+    (NPY, headed(b"{'descr': '<f9', 'fortran_order': False, 'shape': (1, 2)}"), MATRIX, "'<f9' not understood"),
+    (NPY, headed(b"{'descr': 'f4,f4', 'fortran_order': False, 'shape': (1,)}"), MATRIX, "its head is .*f4,f4"),
+    (NPY, headed(b"{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 2)}"), MATRIX, r"its head is .*\(-1,2\)"),
+    (NPY, headed(b" " * 5000), MATRIX, "its head has 5000 bytes; expected at most 4096"),
     (NPY, saved([[1, 2]], "<f4")[:-1], MATRIX, r"the array has 7 bytes; float32 \[1, 2\] needs 8"),
     (NPY, saved([[1, 2]], "<c8"), MATRIX, "the array's type is 'complex64'; expected numbers or booleans"),
     (NPY, saved([[1, 2]], "<g"), ANY, "the array's type is 'float128'|the array's type is 'longdouble'"),
@@ -205,6 +216,33 @@ def test_a_wrong_body_is_refused_with_the_place_and_what_was_expected(
     """No body raises anything but an error for its client."""
     with pytest.raises(InvalidInput, match=message):
         decoded(kind, body, model)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (1or 2,)}",
+        b"{'descr': '\\d', 'fortran_order': False, 'shape': (1,)}",
+        b"{'descr': '<f4', 'fortran_order': 1 is 1, 'shape': (1,)}",
+        b"-" * 4000,
+    ],
+)
+def test_the_head_of_an_array_is_not_pythons(head: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python's parser would write a warning beside the log each time, and its errors have the addresses of objects."""
+    with pytest.raises(InvalidInput, match="its head is") as caught:
+        npy.read(headed(head), MATRIX)
+    assert " object at 0x" not in caught.value.message
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("head", [
+    b'{"shape": (1,2), "descr": "<f4", "fortran_order": False}',
+    b"{'descr':'<f4','fortran_order':False,'shape':(1L, 2L)}",
+    b"{'descr': 'float32', 'fortran_order': True, 'shape': (1, 2,), }  \n",
+])  # fmt: skip
+def test_other_writers_of_arrays_are_read(head: bytes) -> None:
+    """Of other languages, and of Python 2. The format permits any order and any quotes."""
+    assert npy.read(headed(head) + np.array([1, 2], "<f4").tobytes(), MATRIX).array.tolist() == [[1, 2]]
 
 
 def test_odd_csv_is_counted_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from core.errors import InvalidInput, ServerBusy, ServingError, TooLarge
 from handler.edge.calls import incoming as incoming_module
 from handler.edge.calls.incoming import Incoming
 from handler.edge.flight import SMALL, Flight
+from handler.edge.idling import Idling
 from tests.support.connect_samples import envelope
 
 LIMIT = 3 * SMALL
@@ -28,7 +29,7 @@ def arriving(*pieces: bytes, ends: bool = True, coding: bytes = b"", limit: int 
         async def receive() -> Any:
             return inbox.pop(0)
 
-        incoming = Incoming(receive, limit, flight, coding)
+        incoming = Incoming(receive, limit, flight, coding, Idling(9))
         await incoming.gather()
         assert incoming.received == sum(map(len, pieces))
         found = []
@@ -67,7 +68,7 @@ def test_a_message_waits_for_its_end() -> None:
 
     async def work() -> list[bytes]:
         inbox: asyncio.Queue[Any] = asyncio.Queue()
-        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"")
+        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"", Idling(9))
         gathering = asyncio.create_task(incoming.gather())
         messages, found = incoming.messages(), []
         for text in (b"one", b"two"):
@@ -109,7 +110,7 @@ def test_a_message_that_does_not_go_on_is_refused(monkeypatch: pytest.MonkeyPatc
     async def work(body: bytes, seconds: float) -> None:
         inbox: asyncio.Queue[Any] = asyncio.Queue()
         inbox.put_nowait({"type": "http.request", "body": body, "more_body": True})
-        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"")
+        incoming = Incoming(inbox.get, LIMIT, Flight(None), b"", Idling(9))
         gathering = asyncio.create_task(incoming.gather())
         async with asyncio.timeout(seconds):
             async for _ in incoming.messages():
@@ -134,7 +135,7 @@ def test_the_budget_of_the_server_counts() -> None:
         async def receive() -> Any:
             return inbox.pop(0)
 
-        incoming = Incoming(receive, LIMIT, flight, b"")
+        incoming = Incoming(receive, LIMIT, flight, b"", Idling(9))
         await incoming.gather()
         await anext(incoming.messages())
 

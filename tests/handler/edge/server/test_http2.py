@@ -116,7 +116,7 @@ def test_a_body_that_drips_is_refused(port: int) -> None:
 def test_a_call_of_grpc_may_pause(port: int) -> None:
     """Its client decides when the next message comes."""
     with Http2(port) as client:
-        client.send(asking(1, "POST", "/", CALL, ends=False))
+        client.send(asking(1, "POST", "/a.Service/Method", CALL, ends=False))
         threading.Event().wait(0.8)
         client.send(data(1, b"late"))
         assert client.answer(1) == (200, b"late")

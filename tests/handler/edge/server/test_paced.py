@@ -11,15 +11,16 @@ from handler.edge.server.limits import Limits
 PART = {"type": "http.request", "body": b"x" * 11, "more_body": True}
 WHOLE = {"type": "http.request", "body": b"", "more_body": False}
 GRPC = [(b"content-type", b"application/grpc")]
+METHOD = "/inference.GRPCInferenceService/ModelInfer"
 
 
-LIMITS = Limits(1000, 1, 0.02, 0, 1)
+LIMITS = Limits(1000, 1, 0.2, 0, 1)
 
 
-def asked(app: Any, *inbox: Any, pause: float = 0) -> tuple[list[Any], int]:
+def asked(app: Any, *inbox: Any, pause: float = 0, scope: Any = None) -> tuple[list[Any], int]:
     """Returns what is sent for a request that goes no further than its messages, and how many of them were taken.
 
-    `pause`: seconds before each of them.
+    `pause`: seconds before each of them. `scope`: the request's head.
     """
     waiting, sent = list(inbox), []
 
@@ -30,7 +31,8 @@ def asked(app: Any, *inbox: Any, pause: float = 0) -> tuple[list[Any], int]:
     async def send(message: Any) -> None:
         sent.append((message["type"], message.get("status")))
 
-    asyncio.run(asyncio.wait_for(paced.Paced(app, LIMITS)({"type": "http", "headers": []}, receive, send), 30))
+    scope = scope or {"type": "http", "path": "/", "headers": []}
+    asyncio.run(asyncio.wait_for(paced.Paced(app, LIMITS)(scope, receive, send), 30))
     return sent, len(inbox) - len(waiting)
 
 
@@ -60,16 +62,38 @@ def test_a_body_that_stops_is_refused() -> None:
 
 def test_a_body_that_drips_is_refused() -> None:
     """Too few bytes within the pause count as none; enough of them begin a new one."""
-    assert LIMITS.least == 20
-    drops = [PART | {"body": b"x"}] * 9
-    assert asked(reads, *drops, WHOLE, pause=0.004)[0][0] == ("http.response.start", 408)
-    assert asked(reads, *[PART] * 9, WHOLE, pause=0.004) == (ANSWER, 10)
+    assert LIMITS.least == 204
+    enough = PART | {"body": b"x" * 204}
+    assert asked(reads, *[PART] * 9, WHOLE, pause=0.04)[0][0] == ("http.response.start", 408)
+    assert asked(reads, *[enough] * 9, WHOLE, pause=0.04) == (ANSWER, 10)
 
 
 def test_a_call_of_grpc_may_pause() -> None:
     """Its client decides when the next message comes."""
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(_pausing(), 0.2))
+        asyncio.run(asyncio.wait_for(_pausing(), 3 * LIMITS.pause))
+
+
+@pytest.mark.parametrize(
+    ("path", "types"),
+    [
+        ("/v2/models/iris/infer", [b"application/grpc"]),
+        (METHOD, [b"application/grpc-web+proto"]),
+        (METHOD, [b"application/grpcs"]),
+        (METHOD, [b"application/json", b"application/grpc"]),
+        (METHOD, []),
+    ],
+)
+def test_a_type_alone_gives_no_time(path: str, types: list[bytes]) -> None:
+    """Any client can send the type of gRPC. Only the calls of gRPC itself have limits of their own."""
+    asked_for = {"type": "http", "path": path, "headers": [(b"content-type", each) for each in types]}
+    assert asked(reads, PART, scope=asked_for) == ([("http.response.start", 408), ("http.response.body", None)], 1)
+
+
+@pytest.mark.parametrize("media_type", [b"application/grpc", b"application/grpc+proto", b"Application/gRPC ; a=b"])
+def test_a_type_of_grpc_is_one(media_type: bytes) -> None:
+    """In all its spellings (RFC 9110 8.3.1)."""
+    assert paced.is_call({"path": METHOD, "headers": [(b"content-type", media_type)]})
 
 
 async def _pausing() -> None:
@@ -79,4 +103,4 @@ async def _pausing() -> None:
     async def send(_: Any) -> None:
         raise AssertionError
 
-    await paced.Paced(reads, LIMITS)({"type": "http", "headers": GRPC}, receive, send)
+    await paced.Paced(reads, LIMITS)({"type": "http", "path": METHOD, "headers": GRPC}, receive, send)
