@@ -7,7 +7,7 @@ import click
 
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
 from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds
-from handler.commands.refused import Refused
+from handler.commands.refused import WrongOption
 
 
 def request(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,5 +78,7 @@ def bench(options: CommandOptions) -> int:
 
 
 def _check(options: CommandOptions) -> None:
+    if not options.model:
+        raise WrongOption("MODEL is ''; expected the name of a model")
     if options.sample and (options.input or options.file):
-        raise Refused("--sample makes all inputs: leave out --input and --file")
+        raise WrongOption("--sample makes all inputs: leave out --input and --file")

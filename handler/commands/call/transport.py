@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from core.records import NamedTuple
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 
 NOT_FOUND: Final = 404
 OK: Final = 200
@@ -56,8 +56,8 @@ class HttpTransport:
     """One connection over HTTP or HTTPS, which is opened again if the server has closed it."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        """Raises Refused for anything but a URL. `timeout`: seconds without a byte from the server."""
-        wrong = Refused(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
+        """Raises WrongOption for anything but a URL. `timeout`: seconds without a byte from the server."""
+        wrong = WrongOption(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
@@ -82,7 +82,7 @@ class HttpTransport:
             if not self._used:
                 raise self._unreachable(error) from None
         except ValueError:
-            raise Refused("--key has characters that a header cannot have") from None
+            raise WrongOption("--key has characters that a header cannot have") from None
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise self._unreachable(error) from None
