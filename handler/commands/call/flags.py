@@ -78,7 +78,8 @@ def bench(options: CommandOptions) -> int:
 
 
 def _check(options: CommandOptions) -> None:
-    if not options.model:
-        raise WrongOption("MODEL is ''; expected the name of a model")
+    for name, text in (("MODEL", options.model), ("--version", options.version)):
+        if (name == "MODEL" and not text) or not text.isprintable():
+            raise WrongOption(f"{name} is {text[:256]!r}; expected a name")
     if options.sample and (options.input or options.file):
         raise WrongOption("--sample makes all inputs: leave out --input and --file")

@@ -148,7 +148,10 @@ def test_a_file_has_all_inputs_of_a_table(
     (("iris", "--sample", "--version", "9"), "9"),
     (("iris", "--sample", "--key", "@nowhere"), "--key @nowhere: No such file or directory"),
     (("iris", "--sample", "--key", "a\nb"), "--key has characters that a header cannot have"),
-    (("", "--sample"), "MODEL is ''; expected the name of a model"),
+    (("iris", "--sample", "--key", "\u20ac", "--protocol", "grpc"), "--key has characters that a header cannot have"),
+    (("", "--sample"), "MODEL is ''; expected a name"),
+    (("\udcff", "--sample"), "MODEL is '\\udcff'; expected a name"),
+    (("iris", "--sample", "--version", "\udcff"), "--version is '\\udcff'; expected a name"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line(
     samples_server: Server, run: Run, tmp_path: Path, words: tuple[str, ...], told: str
@@ -160,7 +163,7 @@ def test_what_is_wrong_is_one_line(
     np.save(tmp_path / "odd.npy", np.zeros(1, complex))
     words = tuple(re.sub(r"^x=\{(.*)\}$", rf"x={tmp_path}/\1", word) for word in words)
     code, out, err = run("infer", *words, *place(samples_server, "v2"))
-    assert (code, out) == (2 if told.startswith(("--sample", "--key has", "MODEL")) else 1, "")
+    assert (code, out) == (2 if told.startswith(("--sample", "--key has", "MODEL", "--version")) else 1, "")
     assert err.startswith("dragoman: ")
     assert told in err
     assert err.count("\n") == 1
@@ -172,12 +175,16 @@ def test_what_is_wrong_is_one_line(
     (("--url", "ftp://h"), "--url is 'ftp://h'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://[::1"), "--url is 'http://[::1'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://h:port"), "--url is 'http://h:port'; expected"),
+    (("--url", "http://a..b"), "--url is 'http://a..b'; expected"),
+    (("--url", "http://h\udcff"), "--url is 'http://h\\udcff'; expected"),
+    (("--url", "http://127.0.0.1:{}/ü\udcff"), "/ü\\udcff'; expected"),
+    (("--url", "http://127.0.0.1:{}/ü b"), "/ü b does not answer: Connection refused"),
     (("--url", "http://nohost.invalid"), "http://nohost.invalid does not answer: "),
 ])  # fmt: skip
 def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...], told: str) -> None:
     """With the cure."""
     code, _, err = run("infer", "m", "--sample", *(word.format(free_port()) for word in words))
-    assert (code, told in err, err.count("\n")) == (2 if told.startswith("--url") else 1, True, 1), err
+    assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
 
 
 def test_a_key_opens_a_server(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:
