@@ -14,7 +14,7 @@ from core.tensor import Tensor, TensorSpec
 from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
-from handler.commands.call.served import CalledModel
+from handler.commands.call.served import CalledModel, described
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
@@ -185,6 +185,23 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
     """With the cure."""
     code, _, err = run("infer", "m", "--sample", *(word.format(free_port()) for word in words))
     assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
+
+
+@pytest.mark.parametrize("body", [b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}'])
+def test_the_404_of_another_server_says_so(body: bytes) -> None:
+    """A model that is not there has V2's error; the address of a web server, or one without its stage, has not."""
+
+    class Elsewhere:
+        def call(self, _: transport.Packet) -> transport.Landed:
+            return transport.Landed(404, {}, body)
+
+        def close(self) -> None: ...
+
+    with pytest.raises(Refused, match=r"^404 /v2/models/m: another server is at --url"):
+        described(Elsewhere(), "m", "", rpc=False)
+    body = b'{"error": "there is no model"}'
+    with pytest.raises(Refused, match=r"^there is no model 'm'$"):
+        described(Elsewhere(), "m", "", rpc=False)
 
 
 def test_a_key_opens_a_server(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:
