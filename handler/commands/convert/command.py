@@ -73,7 +73,7 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
 def _model(options: CommandOptions, settings: Settings) -> ModelJobs:
     target = targets.model(options.target, settings.repository)
     if options.source is None:
-        raise Refused("two arguments are needed: SOURCE REPOSITORY/NAME")
+        raise WrongOption("two arguments are needed: SOURCE REPOSITORY/NAME")
     return ModelJobs(target, _jobs(Path(options.source), versions.number(options.version)), {})
 
 
