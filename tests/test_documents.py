@@ -187,6 +187,15 @@ def test_the_errors_of_the_troubleshooting_page_are_the_codes() -> None:
     assert [part for part in parts if not any(part in text for text in sources)] == []
 
 
+def test_the_pages_that_messages_name_exist() -> None:
+    """Commands, logs and errors send their reader there."""
+    files = [path for top in ("core", "handler") for path in (ROOT / top).rglob("*") if path.suffix != ".pyc"]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
+    named = {page for text in texts for page in re.findall(r"docs/[\w/-]+\.md", text)}
+    assert named
+    assert {page for page in named if not (ROOT / page).exists()} == set()
+
+
 def test_every_extra_stands_in_the_table_and_no_other() -> None:
     """pyproject.toml has them."""
     with (ROOT / "pyproject.toml").open("rb") as file:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from core.errors import ServingError, escaped
 from handler.commands import output
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.settings import InvalidSettings
 
 REFUSED, WRONG = 1, 2
-"""Exit codes: of a refusal, and of wrong settings, which is that of a wrong option."""
+"""Exit codes: of a refusal, and of wrong settings and options, which is also click's for an unknown option."""
 
 
 def run(work: Callable[[], int | None]) -> int:
@@ -17,10 +17,10 @@ def run(work: Callable[[], int | None]) -> int:
     try:
         code = work() or 0
         sys.stdout.flush()  # a reader that has left shows here, and not when the interpreter ends
+    except (WrongOption, InvalidSettings) as error:
+        return _say(str(error), WRONG)
     except (Refused, ServingError) as refusal:
         return _say(refusal.message if isinstance(refusal, ServingError) else str(refusal), REFUSED)
-    except InvalidSettings as error:
-        return _say(str(error), WRONG)
     return code
 
 

@@ -4,7 +4,7 @@ import click
 
 from handler.commands import results
 from handler.commands.options import CommandOptions, command, json_lines
-from handler.commands.refused import Refused
+from handler.commands.refused import WrongOption
 
 PREFIX = "dgm_"
 """Lets scanners for leaked secrets find a key."""
@@ -23,7 +23,7 @@ def keys() -> None: ...
 @click.option("--models", default="*", help="patterns of models, with commas between; default: *")
 @json_lines
 def new(options: CommandOptions) -> None:
-    """Prints a new key, which nothing keeps, and its line. Raises Refused for a wrong name, right or pattern."""
+    """Prints a new key, which nothing keeps, and its line. Raises WrongOption for a wrong name, right or pattern."""
     import secrets  # noqa: PLC0415 - as the gate
     from hashlib import sha256  # noqa: PLC0415 - as the gate
 
@@ -32,13 +32,13 @@ def new(options: CommandOptions) -> None:
     key = PREFIX + secrets.token_urlsafe(BYTES)
     line = f"{options.name} sha256:{sha256(key.encode()).hexdigest()} {options.rights} {options.models}"
     if not options.models:
-        raise Refused("--models is ''; expected patterns with commas between, such as iris*, or * for all models")
+        raise WrongOption("--models is ''; expected patterns with commas between, such as iris*, or * for all models")
     if set(f"{options.name}{options.rights}{options.models}") & SEPARATORS:
-        raise Refused("a name, rights and models cannot have blanks, line ends, semicolons or #")
+        raise WrongOption("a name, rights and models cannot have blanks, line ends, semicolons or #")
     try:
         gate.parsed(line)
     except gate.InvalidKeys as error:
-        raise Refused(str(error).partition(": ")[2]) from None
+        raise WrongOption(str(error).partition(": ")[2]) from None
     shown = f"The key, shown this once: {key}\nThe line for DRAGOMAN_KEYS_FILE: {line}"
     results.tell(options, shown, key=key, line=line)
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+GAP, LEAST = 2, 4
+"""Columns of the terminal: between two cells, and the fewest in which a cell can be read."""
+
+
 class TableRow(NamedTuple):
     """A row. `notes`: lines below it. `style`: its colour on a terminal."""
 
@@ -31,10 +35,17 @@ def show(
     if not sys.stdout.isatty():
         print(*_lines(head, rows, right), sep="\n")  # noqa: T201 - the result
         return
-    table = _table(head, right, whole)
+    console = screen(sys.stdout)
+    table = _table(head, right, whole if _leaves_room(head, rows, whole, console.width) else ())
     for row in rows:
         _add(table, row)
-    screen(sys.stdout).print(table)
+    console.print(table)
+
+
+def _leaves_room(head: Sequence[str], rows: Sequence[TableRow], whole: Collection[int], width: int) -> bool:
+    """Decides whether columns that take one line leave the others enough to be read. rich would leave them nothing."""
+    taken = sum(max(len(cells[column]) for cells in (head, *(row.cells for row in rows))) for column in whole)
+    return width - taken - GAP * (len(head) - 1) >= LEAST * (len(head) - len(whole))
 
 
 def _lines(head: Sequence[str], rows: Sequence[TableRow], right: Collection[int]) -> Iterator[str]:

@@ -49,7 +49,9 @@ class Elsewhere:
         except ServingError as error:
             answer = self._refusal(error, scope, path)
         if answer is None:
-            await self._site_app()(scope, receive, send)
+            if self._site is None:
+                self._site = await self._dispatcher.aside(self._made)
+            await self._site(scope, receive, send)
             unfound(path)
         else:
             await exchange.answer(answer, scope["method"], send)
@@ -94,12 +96,11 @@ class Elsewhere:
         kept = tuple(pair for pair in answer.headers if pair[0] != b"content-type")
         return HttpResponse(answer.status, kept + frame.HEADERS, (frame.sign_in(scope, path, error.message),))
 
-    def _site_app(self) -> Any:
-        if self._site is None:
-            from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
+    def _made(self) -> Any:
+        """Returns the pages. A thread of its own imports FastAPI, for half a second, while others get answers."""
+        from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
 
-            self._site = pages.create(self._registry, self._settings)
-        return self._site
+        return pages.create(self._registry, self._settings)
 
 
 def unrouted(method: str, path: str) -> HttpResponse:

@@ -76,7 +76,7 @@ SETTINGS: Final = (
     Setting("DRAGOMAN_CACHE", "cache", parsers.text, "", "folder for downloads; default: `dragoman` in the system's temporary folder"),
     Setting("DRAGOMAN_CACHE_BYTES", "cache_bytes", parsers.positive, "", "the most bytes of downloads to keep, the least recently used are deleted first; default: as many as fit on the disk"),
     Setting("DRAGOMAN_CACHE_SHARED", "cache_shared", parsers.flag, "false", "`true`: use a `DRAGOMAN_CACHE` that other users can write, such as a volume that containers share"),
-    Setting("DRAGOMAN_AUTH", "auth", parsers.one_of("none", "keys", "jwt", "both"), "none", "what a client has to send: nothing, a key, a token (a JWT), or either; health needs neither (docs/security.md)"),
+    Setting("DRAGOMAN_AUTH", "auth", parsers.one_of("none", "keys", "jwt", "both"), "none", "what a client has to send: nothing, a key, a token (a JWT), or either; health needs neither; see [security.md](security.md)"),
     Setting("DRAGOMAN_KEYS_FILE", "keys_file", parsers.text, "", "file with a line for each key, made by `dragoman keys new`; read again when it changes"),
     Setting("DRAGOMAN_KEYS", "keys", parsers.text, "", "the same lines, with semicolons between"),
     Setting("DRAGOMAN_JWT_ISSUER", "jwt_issuer", parsers.names, "", "the `iss` that tokens must have, or several with commas between"),

@@ -201,7 +201,7 @@ def _examples(body: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, 
 
 
 def _shown(media: str, value: Any) -> str:
-    return _json(value) if media == JSON else f"<pre>{escape(value)}</pre>"
+    return _json(value) if media == JSON else f'<pre tabindex="0">{escape(value)}</pre>'
 
 
 def _filled(path: str, values: Mapping[str, str]) -> str:
@@ -220,4 +220,4 @@ def text(plain: str) -> str:
 def _json(value: Any) -> str:
     line = json.dumps(value, ensure_ascii=False)
     text = line if len(line) <= LINE else json.dumps(value, ensure_ascii=False, indent=2)
-    return f"<pre>{escape(text)}</pre>"
+    return f'<pre tabindex="0">{escape(text)}</pre>'

@@ -496,5 +496,5 @@ def test_keys_new_refuses_what_no_line_can_hold(flags: tuple[str, ...], capsys: 
     """No key is printed if a server would not read its line."""
     from handler import cli  # noqa: PLC0415 - of this command
 
-    assert cli.main(["keys", "new", *flags]) == 1
+    assert cli.main(["keys", "new", *flags]) == 2
     assert capsys.readouterr().out == ""

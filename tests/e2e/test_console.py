@@ -17,6 +17,7 @@ from tests.support.zoo.models import identity
 HERE = Path(__file__).with_name("browser")
 KEY = "dgm_console"
 MANY = 300
+LONG = "long" * 60
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +41,13 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param != "pictures":
         (models / "broken" / "1").mkdir(parents=True)
         (models / "broken" / "1" / "model.onnx").write_bytes(b"no model at all")
+    if request.param == "screens":
+        shutil.copytree(models / "species", models / LONG)
     if request.param == "files":
-        (models / "pictures" / "1").mkdir(parents=True)
-        (models / "pictures" / "1" / "model.onnx").write_bytes(identity("FP32", [None, 3, 2, 2]).SerializeToString())
+        for name, size in (("pictures", 2), ("large", 64)):
+            (models / name / "1").mkdir(parents=True)
+            model = identity("FP32", [None, 3, size, size])
+            (models / name / "1" / "model.onnx").write_bytes(model.SerializeToString())
     with ExitStack() as stack:
         if request.param == "staged":
             arguments = ["-m", "uvicorn", "tests.e2e.browser.staged:app", "--host", HOST, *UVICORN, "--port"]

@@ -179,6 +179,9 @@ def test_every_setting_is_a_flag_with_its_line_of_help(capsys: pytest.CaptureFix
         assert setting.variable in words.replace("- ", "-")
     assert len(printed[1].splitlines()) < 70
     assert "--s3-addressing" not in printed[1]
+    pages = set(re.findall(r"docs/[\w/-]+\.md", words.replace("- ", "-")))
+    assert "docs/protocols/grpc.md" in pages
+    assert [page for page in pages if not (ROOT / page).exists()] == []
 
 
 def test_a_missing_uvicorn_is_named_with_its_cure(

@@ -21,7 +21,7 @@ from handler.commands.call.levels import MOST_REASONS, Level, TimeTally
 from handler.commands.call.protocols import answer
 from handler.commands.call.transport import OK, Packet, Transport, Unreachable, reason
 from handler.commands.options import CommandOptions
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.commands.tables import GrowingTable
 
 LIVE: Final = Packet("/v2/health/live", method="GET")
@@ -79,7 +79,9 @@ def _check_chart(file: str | None) -> None:
 def _concurrencies(text: str) -> list[int]:
     words = text.split(",")
     if not all(word.strip().isdecimal() and 0 < int(word) <= defaults.MOST for word in words):
-        raise Refused(f"--concurrency is {text[:64]!r}; expected numbers from 1 to {defaults.MOST} with commas between")
+        raise WrongOption(
+            f"--concurrency is {text[:64]!r}; expected numbers from 1 to {defaults.MOST} with commas between"
+        )
     return [int(word) for word in words]
 
 

@@ -7,7 +7,7 @@ import click
 
 from handler.commands.call.defaults import GRPC, LEVELS, NAMES, URL
 from handler.commands.options import FILE, CommandOptions, argument, as_json, checked, command, seconds
-from handler.commands.refused import Refused
+from handler.commands.refused import WrongOption
 
 
 def request(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,5 +78,8 @@ def bench(options: CommandOptions) -> int:
 
 
 def _check(options: CommandOptions) -> None:
+    for name, text in (("MODEL", options.model), ("--version", options.version)):
+        if (name == "MODEL" and not text) or not text.isprintable():
+            raise WrongOption(f"{name} is {text[:256]!r}; expected a name")
     if options.sample and (options.input or options.file):
-        raise Refused("--sample makes all inputs: leave out --input and --file")
+        raise WrongOption("--sample makes all inputs: leave out --input and --file")

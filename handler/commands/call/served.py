@@ -42,6 +42,10 @@ def described(transport: Transport, name: str, version: str, *, rpc: bool) -> Ca
     names = _names(transport, rpc=rpc)
     if name in names:
         raise Refused(reason(landed).removeprefix(f"{NOT_FOUND} "))
+    if not names and not rpc and not _is_refusal(landed.body):
+        raise Refused(
+            f"{NOT_FOUND} {packet.path}: another server is at --url, or --url needs a path, such as a stage's"
+        )
     raise Refused(f"there is no model {shown(name)}{hint(name, names)}")
 
 
@@ -73,6 +77,14 @@ def _specs(members: Any) -> tuple[TensorSpec, ...] | None:
         )
         for each in members
     )
+
+
+def _is_refusal(body: bytes) -> bool:
+    """Decides whether a body is an error of V2. That of a web server or a gateway is another one."""
+    try:
+        return "error" in json.loads(body)
+    except (ValueError, TypeError):
+        return False
 
 
 def _rpc_question(model: CalledModel) -> Packet:

@@ -5,10 +5,10 @@ import json
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from core.records import NamedTuple
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 
 NOT_FOUND: Final = 404
 OK: Final = 200
@@ -46,9 +46,11 @@ class Unreachable(Refused):
 
 
 def credentials(key: str | None) -> dict[str, str]:
-    """Returns the header of a key, or of a token: only a JWT has two dots."""
+    """Returns the header of a key, or of a token: only a JWT has two dots. Raises WrongOption."""
     if key is None:
         return {}
+    if not (key.isascii() and key.isprintable()):
+        raise WrongOption("--key has characters that a header cannot have")
     return {"authorization": f"Bearer {key}"} if key.count(".") == 2 else {"x-api-key": key}  # noqa: PLR2004 - as above
 
 
@@ -56,16 +58,18 @@ class HttpTransport:
     """One connection over HTTP or HTTPS, which is opened again if the server has closed it."""
 
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
-        """Raises Refused for anything but a URL. `timeout`: seconds without a byte from the server."""
-        wrong = Refused(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
+        """Raises WrongOption for anything but a URL. `timeout`: seconds without a byte from the server."""
+        wrong = WrongOption(f"--url is {url!r}; expected http://HOST:PORT or https://HOST")
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             port = parts.port
+            host = (parts.hostname or "").encode("idna")  # as the socket does
+            path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
         except ValueError:
             raise wrong from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not host or not parts.hostname:
             raise wrong
-        self._url, self._path = url, parts.path.rstrip("/")
+        self._url, self._path = url, path
         self._headers = credentials(key)
         self._connection: Any = (
             http.client.HTTPSConnection(parts.hostname, port, timeout=timeout, context=ssl.create_default_context())
@@ -81,8 +85,6 @@ class HttpTransport:
             self._connection.close()
             if not self._used:
                 raise self._unreachable(error) from None
-        except ValueError:
-            raise Refused("--key has characters that a header cannot have") from None
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise self._unreachable(error) from None

@@ -15,7 +15,7 @@ from handler.commands.convert.work import written
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
 from handler.commands.publish import push, shelf, targets, versions
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
@@ -58,7 +58,9 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
     """Converts the model of another library in a child process, and publishes it. Raises Refused, ServingError."""
     target, source = targets.model(options.target, settings.repository), Path(options.source)
     if options.signature:
-        raise Refused("--signature is for a SavedModel: a model of another library has no signatures to choose from")
+        raise WrongOption(
+            "--signature is for a SavedModel: a model of another library has no signatures to choose from"
+        )
     wanted = versions.number(options.version)
     (job,) = _checked(ModelJobs(target, [ConvertJob(source, wanted or 1)], {}), settings, force=options.force).jobs
     meter = Meter(quiet=options.quiet)
@@ -71,15 +73,15 @@ def _run_library(options: CommandOptions, row: sources.Format, settings: Setting
 def _model(options: CommandOptions, settings: Settings) -> ModelJobs:
     target = targets.model(options.target, settings.repository)
     if options.source is None:
-        raise Refused("two arguments are needed: SOURCE REPOSITORY/NAME")
+        raise WrongOption("two arguments are needed: SOURCE REPOSITORY/NAME")
     return ModelJobs(target, _jobs(Path(options.source), versions.number(options.version)), {})
 
 
 def _configured(options: CommandOptions) -> list[ModelJobs]:
     if options.source is not None or options.version is not None:
-        raise Refused("--models-config names the models to convert: give only REPOSITORY")
+        raise WrongOption("--models-config names the models to convert: give only REPOSITORY")
     if options.data is not None:
-        raise Refused("--data has the rows of one model, and --models-config names several")
+        raise WrongOption("--data has the rows of one model, and --models-config names several")
     repository = targets.repository(options.target) or "."
     models = []
     for config in models_config.read(Path(options.models_config)):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 from core.deadline import within
 from core.errors import ModelNotLoadable, ServingError
@@ -83,7 +83,7 @@ def of_store(settings: Settings) -> tuple[list[Finding], Tree | None]:
     uri = settings.repository
     try:
         store = open_store(settings._replace(verify="off"))
-        models: Mapping[str, Sequence[File]] = store.everything(Progress(within(SECONDS)))  # type: ignore[attr-defined] # each of ours has it
+        models = _everything(store, Progress(within(SECONDS)))
     except InvalidSettings as wrong:
         return [error("repository-uri", "DRAGOMAN_REPOSITORY", str(wrong), CURES["store-refused"])], None
     except Forbidden as denied:
@@ -96,6 +96,14 @@ def of_store(settings: Settings) -> tuple[list[Finding], Tree | None]:
         cure = f"check the prefix; `dragoman push FOLDER {uri}/NAME` publishes a model"
         return [error("repository-empty", uri, "there is no model below it", cure)], None
     return [], grouped([file._replace(path=f"{name}/{file.path}") for name, files in models.items() for file in files])
+
+
+def _everything(store: Any, progress: Progress) -> Mapping[str, Sequence[File]]:
+    """Returns the files of each model. Each of our stores has them in few requests, which a package's need not."""
+    if hasattr(store, "everything"):
+        found: Mapping[str, Sequence[File]] = store.everything(progress)
+        return found
+    return {name: store.files(name, progress) for name in store.models(progress)}
 
 
 class _Stopped(Exception):

@@ -30,7 +30,7 @@ from handler.commands.options import CommandOptions
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
-from handler.stores import STORES, open_store
+from handler.stores import open_store
 from handler.stores.paths import expanded, path_of
 from handler.stores.s3.location import locate
 
@@ -119,7 +119,7 @@ class Examination:
             if files is not None or any(each.code in ANSWERED for each in found):
                 permissions.examine(settings, locate(settings.repository, os.environ), self._visit)
             return files
-        if separator and scheme in STORES and scheme != "file":
+        if separator and scheme != "file":
             found, files = bucket.of_store(settings)
             self._visit.add(found)
             return files

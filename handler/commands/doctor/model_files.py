@@ -17,7 +17,7 @@ from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File
 from handler.stores.directory import is_name
 
-KEYS: Final = "rename it as suggested, or remove it: docs/models.md has the keys"
+KEYS: Final = "rename it as suggested, or remove it: docs/model-settings.md has the keys"
 NO_KEY: Final = "no such key"
 READER: Final = "handler.settings.triton.config"
 PYTHON: Final = "model.py"

@@ -9,7 +9,7 @@ from core.records import NamedTuple
 from handler.backends import BACKENDS
 from handler.commands.publish import external
 from handler.commands.publish.files import LocalFile, local_file
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
 from handler.settings.model import FILE
 
@@ -85,11 +85,11 @@ def find(path: Path, wanted: int | None) -> Found:
 
 
 def number(text: str | None) -> int | None:
-    """Parses --version. Raises Refused."""
+    """Parses --version. Raises WrongOption."""
     if text is None:
         return None
     if not VERSION.fullmatch(text):
-        raise Refused(f"--version is {text!r}; expected a whole number of at most 18 digits")
+        raise WrongOption(f"--version is {text!r}; expected a whole number of at most 18 digits")
     return int(text)
 
 

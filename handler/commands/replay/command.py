@@ -12,7 +12,7 @@ from typing import Any, Final
 from core.errors import ServingError, escaped
 from handler.commands.meter import Meter
 from handler.commands.options import CommandOptions
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.commands.replay import recorded, senders
 from handler.commands.replay.compare import Tolerance, differences
 from handler.commands.replay.recorded import Exchange, Reached
@@ -60,12 +60,12 @@ def _judge(counts: Counter[str], url: str) -> None:
 
 
 def _headers(texts: list[str]) -> dict[str, str]:
-    """Raises Refused."""
+    """Raises WrongOption."""
     found = {}
     for text in texts:
         name, colon, value = text.partition(":")
         if not name.strip() or not colon or not (name + value).isprintable():
-            raise Refused("--header has the form 'name: value'")
+            raise WrongOption("--header has the form 'name: value'")
         found[name.strip()] = value.strip()
     return found
 

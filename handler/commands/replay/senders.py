@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from core.dialects.v2.rpc import SERVICE
 from core.operations import Infer, InferResult, ModelSpec
 from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
@@ -38,7 +38,7 @@ class OverHttp:
     """REST, Connect and gRPC-Web."""
 
     def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
-        """Raises Refused for a URL that is none."""
+        """Raises WrongOption for a URL that is none."""
         parts = _parsed(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=seconds)
@@ -87,12 +87,12 @@ class OverHttp:
 
 
 def _parsed(url: str) -> SplitResult:
-    """Raises Refused."""
+    """Raises WrongOption."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.hostname and parts.port != 0 and parts.scheme in ("http", "https"):  # asking for the port checks it
             return parts
-    raise Refused(f"--url is {url!r}; expected a URL such as http://127.0.0.1:8080")
+    raise WrongOption(f"--url is {url!r}; expected a URL such as http://127.0.0.1:8080")
 
 
 class OverGrpc:

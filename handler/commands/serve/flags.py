@@ -86,7 +86,7 @@ def _help_all(context: click.Context, _: click.Parameter, given: bool) -> None: 
 
 def _help(setting: Setting) -> str:
     """Returns a setting's line of docs/settings.md as a terminal shows it."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", setting.about).replace("`", "")
+    text = re.sub(r"\[[^\]]*\]\(([^)#]*)[^)]*\)", r"docs/\1", setting.about).replace("`", "")
     default = f"; default: {setting.default}" if setting.default and "default" not in text else ""
     place = f" ({setting.variable})" if setting.variable else ""
     return f"{text}{default}{place}"

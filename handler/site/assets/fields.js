@@ -24,10 +24,17 @@ export class Field {
       this.body, this.tools(), this.told);
     this.draw();
     this.dropping();
+    const size = count(this.least());
+    if (!example && size > SHOWN) this.tell(`A row has ${size.toLocaleString("en")} elements: drop a file.`, false);
+  }
+
+  // Returns the sizes of one row.
+  least() {
+    return (this.input.shape ?? [1]).map((size) => (size < 0 ? 1 : size));
   }
 
   blank() {
-    const shape = (this.input.shape ?? [1]).map((size) => (size < 0 ? 1 : size));
+    const shape = this.least();
     const one = isText(this.input.datatype) ? "" : this.input.datatype === "BOOL" ? true : 0;
     return count(shape) <= SHOWN ? nested(Array(count(shape)).fill(one), shape) : [];
   }

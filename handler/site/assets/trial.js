@@ -124,7 +124,7 @@ export class Trial {
     const inner = tabs("The request", names, (index, panel) => {
       this.language = names[index];
       const [, text] = written[index];
-      panel.replaceChildren(el("pre", { class: "wire" }, bounded(text)), copying(() => text));
+      panel.replaceChildren(el("pre", { class: "wire", tabindex: "0" }, bounded(text)), copying(() => text));
     });
     inner.list.classList.add("minor");
     this.panel.replaceChildren(about, inner.list, inner.panel);

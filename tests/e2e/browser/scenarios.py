@@ -115,6 +115,10 @@ def files(url: str, axe: Path, _: str) -> None:
         expect(page.get_by_role("img", name="red.png as the model gets it")).to_be_visible()
         assert send(page).startswith("200 in ")
         assert '"data": [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0]' in page.inner_text(".wire")
+        form(page, url, "large")
+        expect(page.locator(".field .told")).to_have_text("A row has 12,288 elements: drop a file.")
+        page.set_input_files("input[type=file]", [{"name": "red.png", "mimeType": "image/png", "buffer": red(6, 4)}])
+        assert send(page).startswith("200 in ")
         checked(page)
 
 
@@ -193,7 +197,7 @@ def many(url: str, axe: Path, _: str) -> None:
 
 
 def screens(url: str, axe: Path, _: str) -> None:
-    """In light and dark, wide and narrow: axe-core finds nothing on any page, and nothing is cut off."""
+    """In light and dark, wide and narrow, with a long name: axe-core finds nothing, and nothing is cut off."""
     for screen in SCREENS:
         with browsing(url, axe, **screen) as page:
             page.goto(url)
@@ -205,7 +209,10 @@ def screens(url: str, axe: Path, _: str) -> None:
             page.get_by_role("tab", name="Explain").click()
             send(page)
             checked(page)
+            form(page, url, "long" * 60)
+            checked(page)
             page.goto(f"{url}docs")
+            checked(page)
             page.get_by_role("searchbox").fill("infer")
             page.locator("summary:visible").first.click()
             expect(page.get_by_role("button", name="Copy").first).to_be_visible()

@@ -56,6 +56,25 @@ def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
     assert more.startswith("more: 503 ")
 
 
+def test_make_install_makes_an_environment_and_the_other_commands_use_it(tmp_path: Path) -> None:
+    """The Python of Debian, Ubuntu and Homebrew refuses packages. A Python that is named gets them itself."""
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON")}
+
+    def planned(*words: str) -> list[str]:
+        command = ["make", "--dry-run", *words]
+        made = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+        return made.stdout.splitlines()
+
+    assert cli.main(["init", str(tmp_path)]) == 0
+    new = ["python3 -m venv .venv", ".venv/bin/python -m pip install -r requirements.txt"]
+    assert planned("install") == new
+    assert planned("install", "PYTHON=python3.13") == ["python3.13 -m pip install -r requirements.txt"]
+    assert planned("test") == ["python3 check.py"]
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").touch()
+    assert (planned("install"), planned("test")) == (new, [".venv/bin/python check.py"])
+
+
 def test_what_cannot_be_written_as_a_whole_is_not_written(tmp_path: Path) -> None:
     """Files of a first attempt, on a disk that was full, were in the way of the second."""
     (tmp_path / "mine.txt").touch()

@@ -47,6 +47,16 @@ def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[31m" in out
 
 
+def test_a_narrow_terminal_keeps_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the columns of one line leave no room for the others, they continue on the next line, too."""
+    stream = terminal(monkeypatch)
+    tables.show(("MODEL", "MODIFIED"), [TableRow(("half_plus_three", "2026-11-23 14:59:41 by hand at noon"))], (), (1,))
+    shown = plain(stream.getvalue())
+    assert shown[0].startswith("MODEL")
+    assert "half_plus_three" in "".join(line[:15].strip() for line in shown)
+    assert "".join(" ".join(line[15:].strip() for line in shown[1:]).split()) == "2026-11-2314:59:41byhandatnoon"
+
+
 def test_a_table_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is under way stands below it, and goes."""
     stream = terminal(monkeypatch)

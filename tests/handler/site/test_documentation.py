@@ -89,11 +89,22 @@ def test_answers_to_several_examples_stand_below_their_commands(app: App) -> Non
     page = ask(app, "/docs").text
     operation = page[page.index("/grps/v1/infer/predict") :]
     operation = operation[: operation.index("</details>")]
-    shown = dict(re.findall(r'<h3>([^<]*)</h3><pre class="copy" tabindex="0">[^<]*</pre><pre>([^<]*)</pre>', operation))
+    shown = dict(
+        re.findall(
+            r'<h3>([^<]*)</h3><pre class="copy" tabindex="0">[^<]*</pre><pre tabindex="0">([^<]*)</pre>', operation
+        )
+    )
     assert shown["bytes in and out"] == "dragoman"
     assert json.loads(unescape(shown["a stream of messages"]))["str_data"] == "dragoman"
     assert json.loads(unescape(shown["nested numbers in the answer, too"]))["ndarray"] == [[3.5, 4.0], [4.5, 5.0]]
     assert "SUCCESS" not in operation.partition("<h3>Answers</h3>")[2]
+
+
+def test_the_keyboard_reaches_every_text_that_can_scroll(app: App) -> None:
+    """Long schemas have a bar, which some browsers leave to the mouse."""
+    page = ask(app, "/docs").text
+    assert "<pre" in page
+    assert [tag for tag in re.findall(r"<pre[^>]*>", page) if 'tabindex="0"' not in tag] == []
 
 
 def test_a_protocol_is_called_as_it_is_spelled(app: App) -> None:

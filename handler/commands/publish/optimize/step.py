@@ -11,7 +11,7 @@ from typing import Any, Final
 from handler.commands.publish import checks, external
 from handler.commands.publish.files import digest, local_file
 from handler.commands.publish.versions import LocalVersion
-from handler.commands.refused import Refused
+from handler.commands.refused import Refused, WrongOption
 from handler.settings.checked import members_of
 from handler.settings.model import FILE
 from handler.stores.signing.envelope import FILE as SIGNATURE
@@ -69,6 +69,6 @@ def _answer(folder: Path, to: Path) -> dict[str, Any]:
 def check_possible(*, wanted: bool, checked: bool) -> None:
     """Raises Refused where `--optimize` cannot be done."""
     if wanted and not checked:
-        raise Refused("--optimize compares answers of the loaded model: it cannot be combined with --no-check")
+        raise WrongOption("--optimize compares answers of the loaded model: it cannot be combined with --no-check")
     if wanted and not checks.has_runtime():
         raise Refused("--optimize needs ONNX Runtime: pip install 'dragoman[onnx]'")

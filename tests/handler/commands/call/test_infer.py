@@ -14,7 +14,7 @@ from core.tensor import Tensor, TensorSpec
 from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
-from handler.commands.call.served import CalledModel
+from handler.commands.call.served import CalledModel, described
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from tests.handler.edge.client import ROOT
@@ -148,18 +148,22 @@ def test_a_file_has_all_inputs_of_a_table(
     (("iris", "--sample", "--version", "9"), "9"),
     (("iris", "--sample", "--key", "@nowhere"), "--key @nowhere: No such file or directory"),
     (("iris", "--sample", "--key", "a\nb"), "--key has characters that a header cannot have"),
+    (("iris", "--sample", "--key", "\u20ac", "--protocol", "grpc"), "--key has characters that a header cannot have"),
+    (("", "--sample"), "MODEL is ''; expected a name"),
+    (("\udcff", "--sample"), "MODEL is '\\udcff'; expected a name"),
+    (("iris", "--sample", "--version", "\udcff"), "--version is '\\udcff'; expected a name"),
 ])  # fmt: skip
 def test_what_is_wrong_is_one_line(
     samples_server: Server, run: Run, tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
-    """It names the input, its value and what was expected, before a request is sent."""
+    """It names the input, its value and what was expected, before a request is sent. A wrong flag is code 2."""
     files = {"bad.npy": b"none", "bad.csv": b"1,2\n3\n", "empty.csv": b"\n", "bad.json": b"{", "bad.bin": b"\0"}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     np.save(tmp_path / "odd.npy", np.zeros(1, complex))
     words = tuple(re.sub(r"^x=\{(.*)\}$", rf"x={tmp_path}/\1", word) for word in words)
     code, out, err = run("infer", *words, *place(samples_server, "v2"))
-    assert (code, out) == (1, "")
+    assert (code, out) == (2 if told.startswith(("--sample", "--key has", "MODEL", "--version")) else 1, "")
     assert err.startswith("dragoman: ")
     assert told in err
     assert err.count("\n") == 1
@@ -171,12 +175,33 @@ def test_what_is_wrong_is_one_line(
     (("--url", "ftp://h"), "--url is 'ftp://h'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://[::1"), "--url is 'http://[::1'; expected http://HOST:PORT or https://HOST"),
     (("--url", "http://h:port"), "--url is 'http://h:port'; expected"),
+    (("--url", "http://a..b"), "--url is 'http://a..b'; expected"),
+    (("--url", "http://h\udcff"), "--url is 'http://h\\udcff'; expected"),
+    (("--url", "http://127.0.0.1:{}/ü\udcff"), "/ü\\udcff'; expected"),
+    (("--url", "http://127.0.0.1:{}/ü b"), "/ü b does not answer: Connection refused"),
     (("--url", "http://nohost.invalid"), "http://nohost.invalid does not answer: "),
 ])  # fmt: skip
 def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...], told: str) -> None:
     """With the cure."""
     code, _, err = run("infer", "m", "--sample", *(word.format(free_port()) for word in words))
-    assert (code, told in err, err.count("\n")) == (1, True, 1), err
+    assert (code, told in err, err.count("\n")) == (2 if "expected" in told else 1, True, 1), err
+
+
+@pytest.mark.parametrize("body", [b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}'])
+def test_the_404_of_another_server_says_so(body: bytes) -> None:
+    """A model that is not there has V2's error; the address of a web server, or one without its stage, has not."""
+
+    class Elsewhere:
+        def call(self, _: transport.Packet) -> transport.Landed:
+            return transport.Landed(404, {}, body)
+
+        def close(self) -> None: ...
+
+    with pytest.raises(Refused, match=r"^404 /v2/models/m: another server is at --url"):
+        described(Elsewhere(), "m", "", rpc=False)
+    body = b'{"error": "there is no model"}'
+    with pytest.raises(Refused, match=r"^there is no model 'm'$"):
+        described(Elsewhere(), "m", "", rpc=False)
 
 
 def test_a_key_opens_a_server(launch: Callable[..., Server], run: Run, tmp_path: Path) -> None:

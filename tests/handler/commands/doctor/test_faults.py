@@ -113,6 +113,7 @@ FAULTS = [
     # The repository's folders.
     Fault("repository-missing", "nowhere", "mkdir -p nowhere", lambda at: elsewhere(at, to="nowhere")),
     Fault("setting-value", "DRAGOMAN_REPOSITORY", "file:///srv/models", lambda at: elsewhere(at, to="file://models")),
+    Fault("repository-uri", "DRAGOMAN_REPOSITORY", "docs/stores.md", lambda at: elsewhere(at, to="ftp://models")),
     Fault("repository-empty", "models", "dragoman push", lambda at: shutil.rmtree(at.models / "wine")),
     Fault("not-a-repository", "models/wine", "name the folder above", lambda at: elsewhere(at, to="models/wine")),
     Fault("loose-file", "iris.onnx", "mv iris.onnx iris/1/model.onnx", lambda at: at.add("iris.onnx")),

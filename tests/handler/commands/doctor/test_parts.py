@@ -21,6 +21,8 @@ from handler.cli import main
 from handler.commands.doctor import bucket, child, cures, function, permissions, sizing, template, tree
 from handler.commands.doctor.findings import Visit
 from handler.settings import Settings
+from handler.stores import File
+from handler.stores.progress import Progress
 from handler.stores.s3.listing import Page
 from handler.stores.s3.location import Location
 from tests.handler.commands.doctor.conftest import ROOT, Findings, SetUp
@@ -431,3 +433,22 @@ def test_a_repository_in_another_store_is_examined(
     assert codes(bucket.of_store(asked)[0]) == ["store-refused"]
     assert codes(bucket.of_store(asked._replace(repository="http://127.0.0.1:1"))[0]) == ["store-unreachable"]
     assert codes(bucket.of_store(asked._replace(repository="gs://"))[0]) == ["repository-uri"]
+
+
+def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists models and files; it was taken for a folder that does not exist."""
+
+    class Shelf:
+        """A store with one model."""
+
+        def __init__(self, _: Settings) -> None: ...
+
+        def models(self, _: Progress) -> list[str]:
+            return ["iris"]
+
+        def files(self, model: str, _: Progress) -> list[File]:
+            return [File(f"{len(model)}/model.onnx", 7)]
+
+    monkeypatch.setattr("handler.plugins.find", lambda *_: Shelf)
+    found, files = bucket.of_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "shelf://top"}))
+    assert (found, files is not None and [*files.models]) == ([], ["iris"])

@@ -429,8 +429,8 @@ def test_a_wrong_use_ends_with_2(run: Any, arguments: tuple[str, ...], told: str
 
 
 def test_a_wrong_version_is_refused(run: Any) -> None:
-    """It is a value that the command itself reads."""
-    assert run("push", "m", "r/m", "--version", "x")[0] == 1
+    """Its code is that of a wrong flag, although the command itself reads the value."""
+    assert run("push", "m", "r/m", "--version", "x")[0] == 2
 
 
 def test_a_file_that_cannot_be_read_is_refused(run: Any, tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_what_is_no_onnx_model_is_pushed_as_it_was(run: Any, tmp_path: Path) -> 
     out = run("push", tmp_path / "model.py", tmp_path / "r" / "m", "--optimize")[1]
     assert out.endswith("; not optimised: it is not an ONNX model, but model.py\n")
     refused = run("push", tmp_path / "model.py", tmp_path / "r" / "m", "--optimize", "--no-check")
-    assert refused[0] == 1
+    assert refused[0] == 2
     assert "--optimize compares answers of the loaded model: it cannot be combined with --no-check" in refused[2]
 
 

@@ -134,10 +134,11 @@ def test_settings_that_were_changed_here_are_kept_unless_forced(run: Any, publis
 def test_what_is_not_there_is_refused(
     run: Any, published: str, tmp_path: Path, source: str, options: tuple[str, ...], message: str
 ) -> None:
-    """The refusal has one line, and comes before anything is written."""
+    """The refusal has one line, and comes before anything is written. A wrong flag has a code of its own."""
     uri = published.rpartition("/")[0]
     told = run("pull", source.format(uri=uri), tmp_path / "out", *options)
-    assert told == (1, "", f"dragoman: {message.format(uri=uri)}\n")
+    code = 2 if message.startswith("--") else 1
+    assert told == (code, "", f"dragoman: {message.format(uri=uri)}\n")
     assert not (tmp_path / "out").exists()
 
 
