@@ -9,6 +9,7 @@ from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
+from handler.stores import paths
 from handler.stores.directory import DirectoryStore, is_name, settled
 from handler.stores.loose import place_of
 from handler.stores.web import index
@@ -18,10 +19,10 @@ from handler.stores.web.index import IndexedFile
 def run(options: CommandOptions, settings: Settings) -> None:
     """Writes index.json into the folder, whole or not at all. Raises Refused, ServingError."""
     root = Path(options.folder)
-    if not root.is_dir():
+    if not paths.is_dir(root):
         raise Refused(f"the folder {root} does not exist")
-    is_one, paths = _paths(root, DirectoryStore(settings._replace(repository=str(root))))
-    files = [_indexed(root, path) for path in paths]
+    is_one, found = _paths(root, DirectoryStore(settings._replace(repository=str(root))))
+    files = [_indexed(root, path) for path in found]
     if not files:
         raise Refused(f"{root} has no model: expected folders such as {root}/iris/1 with model.onnx")
     new = root / f".{index.FILE}.new"

@@ -27,6 +27,7 @@ from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.settings.sources import Layered
+from handler.stores import paths
 from handler.stores.paths import expanded
 
 FAILED: Final = 3
@@ -46,9 +47,11 @@ def run(options: CommandOptions) -> int:
     source, output = Path(options.input), Path(options.output)
     form = _form(options)
     for path in (source, output):
-        if path.exists() and not path.is_file():  # a pipe is read once, and no file is put into a device's place
+        if paths.exists(path) and not paths.is_file(
+            path
+        ):  # a pipe is read once, and no file is put into a device's place
             raise Refused(f"{path} is not a regular file")
-    if output.exists() and source.exists() and output.samefile(source):
+    if paths.exists(output) and paths.exists(source) and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")
     try:
         with source.open("rb") as file, OutputFile(output) as answers, reported(), _taking_turns():
@@ -72,7 +75,7 @@ def _run(options: CommandOptions, settings: Settings, form: str, file: BinaryIO,
     path = Path(options.input)
     before = path.stat()
     target = targets.model(options.model, settings.repository)
-    if "://" not in target.repository and not expanded(target.repository).is_dir():
+    if "://" not in target.repository and not paths.is_dir(expanded(target.repository)):
         raise Refused(
             f"the folder {target.repository} does not exist: name the model as FOLDER/NAME, or set DRAGOMAN_REPOSITORY"
         )

@@ -23,6 +23,7 @@ from handler.commands.call.transport import OK, Packet, Transport, Unreachable, 
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused, WrongOption
 from handler.commands.tables import GrowingTable
+from handler.stores import paths
 
 LIVE: Final = Packet("/v2/health/live", method="GET")
 """The request whose time is the client's own, and the way's: the server does next to nothing for it."""
@@ -70,9 +71,9 @@ def _check_chart(file: str | None) -> None:
     if file is None:
         return
     path = Path(file).absolute()
-    if not path.parent.is_dir():
+    if not paths.is_dir(path.parent):
         raise Refused(f"{file} cannot be written: its folder does not exist")
-    if path.is_dir():
+    if paths.is_dir(path):
         raise Refused(f"{file} cannot be written: it is a folder")
 
 

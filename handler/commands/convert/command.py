@@ -19,7 +19,7 @@ from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
 from handler.settings.model import FILE, parse
-from handler.stores import parity
+from handler.stores import parity, paths
 
 MARKERS: Final = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -112,7 +112,7 @@ def _jobs(folder: Path, version: int | None) -> list[ConvertJob]:
         name = folder.resolve().name
         default = int(name) if VERSION.fullmatch(name) else 1
         return [ConvertJob(folder, default if version is None else version)]
-    if not folder.is_dir():
+    if not paths.is_dir(folder):
         raise Refused(f"there is no file or folder {folder}")
     found = [entry for entry in folder.iterdir() if VERSION.fullmatch(entry.name) and _is_saved_model(entry)]
     if not found:

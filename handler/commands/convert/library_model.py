@@ -10,12 +10,12 @@ from handler.commands.convert.work import LibraryJob
 from handler.commands.meter import Meter, human
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
-from handler.stores import parity
+from handler.stores import parity, paths
 
 
 def convert(source: Path, row: Format, folder: Path, options: CommandOptions, meter: Meter) -> None:
     """Writes a version's files into a folder, and prints its parity. Raises Refused."""
-    if not source.exists():
+    if not paths.exists(source):
         raise Refused(f"there is no file or folder {source}")
     try:
         folder.mkdir(parents=True)

@@ -30,7 +30,7 @@ from handler.commands.options import CommandOptions
 from handler.lifecycle.repository import Repository
 from handler.settings import InvalidSettings, Settings, parsers
 from handler.settings.sources import FILE
-from handler.stores import open_store
+from handler.stores import open_store, paths
 from handler.stores.paths import expanded, path_of
 from handler.stores.s3.location import locate
 
@@ -77,7 +77,7 @@ def _limits(options: CommandOptions) -> LoadLimits:
         except ValueError as wrong:
             raise ValueError(f"{flag} is {text[:64]!r}; expected {wrong}") from None
     for flag, path in (("--template", options.template), ("--artifact", options.artifact)):
-        if path is not None and not Path(path).exists():
+        if path is not None and not paths.exists(Path(path)):
             raise ValueError(f"{flag} is {path[:256]!r}, which does not exist")
     return LoadLimits(found[0], int(found[1]) or None)
 
@@ -240,8 +240,8 @@ class Examination:
 def _not_a_folder(path: Path) -> str:
     """Returns why a path is not a folder, "" if it is one, or cannot be looked at: its listing says why."""
     try:
-        if path.is_dir():
+        if paths.is_dir(path):
             return ""
-        return "it is a file, and not a folder" if path.exists() else MISSING
+        return "it is a file, and not a folder" if paths.exists(path) else MISSING
     except OSError:
         return ""

@@ -12,6 +12,7 @@ from handler.commands.init.wheel import installed, wheel
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.settings.routing import VERSION
+from handler.stores import paths
 
 DOCKERFILE: Final = Path(__file__).with_name("Dockerfile")
 IGNORED: Final = shutil.ignore_patterns(".*", "__pycache__")
@@ -40,13 +41,13 @@ def run(options: CommandOptions) -> int:
 
 
 def _check(models: Path | None, constraints: Path | None) -> None:
-    if models is not None and not models.is_dir():
+    if models is not None and not paths.is_dir(models):
         raise Refused(f"the folder {models} does not exist")
     if models is not None and not any(_has_versions(each) for each in models.iterdir()):
         if _has_versions(models):
             raise Refused(f"{models} is one model: name the folder of the models, {models.resolve().parent}")
         raise Refused(f"{models} has no models: expected a folder for each, such as {models}/iris/1/model.onnx")
-    if constraints is not None and not constraints.is_file():
+    if constraints is not None and not paths.is_file(constraints):
         raise Refused(f"there is no file {constraints}")
 
 

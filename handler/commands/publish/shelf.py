@@ -14,7 +14,7 @@ from handler.commands.refused import Refused
 from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, folders_of
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
-from handler.stores import File, Folder, Forbidden, Store, open_store
+from handler.stores import File, Folder, Forbidden, Store, open_store, paths
 from handler.stores.paths import expanded
 from handler.stores.progress import Progress
 
@@ -100,7 +100,7 @@ def is_complete(store: Store, name: str, version: Version, text: bytes | None) -
 
 
 def _files(store: Store, target: targets.Target) -> Sequence[File]:
-    if not targets.is_remote(target.repository) and not expanded(target.repository).exists():
+    if not targets.is_remote(target.repository) and not paths.exists(expanded(target.repository)):
         return ()  # a first push makes the repository
     return store.files(target.name)
 
@@ -110,7 +110,7 @@ def items(settings: Settings, repository: str, prefix: str) -> list[ListedFile]:
     if targets.is_remote(repository):
         return [item for item in opened(settings, repository).items(prefix) if not item.path.endswith("/")]
     root = expanded(repository) / prefix
-    if not root.is_dir():
+    if not paths.is_dir(root):
         raise Refused(f"the folder {root} does not exist")
     return list(_walk(settings, root))
 

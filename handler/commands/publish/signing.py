@@ -15,7 +15,7 @@ from handler.lifecycle.repository import VERSION
 from handler.settings import InvalidSettings, Settings
 from handler.settings.model import FILE as SETTINGS
 from handler.settings.model import unsigned
-from handler.stores import Proof, open_store
+from handler.stores import Proof, open_store, paths
 from handler.stores.progress import Progress
 from handler.stores.signing.documents import Unverified
 from handler.stores.signing.envelope import FILE
@@ -74,7 +74,7 @@ def _write(folder: Path, name: str, text: bytes) -> LocalFile:
 def _local(options: CommandOptions) -> Iterator[tuple[LocalVersion, bytes | None]]:
     """Yields the versions of a folder, each with its model's settings. Raises Refused."""
     path = Path(options.model)
-    if path.is_file():
+    if paths.is_file(path):
         raise Refused(f"{path} is a file; expected the folder of a version, or a model's")
     found = versions.find(path, versions.number(options.version))
     if found.versions[0].folder == path and (model := _model_in(path)) is not None:

@@ -12,6 +12,7 @@ from handler.commands.publish.files import LocalFile, local_file
 from handler.commands.refused import Refused, WrongOption
 from handler.lifecycle.repository import VERSION
 from handler.settings.model import FILE
+from handler.stores import paths
 
 MARKERS: Final = tuple(backend.marker for backend in BACKENDS.values())
 BY_SUFFIX: Final = {Path(marker).suffix: marker for marker in MARKERS}
@@ -69,9 +70,9 @@ class Found(NamedTuple):
 
 def find(path: Path, wanted: int | None) -> Found:
     """Finds the versions in a file or folder. `wanted`: --version. Raises Refused."""
-    if path.is_file():
+    if paths.is_file(path):
         return Found((LocalVersion(None, _single(path), None),), None)
-    if not path.is_dir():
+    if not paths.is_dir(path):
         raise Refused(f"there is no file or folder {path}")
     numbered = _numbered(path)
     if not numbered or any((path / marker).is_file() for marker in MARKERS):

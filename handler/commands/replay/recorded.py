@@ -14,6 +14,7 @@ from core.errors import ServingError
 from core.records import NamedTuple
 from handler.commands.refused import Refused
 from handler.edge.observe.payloads.events import JSON, REQUEST, RESPONSE
+from handler.stores import paths
 
 MOST_BYTES: Final = 2**30
 WEB: Final = "grpc-web"
@@ -56,7 +57,7 @@ def read(files: Iterable[str]) -> Iterator[Exchange]:
     """Yields the exchanges of the files, and of the folders' files *.jsonl. Raises Refused for other files."""
     for text in files:
         path = Path(text)
-        if not path.exists():
+        if not paths.exists(path):
             raise Refused(f"there is no file {text}")
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else (path,):
             yield from _exchanges(file)

@@ -13,6 +13,7 @@ from core.records import NamedTuple
 from handler.commands.called import called
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
+from handler.stores import paths
 from handler.stores.directory import root_of
 
 CURE: Final = "name another one with --repository or DRAGOMAN_REPOSITORY"
@@ -58,9 +59,9 @@ def _local(repository: str) -> Path | None:
 def _missing(path: Path | None) -> str:
     """Returns why a path is not a repository, "" if nothing is known."""
     try:
-        if path is None or path.is_dir():
+        if path is None or paths.is_dir(path):
             return ""
-        if path.exists():
+        if paths.exists(path):
             return f"the repository {path} is not a directory: {CURE}"
     except OSError:
         return ""

@@ -7,6 +7,7 @@ from typing import Final
 
 from core.records import NamedTuple
 from handler.commands.refused import Refused
+from handler.stores import paths
 
 HEAD: Final = 4096
 """The bytes of a file that are read to recognise it."""
@@ -55,9 +56,9 @@ def recognised(path: Path, name: str | None) -> Format | None:
     """
     if name is not None:
         return FORMATS[name]
-    if path.is_dir():
+    if paths.is_dir(path):
         return FORMATS["huggingface"] if _is_transformers(path) else None
-    if not path.exists() and not path.suffix:
+    if not paths.exists(path) and not path.suffix:
         return None
     rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
     if not rows:
