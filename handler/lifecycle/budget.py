@@ -225,7 +225,8 @@ class Budget:
             # Who asks for this model may not be permitted to see the others.
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             log.warning("%s has no room beside what has to stay: %s", claim.version.name, named)
-            beside += f" and {len(staying)} versions of models that have to stay"
+            count = len(staying)
+            beside += f" and {count} other version{'s' * (count > 1)} that must stay"
         return NeverFits(
             f"model {claim.version.name!r} version {claim.version.version.number} needs {_mb(need)}; at most "
             f"{_mb(max(0, most))} fit beside {beside} (DRAGOMAN_MEMORY_LIMIT {_mb(self.limit)})"

@@ -58,7 +58,7 @@ def test_the_repository_is_checked_by_its_own_program(tmp_path: Path) -> None:
 
 def test_make_install_makes_an_environment_and_the_other_commands_use_it(tmp_path: Path) -> None:
     """The Python of Debian, Ubuntu and Homebrew refuses packages. A Python that is named gets them itself."""
-    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON")}
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "PYTHON")}
 
     def planned(*words: str) -> list[str]:
         command = ["make", "--dry-run", *words]
