@@ -37,6 +37,8 @@ LONGEST_PAUSE: Final = 30.0
 DOUBLINGS: Final = 10
 STOP_SECONDS: Final = 30.0
 """A worker that still runs so long after the signal to stop is killed."""
+ENDS: Final = {signal.SIGTERM: 0, signal.SIGINT: 128 + signal.SIGINT}
+"""The signals that end the server, with its exit codes: for Ctrl-C that of every command."""
 
 
 def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:
@@ -97,15 +99,16 @@ class Supervisor:
         self._environ = {"DRAGOMAN_METRICS_FOLDER": f"{folder}/metrics", **environ, "PYTHONPATH": path}
         self._running: dict[int, Started] = {}
         self._ending = asyncio.Event()
+        self._code = 0
 
     async def run(self) -> int:
         """Returns the exit code: the first worker's if that does not begin to serve."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._end)
+        for number, code in ENDS.items():
+            asyncio.get_running_loop().add_signal_handler(number, self._end, code)
         first = await self._start(1, announces=True)
         if not await first.listens():  # it says why, and the others would repeat it
             code = await first.ended()
-            return 0 if self._ending.is_set() else code if code > 0 else NOT_STARTED
+            return self._code if self._ending.is_set() else code if code > 0 else NOT_STARTED
         kept = [asyncio.create_task(self._keep(number, first if number == 1 else None)) for number in self._numbers()]
         await self._ending.wait()
         _, late = await asyncio.wait(kept, timeout=STOP_SECONDS)
@@ -115,7 +118,7 @@ class Supervisor:
             await asyncio.wait(kept)
         for task in kept:
             task.result()
-        return 0
+        return self._code
 
     def _numbers(self) -> range:
         return range(1, self._count + 1)
@@ -172,8 +175,9 @@ class Supervisor:
             return False
         return True
 
-    def _end(self) -> None:
-        """Has the workers end once they have answered; at the second signal at once."""
+    def _end(self, code: int = 0) -> None:
+        """Has the workers end once they have answered; at the second signal at once. `code`: the exit code."""
+        self._code = code
         self._signal(signal.SIGKILL if self._ending.is_set() else signal.SIGTERM)
         self._ending.set()
 

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import logging
+import os
 import re
+import signal
 import socket
 import sys
 import tempfile
@@ -78,6 +80,20 @@ def test_a_worker_that_ends_is_replaced_after_growing_pauses(
     pauses = [re.fullmatch(r"ended with exit code 7 after \d s; another one starts in ([\d.]+) s", end) for end in ends]
     assert [pause and pause[1] for pause in pauses] == ["0.01", "0.02", "0.02"]
     assert not left[0].exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_the_exit_code_tells_ctrl_c_from_an_end_by_the_system(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As that of a server with one process."""
+
+    def done(kept: Supervisor) -> bool:
+        if 2 in kept._running:
+            os.kill(os.getpid(), number)
+        return 2 in kept._running
+
+    assert supervise(monkeypatch, tmp_path, {1: "serves", 2: "serves"}, done, signals=0) == code
 
 
 def test_a_worker_that_has_lived_is_replaced_at_once(
