@@ -10,8 +10,8 @@ from core.operations import ModelRef
 from core.records import NamedTuple
 from core.rpc import Form
 from handler.edge.calls.messages import MessageCodec
-from handler.edge.flight import NO_LIMIT, Flight
-from handler.edge.idling import FEWEST, Idling
+from handler.edge.flight import Flight
+from handler.edge.idling import Idling
 
 
 class CallOptions(NamedTuple):
@@ -22,9 +22,9 @@ class CallOptions(NamedTuple):
 
     limit: int
     least: int
-    flight: Flight = NO_LIMIT
-    abreast: int = 1
-    idling: Idling = Idling(FEWEST)
+    flight: Flight
+    abreast: int
+    idling: Idling
 
 
 class EnvelopeCodec(MessageCodec):

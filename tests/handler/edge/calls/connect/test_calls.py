@@ -22,6 +22,7 @@ from core.schema import open_inference as oip
 from handler.edge.calls import codec as codec_module
 from handler.edge.calls import connect
 from handler.edge.flight import NO_LIMIT
+from handler.edge.idling import Idling
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.calls.connect.client import (
@@ -209,7 +210,7 @@ def test_an_error_before_a_compressed_message_was_read_stays_an_error() -> None:
         deflates=False,
     )
     codec = codec_module.EnvelopeCodec(
-        asked, Frame(gzip.compress(BODY), b"gzip"), codec_module.CallOptions(10**6, 1024, NO_LIMIT)
+        asked, Frame(gzip.compress(BODY), b"gzip"), codec_module.CallOptions(10**6, 1024, NO_LIMIT, 1, Idling(1))
     )
     assert codec.instead(ModelFailed("early")) is None
 
