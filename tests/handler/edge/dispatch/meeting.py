@@ -34,6 +34,8 @@ def predict(inputs, parameters):
     with LOCK:
         RUNNING.append(1)
         beside = len(RUNNING)
+    if (x == 77).any():
+        open(os.path.join(FOLDER, "loops"), "w").close()
     for value, gate in ((99, "gate"), (77, "gate2")):
         while (x == value).any() and not os.path.exists(os.path.join(FOLDER, gate)):
             time.sleep(0.002)
@@ -91,6 +93,12 @@ class Meeting:
         """Returns when so many requests wait, and so many threads work."""
         async with asyncio.timeout(60):
             while self.lane is None or (len(self.lane.waiting), self.lane.held) != (waiting, held):  # noqa: ASYNC110 - threads change it
+                await asyncio.sleep(0.001)
+
+    async def loops(self) -> None:
+        """Returns when a row waits for the second gate: the requests of its run are settled."""
+        async with asyncio.timeout(60):
+            while not (self.folder / "loops").exists():  # noqa: ASYNC110 - a thread makes it
                 await asyncio.sleep(0.001)
 
     def ask(self, body: bytes, path: str = INFER, headers: Any = None) -> asyncio.Task[Any]:

@@ -123,7 +123,7 @@ def test_a_client_that_leaves_takes_its_request_with_it(meet: Callable[..., Meet
         await meeting.until(3)
         meeting.open()
         await first
-        await meeting.until(waiting=0)
+        await meeting.loops()
         others[1].cancel()
         meeting.open("gate2")
         found = [told(await other) for other in others[2:]]
@@ -143,7 +143,7 @@ def test_a_batch_ends_once_nobody_waits_for_it(meet: Callable[..., Meeting]) -> 
         await meeting.until(2)
         meeting.open()
         await first
-        await meeting.until(waiting=0)
+        await meeting.loops()
         run = meeting.local.app.dispatcher._workers._threads[0].work.run  # type: ignore[union-attr] # threads
         ends = []
         for other in others:
