@@ -72,7 +72,7 @@ EARLY: Final = ("provisioned-concurrency", "lambda-managed-instances", "snap-sta
 
 
 def _may_stream() -> bool:
-    """Returns DRAGOMAN_RESPONSE_STREAMING where other settings are wrong: senders expect a stream all the same."""
+    """Returns DRAGOMAN_RESPONSE_STREAMING if other settings are wrong. The caller expects a stream all the same."""
     try:
         return flag(os.environ.get("DRAGOMAN_RESPONSE_STREAMING") or "false")
     except ValueError:

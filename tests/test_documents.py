@@ -188,7 +188,7 @@ def test_the_errors_of_the_troubleshooting_page_are_the_codes() -> None:
 
 
 def test_the_pages_that_messages_name_exist() -> None:
-    """Commands, logs and errors send their reader there."""
+    """Commands, logs and errors name these pages."""
     files = [path for top in ("core", "handler") for path in (ROOT / top).rglob("*") if path.suffix != ".pyc"]
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
     named = {page for text in texts for page in re.findall(r"docs/[\w/-]+\.md", text)}

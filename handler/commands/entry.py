@@ -9,7 +9,7 @@ from handler.commands.refused import Refused, WrongOption
 from handler.settings import InvalidSettings
 
 REFUSED, WRONG = 1, 2
-"""Exit codes: of a refusal, and of wrong settings and options, which is also click's for an unknown option."""
+"""The exit code of a refusal, and that of wrong settings and options. click returns 2 for an unknown option, too."""
 
 
 def run(work: Callable[[], int | None]) -> int:

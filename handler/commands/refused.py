@@ -6,4 +6,4 @@ class Refused(Exception):
 
 
 class WrongOption(Refused):
-    """A flag's value is none that the flag can have, or flags contradict each other: nothing else can cure it."""
+    """The value of a flag is wrong, or flags contradict each other. Only another command line helps."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 GAP, LEAST = 2, 4
-"""Columns of the terminal: between two cells, and the fewest in which a cell can be read."""
+"""The space between two cells, and the least width at which a cell is readable, in columns of the terminal."""
 
 
 class TableRow(NamedTuple):
@@ -43,7 +43,7 @@ def show(
 
 
 def _leaves_room(head: Sequence[str], rows: Sequence[TableRow], whole: Collection[int], width: int) -> bool:
-    """Decides whether columns that take one line leave the others enough to be read. rich would leave them nothing."""
+    """Decides whether columns on one line leave the others enough width. rich would leave them none."""
     taken = sum(max(len(cells[column]) for cells in (head, *(row.cells for row in rows))) for column in whole)
     return width - taken - GAP * (len(head) - 1) >= LEAST * (len(head) - len(whole))
 

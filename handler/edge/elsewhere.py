@@ -97,7 +97,7 @@ class Elsewhere:
         return HttpResponse(answer.status, kept + frame.HEADERS, (frame.sign_in(scope, path, error.message),))
 
     def _made(self) -> Any:
-        """Returns the pages. A thread of its own imports FastAPI, for half a second, while others get answers."""
+        """Returns the pages. The import of FastAPI takes half a second, and so does not run in the event loop."""
         from handler.site import pages  # noqa: PLC0415 - FastAPI costs as much as everything else together
 
         return pages.create(self._registry, self._settings)

@@ -1,6 +1,6 @@
-"""Which waits of calls end for others: those of streams between two messages, and what a call's first message shares.
+"""Limits how many streams are idle, and ends those beyond the limit.
 
-A stream that waits costs its client nothing, and a server counts it as it counts a call that is worked on.
+An idle stream costs its client nothing, but it takes a place among the calls that a server permits.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from core.errors import ServerBusy
 
 T = TypeVar("T")
 FRESH_SECONDS: Final = 1.0
-"""A call may wait so long for its client, however many do."""
+"""A wait for the client that is shorter never ends, however many calls wait."""
 FEWEST: Final = 128
 
 
 class TaskWaits:
-    """What tasks wait for, each with the time from which it counts. Any of the waits can be ended."""
+    """Tasks that wait for their client. `since`: when each began to wait. Any of the waits can be ended."""
 
     def __init__(self) -> None:
         self.since: dict[asyncio.Task[Any], float] = {}
         self._ended: set[asyncio.Task[Any]] = set()
 
     async def result(self, work: Awaitable[T], since: float, refusal: str) -> T:
-        """Returns the result of a wait of the current task. Raises ServerBusy with the refusal if it was ended."""
+        """Awaits `work`, and returns its result. Raises ServerBusy with the refusal if `end` was called."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self.since[task] = since
         try:
@@ -43,9 +43,9 @@ class TaskWaits:
 
 
 class Idling:
-    """The streams that wait for a message, or for news to tell. `most`: how many of them may for over a moment.
+    """The streams that wait for a message or a change. `most`: the limit of those that wait for over a second.
 
-    Those beyond that which have waited longest end. Otherwise they could take all places of the server for ever.
+    Beyond it, those that have waited longest end. Otherwise they could take every place of the server for ever.
     """
 
     def __init__(self, most: int) -> None:
@@ -55,7 +55,7 @@ class Idling:
         self._refusal = f"more than {most} streams are idle, and this one was for longest: open it again"
 
     async def wait(self, work: Awaitable[T], since: float) -> T:
-        """Returns the result of a wait. `since`: when the stream was used last. Raises ServerBusy."""
+        """Awaits `work`, and returns its result. Raises ServerBusy. `since`: when the stream was used last."""
         if len(self._waits.since) >= self._most and not self._is_watched:
             self._is_watched = True
             asyncio.get_running_loop().call_later(FRESH_SECONDS, self._make_room)
@@ -69,5 +69,5 @@ class Idling:
 
 
 def most_idle(connections: int) -> int:
-    """Returns how many streams may be idle: half of the server's requests, of which HTTP/2 has 256 at least."""
+    """Returns the limit of idle streams: half of the requests that the server permits (HTTP/2: at least 256)."""
     return max(FEWEST, connections // 2)

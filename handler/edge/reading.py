@@ -17,7 +17,7 @@ from handler.edge.server.limits import of
 from handler.settings import Settings
 
 STREAMS: Final = 1024
-"""Calls beside those that may wait for a thread: streams and watches of health, of which so many may be idle."""
+"""Streams and watches of health: the limit of idle ones, and the calls beside those that wait for a thread."""
 MESSAGE_SECONDS: Final = 120.0
 """The longest time for one message. Its progress is not known, and 64 MB need that long at 4 Mbit/s."""
 FEWEST: Final = 8

@@ -222,7 +222,7 @@ class Budget:
     def _too_large(self, claim: Claim, need: int, most: int, staying: list[ServedVersion]) -> NeverFits:
         beside = "the server itself"
         if staying:
-            # Who asks for this model may not be permitted to see the others.
+            # The client that asked for this model is perhaps not permitted to see the others.
             named = ", ".join(f"{other.name} version {other.version.number}" for other in staying[:8])
             log.warning("%s has no room beside what has to stay: %s", claim.version.name, named)
             count = len(staying)

@@ -36,14 +36,14 @@ def note(members: Mapping[str, Any], own: Collection[str]) -> str:
 
 
 class UnknownKey(NamedTuple):
-    """A key that its object does not have. `place`: in front of it. `known`: the object's keys."""
+    """An unknown key of an object. `place`: the object, as the key's prefix. `known`: the keys that it can have."""
 
     key: str
     known: Collection[str]
     place: str
 
     def text(self) -> str:
-        """Returns the key with the nearest known one. Finding that takes a tenth of a millisecond and more."""
+        """Returns the key with the nearest known one. To find that takes 0.1 ms and more."""
         plain = {_plain(key): key for key in self.known}
         near = nearest(_plain(self.key), plain)
         return shown(self.place + self.key, LONGEST) + (f" (did you mean {plain[near]!r}?)" if near else "")

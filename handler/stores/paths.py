@@ -1,4 +1,4 @@
-"""What a path in a setting or an option means, and what is there.
+"""What a path in a setting or an option means, and whether it is a file or a folder.
 
 `~` is a home folder, and file:// is followed by a whole path.
 """
@@ -34,9 +34,9 @@ def path_of(repository: str, setting: str = "DRAGOMAN_REPOSITORY") -> str:
 
 
 def mode_of(path: Path) -> int:
-    """Returns the st_mode of what a path leads to, 0 if nothing is there. Raises OSError if that cannot be known.
+    """Returns the st_mode of the file or folder at a path, 0 if the path is free. Raises OSError for any other failure.
 
-    From Python 3.14 on, pathlib says of whatever cannot be looked at that it does not exist.
+    Path.exists and its like return False for any failure from Python 3.14 on: a lack of permission, a faulty disk.
     """
     try:
         return path.stat().st_mode
@@ -49,15 +49,15 @@ def mode_of(path: Path) -> int:
 
 
 def exists(path: Path) -> bool:
-    """Decides whether something is there. Raises OSError if that cannot be known."""
+    """Decides whether a path exists. Raises OSError as `mode_of` does."""
     return mode_of(path) != 0
 
 
 def is_dir(path: Path) -> bool:
-    """Decides whether a folder is there. Raises OSError if that cannot be known."""
+    """Decides whether a path is a folder. Raises OSError as `mode_of` does."""
     return stat.S_ISDIR(mode_of(path))
 
 
 def is_file(path: Path) -> bool:
-    """Decides whether a regular file is there. Raises OSError if that cannot be known."""
+    """Decides whether a path is a regular file. Raises OSError as `mode_of` does."""
     return stat.S_ISREG(mode_of(path))

@@ -1,4 +1,4 @@
-"""What some tests need, and not every supported Python has."""
+"""Marks for tests that need a package without a wheel for every supported Python."""
 
 from importlib.util import find_spec
 from typing import Final
@@ -8,7 +8,7 @@ import pytest
 SIMD: Final = pytest.mark.skipif(
     find_spec("simdjson") is None, reason="simdjson has no wheel for this Python, and the other readers make lists"
 )
-"""For tests of which texts are read as arrays."""
+"""For tests that expect arrays from the reader of JSON."""
 EXTENSIONS: Final = pytest.mark.skipif(
     find_spec("onnxruntime_extensions") is None, reason="onnxruntime-extensions has no wheel for this Python"
 )

@@ -185,7 +185,7 @@ def scheduling(spec: ops.ModelSpec) -> dict[str, Any]:
 
 
 def transactions(spec: ops.ModelSpec) -> dict[str, Any]:
-    """Returns the member of Triton's ModelConfig that a model has whose requests have any number of answers."""
+    """Returns what Triton's ModelConfig has for a model whose requests have any number of answers, else nothing."""
     return {"model_transaction_policy": {"decoupled": True}} if spec.decoupled else {}
 
 

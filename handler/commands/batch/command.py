@@ -46,10 +46,8 @@ def run(options: CommandOptions) -> int:
     settings = Layered({}).settings()
     source, output = Path(options.input), Path(options.output)
     form = _form(options)
-    for path in (source, output):
-        if paths.exists(path) and not paths.is_file(
-            path
-        ):  # a pipe is read once, and no file is put into a device's place
+    for path in (source, output):  # a pipe is read once, and no file is put into a device's place
+        if paths.exists(path) and not paths.is_file(path):
             raise Refused(f"{path} is not a regular file")
     if paths.exists(output) and paths.exists(source) and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")

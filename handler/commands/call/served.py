@@ -80,7 +80,7 @@ def _specs(members: Any) -> tuple[TensorSpec, ...] | None:
 
 
 def _is_refusal(body: bytes) -> bool:
-    """Decides whether a body is an error of V2. That of a web server or a gateway is another one."""
+    """Decides whether a body is an error of V2. Web servers and gateways have other ones."""
     try:
         return "error" in json.loads(body)
     except (ValueError, TypeError):

@@ -99,7 +99,7 @@ def of_store(settings: Settings) -> tuple[list[Finding], Tree | None]:
 
 
 def _everything(store: Any, progress: Progress) -> Mapping[str, Sequence[File]]:
-    """Returns the files of each model. Each of our stores has them in few requests, which a package's need not."""
+    """Returns the files of each model. Our stores list them in few requests; other packages' perhaps cannot."""
     if hasattr(store, "everything"):
         found: Mapping[str, Sequence[File]] = store.everything(progress)
         return found

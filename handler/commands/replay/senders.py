@@ -38,7 +38,7 @@ class OverHttp:
     """REST, Connect and gRPC-Web."""
 
     def __init__(self, url: str, headers: Mapping[str, str], seconds: float) -> None:
-        """Raises WrongOption for a URL that is none."""
+        """Raises WrongOption for a text that is not a URL."""
         parts = _parsed(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=seconds)

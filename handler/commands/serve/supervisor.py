@@ -38,7 +38,7 @@ DOUBLINGS: Final = 10
 STOP_SECONDS: Final = 30.0
 """A worker that still runs so long after the signal to stop is killed."""
 ENDS: Final = {signal.SIGTERM: 0, signal.SIGINT: 128 + signal.SIGINT}
-"""The signals that end the server, with its exit codes: for Ctrl-C that of every command."""
+"""The exit code for each signal that ends the server. Every command returns 130 after Ctrl-C."""
 
 
 def serve(settings: Settings, how: Serving, environ: Mapping[str, str]) -> int:

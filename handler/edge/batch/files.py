@@ -138,7 +138,7 @@ def array_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
     while start < len(array):
         rows = array[start : start + limits.records]
         start += len(rows)
-        file.seek(array.nbytes * start // len(array))  # how far it is: reading mapped memory does not move the file
+        file.seek(array.nbytes * start // len(array))  # for the progress: reading mapped memory does not move the file
         if rows.dtype.names:
             yield ColumnBlock({name: rows[name] for name in rows.dtype.names}, len(rows))
         else:

@@ -64,7 +64,7 @@ class Batch:
 
     def overrun(self) -> None:
         """Ends the work at its time limit. Which request is to blame shows when each runs alone."""
-        members = self.members  # its thread takes them away when it has done the work, which can be now
+        members = self.members  # its thread removes them when the work is done, perhaps during this call
         if len(members) == 1:
             members[0].overrun()
             return

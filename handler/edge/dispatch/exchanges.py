@@ -61,7 +61,7 @@ class _Exchange(Generic[M, T]):
         self._reading: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._latest: dict[str, asyncio.Event] = {}
-        # A task that is cancelled in asyncio.wait keeps what it waits for, from Python 3.14 on in a reference cycle.
+        # Not asyncio.wait: from Python 3.14 on, a task cancelled there keeps what it waits for in a reference cycle.
         self._freed = asyncio.Event()
         self._failed: asyncio.Task[None] | None = None
 

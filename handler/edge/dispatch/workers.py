@@ -186,7 +186,7 @@ class Workers:
         """Ends work that has run for too long, refuses work that has waited for too long, and replaces lost threads."""
         if self._ticking is not loop:
             return
-        self._ticking = None  # if this look fails, the next work begins the looks again
+        self._ticking = None  # if this look fails, the next work starts them again
         now = time.monotonic()
         running = [(worker, work) for worker in list(self._threads) if (work := worker.work) is not None]
         for worker, work in running:

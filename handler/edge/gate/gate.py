@@ -277,7 +277,7 @@ class AccessGate:
 
 
 def _unstored(send: Send) -> Send:
-    """Returns `send` with a header that keeps answers out of caches, unless an answer has its own.
+    """Wraps `send`: answers without Cache-Control get one that forbids caches to store them.
 
     RFC 9111 3.5 forbids shared caches to store answers to Authorization. They do not know x-api-key.
     """

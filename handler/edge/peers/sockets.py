@@ -31,7 +31,7 @@ BEAT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 """A worker that works on a question, and is silent for so long, counts as not there."""
 PAUSE_SECONDS: Final = 1.0
-"""Until a worker takes questions again that could not take one."""
+"""The pause of a worker that could not accept another one's question."""
 MOMENT: Final = 0.01
 """After the wait, answers that have arrived are still read: another worker's silence can take all the time."""
 BACKLOG: Final = 128

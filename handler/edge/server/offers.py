@@ -1,4 +1,4 @@
-"""Requests that offer another protocol than HTTP/1.1. They are answered as if they did not (RFC 9110 7.8).
+"""Requests with an Upgrade header. The server ignores the offer, as RFC 9110 7.8 permits.
 
 Java's HttpClient offers HTTP/2 with every request to an `http://` address, and so does `curl --http2`. httptools takes
 what follows such a head for the other protocol, so that the body would be lost.
@@ -12,7 +12,7 @@ import httptools
 
 
 def declined(parser: Any, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Returns the head that `parser` has read, without the offer. CONNECT does not offer: b""."""
+    """Returns the head that `parser` has read, without the offer. b"" for CONNECT, which is not an offer."""
     method: bytes = parser.get_method()
     if method == b"CONNECT":
         return b""

@@ -10,11 +10,11 @@ from handler.edge.server.limits import Limits
 from handler.edge.server.refusals import LATE
 
 GRPC: Final = b"application/grpc"
-"""gRPC's own type. gRPC-Web's (application/grpc-web) is that of a body with a length."""
+"""The media type of gRPC. That of gRPC-Web, application/grpc-web, has a body with a length."""
 
 
 def is_call(scope: Any) -> bool:
-    """Decides whether a request is a call of gRPC, whose client may pause: it decides when it sends and reads.
+    """Decides whether a request is a call of gRPC. Its client decides when it sends and reads.
 
     Its type alone does not make it one: any client can send that to any path, and only remote calls have own limits.
     """

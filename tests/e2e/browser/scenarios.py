@@ -197,7 +197,7 @@ def many(url: str, axe: Path, _: str) -> None:
 
 
 def screens(url: str, axe: Path, _: str) -> None:
-    """In light and dark, wide and narrow, with a long name: axe-core finds nothing, and nothing is cut off."""
+    """axe-core finds nothing, and nothing is cut off: in light and dark, wide and narrow, with a long name."""
     for screen in SCREENS:
         with browsing(url, axe, **screen) as page:
             page.goto(url)

@@ -1,4 +1,4 @@
-"""Commands on a place that this user may not search. They do not say that it does not exist."""
+"""Commands on a path that this user is not permitted to look at. They do not report it as missing."""
 
 import os
 from errno import EACCES
@@ -13,7 +13,7 @@ from handler.commands.serve import welcome
 
 @pytest.fixture
 def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in one that may not be searched. The tests may run as root, who may search everything."""
+    """A path that this user cannot look at. A patch does it, because root, who runs the tests, can look everywhere."""
     folder = tmp_path / "closed" / "models"
     looked = Path.stat
 
@@ -32,10 +32,10 @@ def closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("build-image", "{}", "--tag", "a"), ("build-image", ".", "--tag", "a", "--constraints", "{}/x.txt"),
     ("batch", "m", "{}/in.jsonl", "out.jsonl"), ("bench", "m", "--svg", "{}/x.svg"),
 ])  # fmt: skip
-def test_a_closed_place_is_not_called_absent(
+def test_a_closed_path_is_not_reported_as_missing(
     arguments: tuple[str, ...], closed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message has the system's reason, and the path."""
+    """The message has the path, and the system's reason."""
     monkeypatch.chdir(closed.parents[1])
     Path("iris/1").mkdir(parents=True)
     assert main([text.replace("{}", str(closed)) for text in arguments]) != 0
@@ -46,5 +46,5 @@ def test_a_closed_place_is_not_called_absent(
 
 
 def test_serve_and_doctor_leave_the_reason_to_the_listing(closed: Path) -> None:
-    """It has the system's."""
+    """The listing has the system's reason."""
     assert "" == welcome._missing(closed) == command._not_a_folder(closed)

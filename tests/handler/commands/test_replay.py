@@ -179,7 +179,7 @@ def test_what_cannot_be_replayed_is_one_line(
 def test_a_last_line_that_is_cut_off_is_left_out(
     server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk leaves one, and so does a server that was killed; the requests before it are sent."""
+    """A full disk or a killed server cuts a line off. The requests before it are sent."""
     running, folder = server
     file = write(tmp_path / "file", *events(folder)[:2])
     whole = file.read_bytes().rstrip()

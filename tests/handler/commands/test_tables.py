@@ -48,7 +48,7 @@ def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_narrow_terminal_keeps_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the columns of one line leave no room for the others, they continue on the next line, too."""
+    """Columns that normally take one line are folded, too, if they leave no room for the others."""
     stream = terminal(monkeypatch)
     tables.show(("MODEL", "MODIFIED"), [TableRow(("half_plus_three", "2026-11-23 14:59:41 by hand at noon"))], (), (1,))
     shown = plain(stream.getvalue())

@@ -241,7 +241,7 @@ def test_a_path_of_hidden_models_is_like_any_unknown_path(folder: Path, path: st
 
 
 def test_a_path_that_models_share_is_that_of_the_one_the_caller_may_use(folder: Path) -> None:
-    """It need not name the model in the query: for this caller there is no other."""
+    """The query need not name the model: this caller sees one model on the path."""
     add(folder, "one", path="/both")
     add(folder, "two", path="/both")
     app = make(folder, inline=True, AUTH="keys", KEYS=line("some", "some", "infer", "tw*"))

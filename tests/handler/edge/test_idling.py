@@ -45,7 +45,7 @@ def test_idle_streams_end_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_streams_that_are_not_idle_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as may be idle are, and one more for less than a moment."""
+    """No stream ends at the limit, nor does one beyond it that has just begun to wait."""
     monkeypatch.setattr(idling, "FRESH_SECONDS", 0.05)
 
     async def main() -> list[bool]:
@@ -63,12 +63,12 @@ def test_streams_that_are_not_idle_stay(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(("connections", "most"), [(1, 128), (256, 128), (768, 384)])
 def test_half_of_the_places_may_be_idle(connections: int, most: int) -> None:
-    """The other half stays for calls that are worked on."""
+    """The other half is left for calls that are worked on."""
     assert idling.most_idle(connections) == most
 
 
 async def opened(app: App, call: tuple[str, str], closed: asyncio.Event) -> bytes:
-    """Returns the end of a stream over ASGI whose client sends no message, or one that is empty."""
+    """Returns how a stream over ASGI ends whose client sends nothing, or an empty message."""
     path, media_type = call
     inbox = [{"type": "http.request", "body": bytes(5) if call is WATCH else b"", "more_body": call is EXCHANGE}]
     parts: list[bytes] = []

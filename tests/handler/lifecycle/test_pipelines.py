@@ -247,14 +247,14 @@ def test_a_step_without_a_version_follows_its_model(root: Path) -> None:
 
 
 def test_the_pipelines_of_a_model_are_found_while_one_is_loaded(root: Path) -> None:
-    """Parts that are loaded side by side are held one after the other, and the room for each is asked meanwhile."""
+    """One part asks for room while another one is added to those that are held."""
     models = registry(root)
     ask(models, 2.0)
     steps = models._steps
     (parts,) = steps._all()
 
     class Other(str):
-        """A name. Whoever compares it is interrupted by a thread that has loaded another part."""
+        """A name whose comparison is interrupted by a thread that has loaded another part."""
 
         __slots__ = ()
         __hash__ = str.__hash__

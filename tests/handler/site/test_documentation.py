@@ -101,7 +101,7 @@ def test_answers_to_several_examples_stand_below_their_commands(app: App) -> Non
 
 
 def test_the_keyboard_reaches_every_text_that_can_scroll(app: App) -> None:
-    """Long schemas have a bar, which some browsers leave to the mouse."""
+    """Long schemas scroll. In some browsers only the mouse could do it."""
     page = ask(app, "/docs").text
     assert "<pre" in page
     assert [tag for tag in re.findall(r"<pre[^>]*>", page) if 'tabindex="0"' not in tag] == []

@@ -241,7 +241,7 @@ def test_the_head_of_an_array_is_not_pythons(head: bytes, capfd: pytest.CaptureF
     b"{'descr': 'float32', 'fortran_order': True, 'shape': (1, 2,), }  \n",
 ])  # fmt: skip
 def test_other_writers_of_arrays_are_read(head: bytes) -> None:
-    """Of other languages, and of Python 2. The format permits any order and any quotes."""
+    """Writers in other languages, and Python 2, use other orders and quotes, which the format permits."""
     assert npy.read(headed(head) + np.array([1, 2], "<f4").tobytes(), MATRIX).array.tolist() == [[1, 2]]
 
 

@@ -189,7 +189,7 @@ def test_a_server_that_is_not_there_is_one_line(run: Run, words: tuple[str, ...]
 
 @pytest.mark.parametrize("body", [b"<h1>Not Found</h1>", b"", b"404", b'{"message": "Not Found"}'])
 def test_the_404_of_another_server_says_so(body: bytes) -> None:
-    """A model that is not there has V2's error; the address of a web server, or one without its stage, has not."""
+    """V2 answers an unknown model with its own error. A web server, or a gateway without its stage, does not."""
 
     class Elsewhere:
         def call(self, _: transport.Packet) -> transport.Landed:

@@ -436,7 +436,7 @@ def test_a_repository_in_another_store_is_examined(
 
 
 def test_a_packages_store_needs_only_the_protocol_of_stores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lists models and files; it was taken for a folder that does not exist."""
+    """The command lists its models and files. It reported a folder that does not exist."""
 
     class Shelf:
         """A store with one model."""

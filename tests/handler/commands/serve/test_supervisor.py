@@ -86,7 +86,7 @@ def test_a_worker_that_ends_is_replaced_after_growing_pauses(
 def test_the_exit_code_tells_ctrl_c_from_an_end_by_the_system(
     number: int, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As that of a server with one process."""
+    """A server with one process returns the same codes."""
 
     def done(kept: Supervisor) -> bool:
         if 2 in kept._running:

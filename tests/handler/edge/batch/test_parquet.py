@@ -144,7 +144,7 @@ def test_a_text_of_many_rows_is_there_once() -> None:
 
 
 def test_a_row_that_is_too_long_is_one_of_its_own() -> None:
-    """Wherever it stands among others, which have their answers."""
+    """The records around it have their answers."""
     file = written({"t": [size * "x" for size in (1, 2, 99, 3, 98, 97, 4)]})
     found = [(type(block), len(block)) for block in blocks(file, record_bytes=50)]
     few, long = (ColumnBlock, 1), (LongRecord, 1)

@@ -26,7 +26,7 @@ def test_two_instances_can_write_one_result_at_a_time(tmp_path: Path, monkeypatc
 
 
 def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk would be full of beginnings: each attempt has a name of its own."""
+    """Each attempt has a name of its own, so that a full disk would collect them."""
     place = ResultFolder(tmp_path)
 
     def fail(path: Path, _: bytes) -> int:

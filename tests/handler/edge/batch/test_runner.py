@@ -100,7 +100,7 @@ def test_a_model_that_runs_alone_has_one_thread() -> None:
 
 @pytest.mark.parametrize(("most", "largest"), [(16 * 1024 * 1024, 64), (8 * 4 * 4, 8), (1, 4)])
 def test_blocks_grow_while_the_model_is_quick(most: int, largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to bounds of records and of their tensors' bytes: rows of images would take gigabytes."""
+    """Blocks have bounds of records and of tensors' bytes. Images would take gigabytes."""
     monkeypatch.setattr(runners, "QUICK_SECONDS", float("inf"))
     monkeypatch.setattr(runners, "MOST_RECORDS", 64)
     monkeypatch.setattr(runners, "MOST_BYTES", most)

@@ -161,7 +161,7 @@ def test_texts_stay_texts_in_slices() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_the_file_of_an_array_shows_how_far_it_is(order: Any, tmp_path: Path) -> None:
-    """Its rows are mapped, which does not move it; `dragoman batch` shows its place."""
+    """`dragoman batch` shows the position of the file, which reading mapped rows does not change."""
     np.save(tmp_path / "a.npy", np.zeros((100, 50), order=order))
     with (tmp_path / "a.npy").open("rb") as file:
         places = [file.tell() for _ in files.array_rows(file, BlockLimits(25, 1000), 25)]

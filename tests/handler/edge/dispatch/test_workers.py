@@ -49,10 +49,10 @@ def test_a_full_queue_turns_work_away_at_once() -> None:
 
 
 def test_work_that_ends_at_its_time_limit_does_not_end_the_looks() -> None:
-    """A thread lets go of a batch's requests when it has done them, also while the event loop ends the batch."""
+    """A thread removes the requests of a batch after its work, perhaps while the event loop ends the batch."""
 
     class Leaving(tuple[Any, ...]):
-        """Members that are taken away after the first look at them."""
+        """Members that are removed after they were read once."""
 
         __slots__ = ()
 

@@ -220,7 +220,7 @@ def test_a_worker_that_is_silent_is_left_out(
 def test_a_worker_that_cannot_take_a_question_takes_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without it, a lack of threads or descriptors that has passed would keep it out for good."""
+    """A worker that had no threads or descriptors for a moment takes questions again."""
     monkeypatch.setattr(sockets, "PAUSE_SECONDS", 0.01)
     lacks = iter((True, True))
     start = threading.Thread.start

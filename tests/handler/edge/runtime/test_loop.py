@@ -70,7 +70,7 @@ class Body(bytearray):
 
 
 def test_an_event_is_let_go_of_before_the_next_one() -> None:
-    """That can come hours later, and each of many pollers would hold up to 6 MB."""
+    """The next event can come hours later, and each poller would hold up to 6 MB."""
     seen: list[weakref.ref[Body]] = []
 
     class Api:

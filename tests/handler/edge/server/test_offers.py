@@ -45,7 +45,7 @@ def test_a_request_that_offers_another_protocol_has_its_body(port: int, wire: by
 
 
 def test_offers_in_a_row_are_answered_in_order(port: int) -> None:
-    """They arrive behind bodies and behind each other, among requests without an offer."""
+    """Offers arrive behind bodies, behind each other, and among requests without an offer."""
     plain = head("POST", "/", "Content-Length: 5")
     offers = [head("POST", "/", "Upgrade: h2c", "Connection: upgrade", "Content-Length: 5")] * 3
     wire = b"".join((offers[number % 3] if number % 4 else plain) + b"%05d" % number for number in range(1500))
@@ -55,7 +55,7 @@ def test_offers_in_a_row_are_answered_in_order(port: int) -> None:
 
 
 def test_an_offer_behind_a_large_body_is_declined(port: int) -> None:
-    """Its head arrives in the piece that ends the body."""
+    """The head of the next request arrives in the piece that ends the body."""
     with opened(port) as connection:
         connection.sendall(head("POST", "/", "Content-Length: 200000") + b"x" * 150_000)
         threading.Event().wait(0.02)
@@ -78,14 +78,14 @@ def test_an_offer_behind_a_large_body_is_declined(port: int) -> None:
     ],
 )
 def test_an_offer_does_not_change_what_is_refused(port: int, wire: bytes, expected: int) -> None:
-    """Its head and body have the bounds of all others."""
+    """Requests with an offer have the same bounds of head and body."""
     got = talk(port, wire)
     assert status(got) == expected
     assert got.count(b"\r\nconnection: close\r\n") == 1
 
 
 def test_an_offer_waits_for_the_server_before_its_body(port: int) -> None:
-    """100-continue is sent as without the offer."""
+    """The server sends 100-continue as it does without the offer."""
     with opened(port) as connection:
         connection.sendall(head("POST", "/", *OFFER, "Content-Length: 2", "Expect: 100-continue"))
         assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"

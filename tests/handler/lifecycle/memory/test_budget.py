@@ -93,7 +93,7 @@ def test_a_guess_that_may_be_too_high_is_tried_when_nothing_is_left_to_unload(fi
 
 
 def test_what_is_preloaded_stays(five: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A model that does not fit beside it is refused. Its name is in the log, and not for who asks."""
+    """A model that does not fit beside it is refused. The log names what stays, and the refusal does not."""
     models = limited(five, OWN + 70, PRELOAD="a")
     models.preload(PATIENT)
     use(models, "b", "c")
