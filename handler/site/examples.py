@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16
+from core.dtype import BF16, NDArray
 from core.operations import ModelSpec
 from core.signature import DEFAULT, Binding, Method
 from core.tensor import TensorSpec, is_column
@@ -134,14 +134,22 @@ def _needed(spec: ModelSpec, inputs: Sequence[TensorSpec]) -> Sequence[TensorSpe
 
 def _input(spec: TensorSpec, model: ModelSpec) -> dict[str, Any] | None:
     background = None if model.explainer is None else model.explainer.background.get(spec.name)
-    if background is not None and len(background):
-        row = background[:ROWS]
+    row = None if background is None else _finite(background)[:ROWS]
+    if row is not None and len(row):
         return _of(spec, list(row.shape), [_plain(each) for each in row.reshape(-1).tolist()])
     shape = [ROWS if size < 0 else size for size in ((ROWS,) if spec.shape is None else spec.shape)]
     count = int(np.prod(shape, dtype=object)) if shape else 1
     if count > MOST_ELEMENTS or spec.datatype is BF16:  # JSON has no BF16
         return None
     return _of(spec, shape, [_element(spec)] * count)
+
+
+def _finite(background: NDArray[Any]) -> NDArray[Any]:
+    """Returns the rows without NaN and infinities, which JSON cannot have."""
+    if background.dtype.kind != "f":
+        return background
+    rows: NDArray[Any] = background[np.isfinite(background).all(axis=tuple(range(1, background.ndim)))]
+    return rows
 
 
 def _of(spec: TensorSpec, shape: list[int], data: list[Any]) -> dict[str, Any]:

@@ -182,6 +182,19 @@ def test_numbers_are_counted_by_version_and_protocol(tmp_path: Path) -> None:
     ), page
 
 
+@pytest.mark.parametrize(("more", "shown"), [([[1.5, 2, 3, 4]], [1.5, 2, 3, 4]), ([], [1, 1, 1, 1])])
+def test_examples_have_no_numbers_that_json_does_not_have(more: Any, shown: list[float], tmp_path: Path) -> None:
+    """A background may have them. Its first finite row is the example, or ones, which V1 and V2 answer."""
+    app, rows = serving(copied(tmp_path, "1").parent), [["NaN", 1, 2, 3], [4, "Infinity", 5, 6], *more]
+    (tmp_path / "wine" / "model-settings.json").write_text(json.dumps({"explainer": {"background": rows}}))
+    assert ask(app, "/v2/repository/models/wine/load", "POST").status == 200
+    example = ask(app, "/models/wine", accept="*/*").value["example"]
+    assert example["inputs"][0]["data"] == shown
+    assert json.dumps(shown) in json.dumps(ask(app, "/openapi.json").value).replace(".0", "")
+    for path, body in (("/v2/models/wine/infer", example), ("/v1/models/wine:predict", {"instances": [shown]})):
+        assert ask(app, path, "POST", json.dumps(body).encode(), media="application/json").status == 200
+
+
 def copied(root: Path, numbers: str, model: str = "iris") -> Path:
     """Makes a model named wine, with versions, of a sample's file. Returns its folder."""
     for number in numbers:
