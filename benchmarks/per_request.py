@@ -1,7 +1,8 @@
-"""Requests to uvicorn (uvloop, httptools) over one connection and over eight, against the least possible work.
+"""Requests over one connection and over eight, against the least possible work.
 
-The controls run in the same rounds: a bare uvicorn process that answers as many canned bytes to the same request, and
-for JSON tensors orjson and numpy, in this process (no HTTP, no validation) and behind a bare uvicorn of their own.
+Ours runs on uvicorn (uvloop, httptools) as `dragoman serve` does, with its protocol. The controls run in the same
+rounds: a bare uvicorn process that answers as many canned bytes to the same request, and for JSON tensors orjson and
+numpy, in this process (no HTTP, no validation) and behind a bare uvicorn of their own.
 """
 
 import tempfile
@@ -15,7 +16,7 @@ import orjson
 
 from benchmarks import client, control, repository
 from benchmarks.measure import Row, interleaved, row, seconds, table
-from benchmarks.server import uvicorn
+from benchmarks.server import OURS, uvicorn
 
 BAR_TINY = 3.0
 BAR_BINARY = 1.5
@@ -175,7 +176,10 @@ def servers() -> Iterator[tuple[int, int]]:
         repository.make(Path(folder))
         environ = {"DRAGOMAN_REPOSITORY": folder, "DRAGOMAN_PRELOAD": "*", "DRAGOMAN_LOG_LEVEL": "WARNING"}
         controls = {**STEADY, "CONTROL_REPOSITORY": folder}
-        with uvicorn("handler.asgi:app", environ) as ours, uvicorn("benchmarks.control:app", controls) as bare:
+        with (
+            uvicorn("handler.asgi:app", environ, http=OURS) as ours,
+            uvicorn("benchmarks.control:app", controls) as bare,
+        ):
             yield ours, bare
 
 
@@ -190,7 +194,7 @@ def main(*, quick: bool = False) -> list[Row]:
         rows += [against_echo(case, ours, bare, rounds) for case in OTHERS]
         for case in (TINY, IMAGE_BINARY, *JSON_CASES, *STRINGS):
             rows.append(at_eight(case, ours, bare, 3 if quick else 5, duration))
-    print(table("Requests on uvicorn: ours against a bare echo of the same bytes, and against orjson + numpy", rows))
+    print(table("Requests as `dragoman serve` answers them: against a bare echo, and against orjson + numpy", rows))
     return rows
 
 

@@ -18,14 +18,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+OURS = "handler.edge.server.protocol:BoundedHttp"
+"""The protocol with which `dragoman serve` runs uvicorn."""
+
+
 @contextmanager
-def uvicorn(app: str, environ: Mapping[str, str] | None = None, *, quiet: bool = False) -> Iterator[int]:
+def uvicorn(
+    app: str, environ: Mapping[str, str] | None = None, *, http: str = "httptools", quiet: bool = False
+) -> Iterator[int]:
     """Yields the port of `app` under uvicorn with uvloop and httptools, without an access log of uvicorn's.
 
-    `quiet`: what it writes goes nowhere.
+    `http`: uvicorn's protocol, or OURS. `quiet`: what it writes goes nowhere.
     """
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", "httptools"]
+    command = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--loop", "uvloop", "--http", http]
     command += ["--log-level", "warning", "--no-access-log"]
     output = subprocess.DEVNULL if quiet else None
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **(environ or {})}, stderr=output)

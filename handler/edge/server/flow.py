@@ -4,6 +4,7 @@ A request that waits behind another one takes two kilobytes of objects, and its 
 eighteen bytes that it may have. uvicorn parses all that has come, and reads on after each answer.
 """
 
+import asyncio
 from typing import Any, Final
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -48,6 +49,53 @@ class PacedFlow(FlowControl):
             super().pause_reading()
         elif self._wants_more:
             super().resume_reading()
+
+
+class JoinedWrites:
+    """A transport that sends together what is written in one turn of the event loop: one segment wakes a client once.
+
+    uvicorn writes the parts of an answer one by one, and event loops send each of them when it is written. An answer
+    that is complete does not wait for the end of the turn: its protocol calls `flush`. `raw`: the loop's transport.
+    """
+
+    def __init__(self, raw: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.raw = raw
+        self._loop = loop
+        self._kept: list[bytes] = []
+        self._size = 0
+        self.abort = raw.abort
+        self.can_write_eof = raw.can_write_eof
+        self.is_closing = raw.is_closing
+        self.pause_reading = raw.pause_reading
+        self.resume_reading = raw.resume_reading
+
+    def write(self, data: bytes) -> None:
+        if not self._kept:
+            self._loop.call_soon(self.flush)
+        self._kept.append(data)
+        self._size += len(data)
+        if self._size >= BODIES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what is kept, if the connection is still open."""
+        kept = self._kept
+        if not kept:
+            return
+        self._kept, self._size = [], 0
+        if not self.raw.is_closing():
+            self.raw.writelines(kept)
+
+    def get_write_buffer_size(self) -> int:
+        return self._size + self.raw.get_write_buffer_size()
+
+    def write_eof(self) -> None:
+        self.flush()
+        self.raw.write_eof()
+
+    def close(self) -> None:
+        self.flush()
+        self.raw.close()
 
 
 class Lingering:

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.server import refusals
+from handler.edge.server.flow import JoinedWrites
 from handler.edge.server.limits import Limits
 from handler.edge.server.paced import Paced, is_call
 from handler.edge.server.protocol import BoundedHttp
@@ -70,8 +71,9 @@ class EitherHttp(BoundedHttp):
         """Leaves the connection to the protocol of HTTP/2."""
         other = BoundedHttp2(self.config, self.server_state, self.app_state, self.loop, self.limits)
         self.connections.discard(self)
-        self.transport.set_protocol(other)
-        other.connection_made(self.transport)
+        transport = self.joined.raw
+        transport.set_protocol(other)
+        other.connection_made(transport)
         other.data_received(data)
 
 
@@ -101,6 +103,7 @@ class BoundedHttp2(ZttpH2Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         transport.write(WINDOWS)
+        self.transport = self._joined = JoinedWrites(transport, self.loop)  # type: ignore[assignment] # as far as used
         self.since = self._watch.now
 
     def data_received(self, data: bytes) -> None:
@@ -162,6 +165,7 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def on_response_complete(self, stream_id: int) -> None:
         """Ends a request when the client has taken its whole answer; until then the connection is not idle."""
+        self._joined.flush()
         cycle = self.cycles.get(stream_id)
         if cycle is None or not cycle.response_complete or not waits(cycle):
             super().on_response_complete(stream_id)

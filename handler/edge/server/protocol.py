@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from core.wire import Part
 from handler.edge.server import offers, refusals
-from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, Lingering, PacedFlow
+from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, JoinedWrites, Lingering, PacedFlow
 from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
 from handler.edge.server.watch import Stage, watch_of
@@ -57,6 +57,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         super().connection_made(transport)
         self.flow: PacedFlow = PacedFlow(transport)
+        self.transport = self.joined = JoinedWrites(transport, self.loop)  # type: ignore[assignment] # as far as used
         watch = watch_of(self.server_state, self.limits, self.loop)
         watch.begin()
         self.since = watch.now
@@ -172,8 +173,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._odd_headers_complete(version)
         else:
             super().on_headers_complete()
-        self.head = BODY
-        self.headers = []  # trailers are not headers (RFC 9110 6.5.1)
+        self.head, self.headers = BODY, []  # trailers are not headers (RFC 9110 6.5.1)
 
     def _odd_headers_complete(self, version: str) -> None:
         app, refusal = self.app, self._refusal(version)
@@ -217,6 +217,7 @@ class BoundedHttp(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_response_complete(self) -> None:
+        self.joined.flush()
         super().on_response_complete()
         if self.flow.kept:
             self.loop.call_soon(self._go_on)

@@ -1,0 +1,122 @@
+"""Joined writes: with a transport that keeps what is sent when, and over connections whose segments Linux counts."""
+
+import asyncio
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from handler.edge.server.flow import BODIES, JoinedWrites
+from handler.edge.server.http2 import EitherHttp
+from handler.edge.server.limits import Limits
+from tests.support.bounded import serving
+from tests.support.http2 import Http2, asking
+from tests.support.raw import answer, head, opened, rest
+
+LIMITS = Limits(1000, 30, 30, 300_000, 20)
+SEGMENTS = 152
+"""Where Linux's struct tcp_info has the number of segments with data that came."""
+Pieces = list[bytes | None]
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is sent at once, and None for an end. It has six bytes to send."""
+
+    def __init__(self) -> None:
+        self.pieces: Pieces = []
+
+    def writelines(self, list_of_data: Sequence[bytes]) -> None:  # type: ignore[override] # as it is called
+        self.pieces.append(b"".join(list_of_data))
+
+    def is_closing(self) -> bool:
+        return None in self.pieces
+
+    def close(self) -> None:
+        self.pieces.append(None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def write_eof(self) -> None:
+        self.close()
+
+    def get_write_buffer_size(self) -> int:
+        return 6
+
+
+def sent(work: Callable[[JoinedWrites], None]) -> tuple[Pieces, Pieces]:
+    """Returns what has been sent right after the work, and what a turn of the event loop adds."""
+
+    async def turn() -> tuple[Pieces, Pieces]:
+        transport = Transport()
+        work(JoinedWrites(transport, asyncio.get_running_loop()))
+        at_once = list(transport.pieces)
+        await asyncio.sleep(0)
+        return at_once, transport.pieces[len(at_once) :]
+
+    return asyncio.run(turn())
+
+
+def writing(*data: bytes, then: str = "flush") -> Callable[[JoinedWrites], None]:
+    def work(joined: JoinedWrites) -> None:
+        for piece in data:
+            joined.write(piece)
+        assert joined.get_write_buffer_size() == 6 + sum(map(len, data)) % BODIES
+        getattr(joined, then)()
+
+    return work
+
+
+@pytest.mark.parametrize(("work", "at_once", "later"), [
+    (writing(b"a", b"b", b"c"), [b"abc"], []),
+    (writing(b"a", b"b", then="is_closing"), [], [b"ab"]),
+    (writing(then="flush"), [], []),
+    (writing(b"a", bytes(BODIES - 1), then="is_closing"), [b"a" + bytes(BODIES - 1)], []),
+    (writing(b"a", b"b", then="close"), [b"ab", None], []),
+    (writing(b"a", b"b", then="write_eof"), [b"ab", None], []),
+    (writing(b"a", then="abort"), [None], []),
+])  # fmt: skip
+def test_what_is_written_in_a_turn_is_sent_together(
+    work: Callable[[JoinedWrites], None], at_once: Pieces, later: Pieces
+) -> None:
+    assert sent(work) == (at_once, later)
+
+
+def test_a_second_answer_of_a_turn_is_sent_too() -> None:
+    def answers(joined: JoinedWrites) -> None:
+        writing(b"a")(joined)
+        writing(b"b", then="is_closing")(joined)
+
+    assert sent(answers) == ([b"a"], [b"b"])
+
+
+def segments(connection: socket.socket) -> int:
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, SEGMENTS + 4)
+    return int(struct.unpack_from("=I", info, SEGMENTS)[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts a connection's segments")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_an_answer_is_one_segment(loop: str) -> None:
+    with serving(loop, LIMITS, EitherHttp) as port:
+        with opened(port) as connection:
+            for count in (1, 2, 3):
+                connection.sendall(head("POST", "/", "Content-Length: 3") + b"abc")
+                assert answer(connection).endswith(b"abc")
+                assert segments(connection) == count
+        with Http2(port) as client:
+            client.send(asking(1, "GET", "/?x"))
+            client.answer(1)
+            before = segments(client.socket)
+            client.send(asking(3, "GET", "/?x"))
+            client.answer(3)
+            assert segments(client.socket) == before + 1
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_answers_without_a_body_are_sent(loop: str) -> None:
+    with serving(loop, LIMITS) as port, opened(port) as connection:
+        connection.sendall(head("HEAD", "/") * 2 + head("HEAD", "/", "Connection: close"))
+        assert rest(connection).count(b"HTTP/1.1 200") == 3
