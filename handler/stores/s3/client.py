@@ -23,7 +23,7 @@ T = TypeVar("T")
 PAGE: Final = 1000
 """Objects in one page of a listing: S3 sends no more."""
 TRIES: Final = 3
-"""Attempts at a request by itself. Files have more (see `download`)."""
+"""Attempts at a request by itself. Files, and requests to a store that has too many, have more (see `retries`)."""
 
 
 class Client:
@@ -68,7 +68,7 @@ class Client:
                 return ask(bucket)
             except Broken as broken:
                 log.warning("%s: %s", self._settings.repository, broken)
-                pause = tries.pause(moved=False)
+                pause = tries.pause(crowded=broken.crowded)
                 if pause is None:
                     raise Failed("", broken) from broken
                 sleep(max(0.0, min(pause, progress.left)))

@@ -248,9 +248,15 @@ def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **
         ("InvalidToken", 400, ModelNotLoadable, "AWS_SESSION_TOKEN"),
         ("RequestTimeTooSkewed", 403, ModelNotLoadable, "clock"),
         ("PermanentRedirect", 301, ModelNotLoadable, "another region: set AWS_REGION"),
-        ("SlowDown", 503, ModelUnavailable, "answered 503 SlowDown"),
+        (
+            "SlowDown",
+            503,
+            ModelUnavailable,
+            "503 SlowDown for s3://bucket/p: it has too many requests, so try again",
+        ),
+        ("InternalError", 500, ModelUnavailable, "answered 500 InternalError for s3://bucket/p: check AWS_ENDPOINT"),
         ("Strange", 418, ModelNotLoadable, "answered 418 Strange"),
-        ("404", 404, ModelNotLoadable, "answered 404 404 for s3://bucket/p: check AWS_ENDPOINT_URL_S3"),
+        ("404", 404, ModelNotLoadable, "answered 404 for s3://bucket/p: check AWS_ENDPOINT_URL_S3"),
     ],
 )
 def test_every_refusal_of_a_store_has_its_message(
@@ -266,6 +272,19 @@ def test_every_refusal_of_a_store_has_its_message(
             store.read("m", "model-settings.json")
         with pytest.raises(kind, match=message):
             store.fetch("m", "1", [File("1/model.onnx", 5, "etag")], Progress())
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "asked"), [(503, "SlowDown", 6), (429, "429", 6), (500, "InternalError", 3)]
+)
+def test_a_store_with_too_many_requests_is_asked_longer(
+    stand_in: s3_stand_in.StandIn, env: Env, status: int, code: str, asked: int
+) -> None:
+    """Many functions that start together are what a store throttles, and each of them has its time to wait."""
+    stand_in.refusal = (status, code, {})
+    with pytest.raises(ModelUnavailable, match="answered"):
+        store_at(env, stand_in).check()
+    assert len(stand_in.asked) == asked
 
 
 def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn, env: Env) -> None:
