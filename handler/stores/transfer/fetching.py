@@ -143,9 +143,12 @@ class Fetcher:
             return self._contents.add(place.publish(content), _digests(known))
 
     def _held(self, place: Place, content: str, files: Sequence[Known], version: str) -> Folder | None:
-        """Returns the version in the cache. Drops one that does not have the wanted digests."""
+        """Returns the version in the cache. Drops one that lacks a file, or does not have the wanted digests.
+
+        Machines remove old files from /tmp one by one (systemd-tmpfiles, tmpreaper).
+        """
         folder = place.held(content)
-        if folder is None or self._contents.has(folder, _digests(files)):
+        if folder is None or (_is_whole(folder, files) and self._contents.has(folder, _digests(files))):
             return folder
         log.warning("version %s in DRAGOMAN_CACHE is not the fetched one: it is fetched again", version)
         del folder
@@ -231,6 +234,12 @@ def _check_paths(model: str, files: Sequence[File]) -> None:
 
 def _named(path: str, model: str) -> str:
     return f"{path} of model {model!r}"
+
+
+def _is_whole(folder: Folder, files: Sequence[Known]) -> bool:
+    """Decides whether a version in the cache has all of its files, in their sizes."""
+    sizes = {folder.path / each.path.partition("/")[2]: each.size for each in files}
+    return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
 
 
 def _digests(files: Sequence[Known]) -> dict[str, Checksum]:

@@ -38,7 +38,7 @@ from tests.support.fault_proxy import Fault
 from tests.support.registries import get
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 
@@ -437,6 +437,24 @@ def test_keys_that_cannot_be_files_of_one_folder_are_named(
     with pytest.raises(ModelNotLoadable, match=message):
         store.fetch("m", "1", store.files("m"), Progress())
     assert stand_in.gets() == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["removed", "emptied"])
+def test_a_version_in_the_cache_that_lost_a_file_is_fetched_again(
+    stand_in: s3_stand_in.StandIn, env: Env, damage: Callable[[Path], object]
+) -> None:
+    """Machines remove old files from /tmp one by one. What a loaded model holds is not touched."""
+    for key in ("m/1/x", "m/1/a/y"):
+        stand_in.put(f"p/{key}", b"content")
+    store = store_at(env, stand_in)
+    files = store.files("m")
+    in_use = store.fetch("m", "1", files, Progress())
+    damage(in_use.path / "a" / "y")
+    folder = store.fetch("m", "1", files, Progress()).path
+    assert [(folder / path).read_bytes() for path in ("x", "a/y")] == [b"content"] * 2
+    stand_in.asked.clear()
+    assert store.fetch("m", "1", files, Progress()).path == folder
+    assert stand_in.asked == []
 
 
 @pytest.mark.parametrize("etag", ["a&#10;b", "&#9731;"])
