@@ -12,7 +12,6 @@ from handler.stores import checksums
 
 NAMESPACE: Final = "{*}"
 SIZE: Final = re.compile(r"[0-9]{1,18}")
-ROOT: Final = re.compile(r"(\{.*\})?ListBucket\w*")
 ETAG: Final = re.compile(r"[ -~\xa0-\xff]+")
 """What a header can hold, as a condition of a later request does."""
 
@@ -61,7 +60,9 @@ def page(document: bytes, date: str = "") -> Page:
         root = ET.fromstring(document)  # noqa: S314 - expat bounds entities
     except (ET.ParseError, ValueError, LookupError) as error:  # the last two: of an encoding
         raise Unreadable("the listing is not XML") from error
-    if not ROOT.fullmatch(root.tag):  # an <Error>, or a gateway's page for browsers, is not an empty bucket
+    if not root.tag.rpartition("}")[2].startswith(
+        "ListBucket"
+    ):  # an <Error>, or a gateway's page for browsers, is not an empty bucket
         raise Unreadable("the answer is not a listing")
     # Not every store that is asked for URL encoding has it.
     decoded = unquote_plus if _text(root, "EncodingType") == "url" else str
