@@ -60,9 +60,8 @@ def page(document: bytes, date: str = "") -> Page:
         root = ET.fromstring(document)  # noqa: S314 - expat bounds entities
     except (ET.ParseError, ValueError, LookupError) as error:  # the last two: of an encoding
         raise Unreadable("the listing is not XML") from error
-    if not root.tag.rpartition("}")[2].startswith(
-        "ListBucket"
-    ):  # an <Error>, or a gateway's page for browsers, is not an empty bucket
+    # An <Error>, or a gateway's page for browsers, is not an empty bucket.
+    if not root.tag.rpartition("}")[2].startswith("ListBucket"):
         raise Unreadable("the answer is not a listing")
     # Not every store that is asked for URL encoding has it.
     decoded = unquote_plus if _text(root, "EncodingType") == "url" else str
