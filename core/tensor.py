@@ -25,6 +25,8 @@ LONGEST_TEXT: Final = 255
 MAX_RANK: Final = 32
 """The most dimensions that every supported numpy can hold."""
 MAX_DIMENSION: Final = 2**63 - 1
+MAX_DECLARED: Final = 2**48
+"""The most elements that a model can declare: as many bytes as a processor can address."""
 
 
 class TensorSpec(NamedTuple):
@@ -117,6 +119,14 @@ def checked_shape(value: Any, name: str) -> tuple[int, ...]:
 def check_rank(rank: int, name: str) -> None:
     if rank > MAX_RANK:
         raise InvalidInput(f"{named(name)} has {rank} dimensions; at most {MAX_RANK} are possible")
+
+
+def is_possible(shape: tuple[int, ...] | list[int]) -> bool:
+    """Decides whether a tensor of a model can have this shape, -1 being any size.
+
+    Numpy does not take such a shape if another axis is 0, either.
+    """
+    return len(shape) <= MAX_RANK and math.prod(max(1, size) for size in shape) <= MAX_DECLARED
 
 
 def shaped(array: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[Any]:

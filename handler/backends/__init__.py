@@ -7,12 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol
 
-from core.errors import ModelNotLoadable
+from core.errors import ModelNotLoadable, shown
 from core.operations import Batching, ModelSpec
 from core.ports import Model
 from core.records import NamedTuple
 from core.signature import NONE, Signatures, plain
-from core.tensor import TensorSpec
+from core.tensor import MAX_RANK, TensorSpec, is_possible
 from handler import plugins
 from handler.settings import Settings
 from handler.settings.checked import Wrong
@@ -145,9 +145,15 @@ def model_spec(
 ) -> ModelSpec:
     """Builds the spec of a loaded version from its model's declaration and from its settings, which come first.
 
-    Raises ModelNotLoadable with the path of the key that does not fit the model.
+    Raises ModelNotLoadable with the path of the key that does not fit the model, or with a shape that is impossible.
     """
     said = source.settings
+    for tensor in (*(inputs or ()), *(outputs or ())):
+        if tensor.shape is not None and not is_possible(tensor.shape):
+            raise ModelNotLoadable(
+                f"model {source.name!r} declares {shown(tensor.name)} with the shape {shown(list(tensor.shape))}; "
+                f"expected at most {MAX_RANK} sizes, and at most 2**48 elements"
+            )
     platform = said.platform or platform
     spec = ModelSpec(source.name, source.version, platform, inputs, outputs, said.max_batch_size)
     try:

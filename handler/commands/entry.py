@@ -1,7 +1,14 @@
-"""The one way into every command: from its work to an exit code. A refusal is one line."""
+"""The one way into every command: from its work to an exit code. A refusal is one line.
 
+SIGTERM ends a command as Ctrl-C does: it removes its half-written files and ends its own processes.
+"""
+
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from core.errors import ServingError, escaped
 from handler.commands import output
@@ -22,6 +29,25 @@ def run(work: Callable[[], int | None]) -> int:
     except (Refused, ServingError) as refusal:
         return _say(refusal.message if isinstance(refusal, ServingError) else str(refusal), REFUSED)
     return code
+
+
+@contextmanager
+def ends_by_signal() -> Iterator[None]:
+    """Makes SIGTERM, if nothing else handles it, an exception in the work, with the exit code that shells report."""
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, _: Any) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would break off the cleaning up
+    raise SystemExit(128 + number)
 
 
 def fail(error: OSError) -> int:

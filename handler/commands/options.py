@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
@@ -36,11 +37,18 @@ json_lines: Final = click.option("--json", is_flag=True, help="print JSON, a lin
 
 
 def command(
-    name: str, about: str, more: str | None = None, *, cls: type[click.Command] = click.Command, **how: Any
+    name: str,
+    about: str,
+    more: str | None = None,
+    *,
+    cls: type[click.Command] = click.Command,
+    own_signals: bool = False,
+    **how: Any,
 ) -> Callable[[Callable[[CommandOptions], int | None]], click.Command]:
     """Makes a command of a function, which returns an exit code or None.
 
     `about`: its line in the list of commands. `more`: what its own help says in the place of that.
+    `own_signals`: it handles SIGTERM itself.
     """
 
     def made(work: Callable[[CommandOptions], int | None]) -> click.Command:
@@ -48,7 +56,8 @@ def command(
         def run(**given: Any) -> int:
             from handler.commands import entry  # noqa: PLC0415 - not for --help and mistakes
 
-            return entry.run(lambda: work(CommandOptions(**given)))
+            with nullcontext() if own_signals else entry.ends_by_signal():
+                return entry.run(lambda: work(CommandOptions(**given)))
 
         return click.command(name, cls, short_help=about, help=more or f"{about[0].upper()}{about[1:]}.", **how)(run)
 

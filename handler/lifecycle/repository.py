@@ -282,7 +282,8 @@ def _versions(folders: Iterable[Version]) -> dict[int, Version]:
 
 def _no_version(name: str, folders: Sequence[Version]) -> str:
     if not folders:
-        return f"model {name!r} has no version: expected a folder such as {name}/1, a plain number, with model.onnx"
+        number = "a number of at most 18 digits"
+        return f"model {name!r} has no version: expected a folder such as {name}/1, {number}, with model.onnx"
     last = max(folders)
     files = f"{', '.join(sorted(last.paths))[:256]}; `dragoman doctor` names the cure"
     return f"model {name!r} has no version: {name}/{last.folder} has no {EXPECTED}; its files: {files}"

@@ -156,19 +156,22 @@ class Rollout:
         deadline: Deadline,
         context: Context,
     ) -> None:
-        """Looks for newer versions of the models of these versions, while the loaded one could answer at once."""
-        if isinstance(flights, Here):
-            took = sum(version.progress.load_ns / 1e9 for version in versions if version.progress is not None)
-            with loaded:
+        """Looks for newer versions of the models of these versions, while the loaded one could answer at once.
+
+        Ends the use of `loaded`: the request begins another one, perhaps of a newer version.
+        """
+        with loaded:
+            if isinstance(flights, Here):
+                took = sum(version.progress.load_ns / 1e9 for version in versions if version.progress is not None)
                 for version in versions:
                     work = partial(self.renew, version.name, deadline=deadline._replace(beside=took))
                     flights.run(None, version.name, work, context, final=False)
-            return
-        for version in versions:
-            version.look_again(time.monotonic() + self._poll)  # requests that come meanwhile do not look
-            with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
-                work = partial(self.renew, version.name, deadline=NEVER)
-                flights.run(("renew", version.name), version.name, work, context, final=False)
+                return
+            for version in versions:
+                version.look_again(time.monotonic() + self._poll)  # requests that come meanwhile do not look
+                with suppress(Pending, RuntimeError):  # RuntimeError: the server is ending
+                    work = partial(self.renew, version.name, deadline=NEVER)
+                    flights.run(("renew", version.name), version.name, work, context, final=False)
 
     def _advance(self, name: str, load: Load, deadline: Deadline | None = None) -> None:
         """Moves to the versions that a look found, if all of them load. Raises ServingError."""

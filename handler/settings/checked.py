@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from core.errors import shown
+from core.tensor import MAX_RANK, is_possible
 
 FEW: Final = 4
 """Bytes that hold no secret."""
@@ -91,8 +92,13 @@ def number(value: Any, path: str, least: int) -> int:
     return value
 
 
-def is_shape(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and -1 <= size <= LARGEST for size in value)
+def a_shape(value: Any, path: str, *, least: int = -1, otherwise: str = "") -> tuple[int, ...]:
+    """Returns the shape. `least`: -1 if a size can be left open. `otherwise`: what else is accepted. Raises Wrong."""
+    if not isinstance(value, list) or not all(type(size) is int and size >= least for size in value):
+        raise Wrong(path, value, f"an array of whole numbers from {least} up{otherwise}")
+    if not is_possible(value):
+        raise Wrong(path, value, f"at most {MAX_RANK} sizes, and at most 2**48 elements")
+    return tuple(value)
 
 
 def is_below(file: Any) -> bool:

@@ -17,7 +17,7 @@ from core.errors import InvalidInput
 from core.records import NamedTuple
 from core.signature import Binding, Method, Signature, Signatures
 from core.tensor import Tensor, TensorSpec
-from handler.settings.checked import Wrong, an_object, is_shape, texts
+from handler.settings.checked import Wrong, a_shape, an_object, texts
 
 FIXED: Final = {
     Method.CLASSIFY: ({"scores"}, {"classes"}, {"scores", "classes"}),
@@ -92,11 +92,10 @@ def _binding(value: Any, path: str) -> SaidBinding:
     tensor, shape, encoding = members.get("tensor"), members.get("shape"), members.get("encoding")
     if not isinstance(tensor, str):
         raise Wrong(f"{path}.tensor", tensor, "the name of a tensor of the model")
-    if shape is not None and not is_shape(shape):
-        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up")
+    shape = None if shape is None else a_shape(shape, f"{path}.shape")
     if encoding not in (None, "bytes"):
         raise Wrong(f"{path}.encoding", encoding, "bytes")
-    return SaidBinding(tensor, None if shape is None else tuple(shape), members.get("default"), encoding == "bytes")
+    return SaidBinding(tensor, shape, members.get("default"), encoding == "bytes")
 
 
 # -- binding ------------------------------------------------------------------------------------------------------

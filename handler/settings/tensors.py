@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from core.dtype import DATATYPES
 from core.tensor import TensorSpec
-from handler.settings.checked import Wrong, an_object, is_shape
+from handler.settings.checked import Wrong, a_shape, an_object
 
 FORMATS: Final = ("FORMAT_NONE", "FORMAT_NHWC", "FORMAT_NCHW")
 """The formats of an input, as Triton's model configuration names them."""
@@ -31,9 +31,8 @@ def _tensor(member: Any, path: str) -> TensorSpec:
         raise Wrong(f"{path}.name", name, "text")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
         raise Wrong(f"{path}.datatype", datatype, f"one of {', '.join(DATATYPES)}")
-    if shape is not None and not is_shape(shape):
-        raise Wrong(f"{path}.shape", shape, "an array of whole numbers from -1 up, or null for any rank")
+    shape = None if shape is None else a_shape(shape, f"{path}.shape", otherwise=", or null for any rank")
     form = members.get("format", FORMATS[0])
     if form not in FORMATS:
         raise Wrong(f"{path}.format", form, f"one of {', '.join(FORMATS)}")
-    return TensorSpec(name, DATATYPES[datatype], None if shape is None else tuple(shape), format=form)
+    return TensorSpec(name, DATATYPES[datatype], shape, format=form)

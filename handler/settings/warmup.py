@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from core.records import NamedTuple
-from handler.settings.checked import Wrong, an_object, is_below, is_shape, number
+from handler.settings.checked import Wrong, a_shape, an_object, is_below, number
 
 MOST: Final = 1000
 """The most requests, counted over all members."""
@@ -52,7 +52,5 @@ def _request(value: Any, path: str) -> WarmUp:
 def _shapes(value: Any, path: str) -> dict[str, tuple[int, ...]]:
     shapes = {}
     for name, shape in an_object(value, path).items():
-        if not is_shape(shape) or -1 in shape:
-            raise Wrong(f"{path}.{name}", shape, "an array of whole numbers from 0 up")
-        shapes[name] = tuple(shape)
+        shapes[name] = a_shape(shape, f"{path}.{name}", least=0)
     return shapes

@@ -35,7 +35,9 @@ class KnownContents:
 
     def has(self, folder: Folder, digests: Digests) -> bool:
         """Decides whether a folder has these files, and no others. Without digests every folder has. Raises OSError."""
-        if not digests or (not self._again and (folder.path, _key(digests)) in self._known):
+        if not digests:
+            return True
+        if not self._again and (folder.path, _key(digests)) in self._known and _are_there(folder.path, digests):
             return True
         if is_right := _is_whole(folder.path, digests):
             self.add(folder, digests)
@@ -50,6 +52,11 @@ def _key(digests: Digests) -> str:
 def of_bytes(text: bytes) -> str:
     """Returns the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text).hexdigest()
+
+
+def _are_there(folder: Path, digests: Digests) -> bool:
+    """Decides whether no file was removed, as machines do with old ones in /tmp."""
+    return all((folder / path).is_file() for path in digests)
 
 
 def _is_whole(folder: Path, digests: Digests) -> bool:

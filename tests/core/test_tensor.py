@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, DataType, of_array
 from core.errors import InvalidInput
-from core.tensor import COPIED, MAX_RANK, Tensor, TextTensor, checked_shape, from_raw, to_raw
+from core.tensor import COPIED, MAX_RANK, Tensor, TextTensor, checked_shape, from_raw, is_possible, to_raw
 from tests.support.samples import SHAPES, sample
 
 
@@ -59,6 +59,12 @@ def test_a_shape_has_at_most_as_many_dimensions_as_numpy() -> None:
     assert checked_shape([1] * MAX_RANK, "x") == (1,) * MAX_RANK
     with pytest.raises(InvalidInput, match="33 dimensions"):
         checked_shape([1] * (MAX_RANK + 1), "x")
+
+
+def test_a_declared_shape_is_one_that_numpy_can_hold() -> None:
+    """-1 stands for any size; numpy counts the other axes of an empty tensor, too."""
+    assert all(map(is_possible, [(), (-1,) * 32, (2**48,), (-1, 0, 5)]))
+    assert not any(map(is_possible, [(1,) * 33, (2**48, 2), (0, 2**49)]))
 
 
 def framed(*elements: bytes) -> bytes:

@@ -59,6 +59,15 @@ def test_the_file_tells_shapes_and_unknown_rank_apart(tmp_path: Path, shape: Any
     assert y.shape == expected
 
 
+@pytest.mark.parametrize("shape", [[1] * 33, [2**50], [0, 2**62]])
+def test_a_file_whose_shape_no_tensor_can_have_is_refused(tmp_path: Path, shape: Any) -> None:
+    """Each request for it, and the description of the API for all models, would be an internal error."""
+    identity = helper.make_node("Identity", ["x"], ["y"])
+    write(tmp_path, identity, inputs=[value("x", shape)], outputs=[value("y", None)])
+    with pytest.raises(ModelNotLoadable, match=r"declares 'x' with the shape \[.*; expected at most 32 sizes"):
+        onnx_backend.load(source(tmp_path), SETTINGS)
+
+
 def test_initializers_are_no_inputs(tmp_path: Path) -> None:
     """Old exporters list them as both. In an ONNX file they may be left out; without a signature they do not show."""
     weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [2.0])

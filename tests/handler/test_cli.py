@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import uvicorn
 
 import dragoman
 from handler import asgi, cli
+from handler.commands import entry
 from handler.commands.init import command
 from handler.commands.serve import server
 from handler.edge import rpc
@@ -374,6 +376,29 @@ def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback(monke
 
     monkeypatch.setattr(command, "run", interrupted)
     assert cli.main(["init"]) == 130
+
+
+def test_sigterm_ends_a_commands_work_unless_it_handles_the_signal_itself() -> None:
+    """What the work holds is let go, and a second signal does not disturb that. A server has its own way to end."""
+    ended = []
+
+    def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            ended.append("cleaned up")
+
+    with pytest.raises(SystemExit) as code, entry.ends_by_signal():
+        entry.run(work)
+    assert (code.value.code, ended) == (143, ["cleaned up"])
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with entry.ends_by_signal():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, own)
 
 
 def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:

@@ -119,20 +119,23 @@ def _run(arguments: list[str], environ: Mapping[str, str], limits: LoadLimits) -
 
 
 def _waited(process: "subprocess.Popen[bytes]", limits: LoadLimits) -> str:
-    """Waits for the end, and ends what passes a limit. Returns which one, "" for none."""
+    """Waits for the end, and ends what passes a limit. Returns which one, "" for none.
+
+    Ctrl-C does not reach the child, which is in a session of its own: it is ended whatever ends the wait.
+    """
     deadline = within(limits.seconds)
-    while process.poll() is None:
-        used = _resident(process.pid) if limits.memory is not None else 0
-        why = ""
-        if deadline.left <= 0:
-            why = f"it took more than {limits.seconds:g} seconds"
-        elif limits.memory is not None and used > limits.memory:
-            why = f"its process took {used // MB} MB of memory, and may take {limits.memory // MB} MB"
-        if why:
+    try:
+        while process.poll() is None:
+            used = _resident(process.pid) if limits.memory is not None else 0
+            if deadline.left <= 0:
+                return f"it took more than {limits.seconds:g} seconds"
+            if limits.memory is not None and used > limits.memory:
+                return f"its process took {used // MB} MB of memory, and may take {limits.memory // MB} MB"
+            time.sleep(LOOK)
+    finally:
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            return why
-        time.sleep(LOOK)
     return ""
 
 

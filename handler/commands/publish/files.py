@@ -4,6 +4,7 @@ import hashlib
 import io
 import mmap
 import os
+import stat
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -35,11 +36,14 @@ class Content(NamedTuple):
 
 
 def local_file(path: str, source: Path) -> LocalFile:
-    """Returns the file with its size. Raises Refused."""
+    """Returns the file with its size. Raises Refused, also for a pipe, which would be read without end."""
     try:
-        return LocalFile(path, source, source.stat().st_size)
+        found = source.stat()
     except OSError as error:
         raise Refused(f"{source} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused(f"{source} is neither a file nor a folder: remove it")
+    return LocalFile(path, source, found.st_size)
 
 
 def stamp(source: Path) -> tuple[int, int]:

@@ -137,6 +137,7 @@ OPTIONS: Final = (
     f"Serve a repository. A flag overrides its variable, and the variable overrides {FILE} (key: the flag's name with "
     "underscores).",
     cls=ServeCommand,
+    own_signals=True,
     params=[*OPTIONS],
     context_settings={"token_normalize_func": lambda word: KSERVE.get(word, word)},
 )

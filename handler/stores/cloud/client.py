@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -16,7 +16,7 @@ from handler.stores.cloud.reader import CloudReader
 from handler.stores.progress import Progress
 from handler.stores.transfer import answers, retries
 from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
-from handler.stores.transfer.fetching import is_plain
+from handler.stores.transfer.fetching import folders_of, is_plain
 from handler.stores.transfer.retries import Failed, OutOfTime
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class CloudClient:
             ]
 
         found = sorted(self._listed(ask, progress))
-        folders = _folders(each.key for each in found)
+        folders = folders_of(each.key for each in found)
         # A folder's own object is skipped, whose slash the client removes: consoles and file systems make them.
         return [each for each in found if each.key.startswith(prefix) and (each.size or each.key not in folders)]
 
@@ -147,14 +147,3 @@ class CloudClient:
     def failure(self, reason: Broken | StoreRefused, what: str) -> ServingError:
         """Returns the error for a client. `what`: the file that was being read."""
         return errors.of(reason, self.place, self._uri, what)
-
-
-def _folders(keys: Iterable[str]) -> set[str]:
-    """Returns the folders in which something is, without a slash at their ends."""
-    found: set[str] = set()
-    for key in keys:
-        folder = key.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
-            folder = folder.rpartition("/")[0]
-    return found

@@ -9,7 +9,7 @@ from typing import Final
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.cloud.providers import NO_CREDENTIALS, CloudPlace
-from handler.stores.transfer.answers import Broken, StoreRefused
+from handler.stores.transfer.answers import Broken, StoreRefused, in_words
 
 STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 CODE: Final = re.compile(r"<Code>\s*(\w{1,64})\s*</Code>")
@@ -67,7 +67,7 @@ def reason(error: Exception, *, started: bool = False) -> Broken | StoreRefused:
     if not status:
         return Broken(_word(text, type(error).__name__), started=started)
     if status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES:  # noqa: PLR2004 - server errors
-        return Broken(f"{status} {code}", status, code)
+        return Broken(in_words(status, code), status, code)
     return StoreRefused(status, code)
 
 
@@ -101,7 +101,7 @@ def meaning(found: Broken | StoreRefused, place: CloudPlace, uri: str, permissio
         return f"{uri}: access denied: grant {permission}"
     if found.code in ABSENT:
         return f"{uri}: the store has no such object or {place.provider.noun}: check DRAGOMAN_REPOSITORY"
-    return f"the store answered {found.status} {found.code} for {uri}"
+    return f"the store answered {in_words(found.status, found.code)} for {uri}"
 
 
 def of(found: Broken | StoreRefused, place: CloudPlace, uri: str, what: str = "") -> ServingError:

@@ -15,7 +15,7 @@ from handler.stores.s3.http import BucketReader
 from handler.stores.s3.listing import Page, Unreadable
 from handler.stores.s3.location import Location
 from handler.stores.transfer.answers import Broken, StoreRefused
-from handler.stores.transfer.fetching import is_plain
+from handler.stores.transfer.fetching import is_plain, without_folders
 from handler.stores.transfer.retries import Failed, OutOfTime, Tries
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ T = TypeVar("T")
 PAGE: Final = 1000
 """Objects in one page of a listing: S3 sends no more."""
 TRIES: Final = 3
-"""Attempts at a request by itself. Files have more (see `download`)."""
+"""Attempts at a request by itself. Files, and requests to a store that has too many, have more (see `retries`)."""
 
 
 class Client:
@@ -68,7 +68,7 @@ class Client:
                 return ask(bucket)
             except Broken as broken:
                 log.warning("%s: %s", self._settings.repository, broken)
-                pause = tries.pause(moved=False)
+                pause = tries.pause(crowded=broken.crowded)
                 if pause is None:
                     raise Failed("", broken) from broken
                 sleep(max(0.0, min(pause, progress.left)))
@@ -93,7 +93,7 @@ class Client:
         prefix = self.key(model, "")  # without its slash, the listing of "model" would hold "model-2", too
         found = (each for page in self.pages({"prefix": prefix}, progress) for each in page.objects)
         files = (File(each.key[len(prefix) :], each.size, each.etag, each.checked) for each in found)
-        return [file for file in files if is_plain(file.path)]
+        return without_folders([file for file in files if is_plain(file.path)])
 
     def is_absent(self, reason: Broken | StoreRefused) -> bool:
         """Decides whether an object is missing or forbidden."""
@@ -112,10 +112,14 @@ class Client:
             yield page
             if page.following is None:
                 return
-            if page.following in seen:
-                raise errors.unanswered(self.place, "a page of the listing is followed by one that was before")
-            seen.add(page.following)
-            token = {"continuation-token": page.following}
+            token = self.after(page.following, seen)
+
+    def after(self, following: str, seen: set[str]) -> dict[str, str]:
+        """Returns the parameter of the page with a token. `seen`: the tokens so far, which a page must not repeat."""
+        if following in seen:
+            raise errors.unanswered(self.place, "a page of the listing is followed by one that was before")
+        seen.add(following)
+        return {"continuation-token": following}
 
     def page(self, parameters: Mapping[str, str], progress: Progress) -> Page:
         """Returns one page of a listing. Raises Forbidden where listing is not permitted, else ServingError."""

@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.s3.location import Location
-from handler.stores.transfer.answers import Broken, StoreRefused
+from handler.stores.transfer.answers import Broken, StoreRefused, in_words
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
+CROWDED: Final = {"SlowDown", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "429"}
 UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
 """The errors of a certificate whose authority is not known, as Python and botocore name them."""
 EXPIRED: Final = "the credentials have expired: renew them"
@@ -50,7 +51,8 @@ def meaning(status: int, code: str, place: Location, uri: str, permission: str =
         return CURES[code].format(bucket=place.bucket)
     if permission and code in DENIED:
         return f"{uri}: access denied: grant {permission}"
-    return f"the store answered {status} {code} for {uri}: check AWS_ENDPOINT_URL_S3"
+    cure = "it has too many requests, so try again later" if code in CROWDED else "check AWS_ENDPOINT_URL_S3"
+    return f"the store answered {in_words(status, code)} for {uri}: {cure}"
 
 
 def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "") -> ServingError:

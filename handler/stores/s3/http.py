@@ -26,6 +26,7 @@ from handler.stores.transfer.answers import (
     ObjectRequest,
     StoreRefused,
     broken_off,
+    in_words,
     limit,
     whole,
 )
@@ -172,7 +173,7 @@ class BucketReader:
             self._signer.renew()
         elif not (status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES):  # noqa: PLR2004 - server errors
             raise StoreRefused(status, code, response.headers.get("x-amz-bucket-region", ""))
-        raise Broken(f"{status} {code}", status, code)
+        raise Broken(in_words(status, code), status, code)
 
     def _kept(self) -> HTTPConnection | None:
         """Returns an idle connection, None without one that is young enough."""

@@ -12,6 +12,8 @@ from handler.stores import checksums
 
 NAMESPACE: Final = "{*}"
 SIZE: Final = re.compile(r"[0-9]{1,18}")
+ETAG: Final = re.compile(r"[ -~\xa0-\xff]+")
+"""What a header can hold, as a condition of a later request does."""
 
 
 class Unreadable(Exception):
@@ -58,6 +60,9 @@ def page(document: bytes, date: str = "") -> Page:
         root = ET.fromstring(document)  # noqa: S314 - expat bounds entities
     except (ET.ParseError, ValueError, LookupError) as error:  # the last two: of an encoding
         raise Unreadable("the listing is not XML") from error
+    # An <Error>, or a gateway's page for browsers, is not an empty bucket.
+    if not root.tag.rpartition("}")[2].startswith("ListBucket"):
+        raise Unreadable("the answer is not a listing")
     # Not every store that is asked for URL encoding has it.
     decoded = unquote_plus if _text(root, "EncodingType") == "url" else str
     objects = [_object(each, decoded) for each in root.iterfind(f"{NAMESPACE}Contents")]
@@ -77,7 +82,8 @@ def _object(found: ET.Element, decoded: Callable[[str], str]) -> ListedObject:
     size = _text(found, "Size")
     if not SIZE.fullmatch(size):
         raise Unreadable("the listing has an object without a size")
-    etag = _text(found, "ETag").strip('"') or None
+    listed = _text(found, "ETag").strip('"')
+    etag = listed if ETAG.fullmatch(listed) else None
     checked = checksums.is_whole(_text(found, "ChecksumType"), etag or "")
     checked = checked and checksums.is_known(_text(found, "ChecksumAlgorithm"))
     return ListedObject(decoded(_text(found, "Key")), int(size), etag, checked, _text(found, "LastModified"))

@@ -15,7 +15,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.client import PAGE, Client
 from handler.stores.s3.listing import Page
 from handler.stores.s3.location import locate
-from handler.stores.transfer.fetching import is_plain
+from handler.stores.transfer.fetching import is_plain, without_folders
 from handler.stores.transfer.retries import Failed, OutOfTime
 from handler.stores.transfer.store import FetchedStore
 
@@ -60,7 +60,7 @@ class S3Store(FetchedStore):
         page = self._page({}, progress)
         if page.following is not None:
             return None
-        return self._by_model(page, {})
+        return {name: without_folders(files) for name, files in self._by_model(page, {}).items()}
 
     def everything(self, progress: Progress | None = None) -> Mapping[str, Sequence[File] | None]:
         """Returns every model's files, with a request for each 1,000 objects.
@@ -73,6 +73,7 @@ class S3Store(FetchedStore):
         """Returns an empty mapping if the store ignores `start-after`, by which models are skipped."""
         found: dict[str, Any] = {}
         after: dict[str, str] = {}
+        seen: set[str] = set()
         while True:
             page = self._page(after, progress)
             if skips and "start-after" in after and page.objects and page.objects[0].key <= after["start-after"]:
@@ -80,13 +81,13 @@ class S3Store(FetchedStore):
             last = page.objects[-1].key if page.objects else ""
             self._by_model(page, found)
             if page.following is None:
-                return found
+                return {name: files and without_folders(files) for name, files in found.items()}
             only = self._model_of(last)
             if skips and only is not None and only == self._model_of(page.objects[0].key):
                 found[only] = None
                 after = {"start-after": f"{self._place.prefix}{only}{AFTER_SLASH}"}
             else:
-                after = {"continuation-token": page.following}
+                after = self._client.after(page.following, seen)
 
     def _page(self, after: Mapping[str, str], progress: Progress | None) -> Page:
         parameters = {"prefix": self._place.prefix, "max-keys": str(PAGE), **after}

@@ -28,6 +28,11 @@ RANGE: Final = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 """Python refuses to read a number of thousands of digits, and no object has so many bytes."""
 
 
+def in_words(status: int, code: str) -> str:
+    """Returns a refusal in words: its status, and the store's code if that says more."""
+    return str(status) if code == str(status) else f"{status} {code}"
+
+
 class Broken(Exception):
     """A failure that a retry can overcome. `status` 0: there was no answer, or its body broke off (`started`)."""
 
@@ -52,7 +57,7 @@ class StoreRefused(Exception):
     """A refusal that retrying cannot change. `region`: the bucket's, if the store names it, else empty."""
 
     def __init__(self, status: int, code: str, region: str = "") -> None:
-        super().__init__(f"{status} {code}")
+        super().__init__(in_words(status, code))
         self.status = status
         self.code = code
         self.region = region

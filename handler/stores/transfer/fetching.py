@@ -2,17 +2,18 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import PurePosixPath
 from typing import Final, Protocol, TypeVar
 
-from core.errors import ModelUnavailable, ServingError
+from core.errors import ModelNotLoadable, ModelUnavailable, ServingError, shown
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Gone, WrongContent
 from handler.stores.cache import Cache, Place, digest, unwritable
 from handler.stores.checksums import Checksum
 from handler.stores.contents import KnownContents, of_bytes
+from handler.stores.directory import LONGEST_NAME
 from handler.stores.journal import Parts
 from handler.stores.progress import Progress
 from handler.stores.transfer.answers import Broken, ObjectReader, ObjectRequest, StoreRefused, whole
@@ -127,6 +128,7 @@ class Fetcher:
         raise ModelUnavailable(f"version {version} of model {model!r} is being replaced: try again when it is complete")
 
     def _fetched(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
+        _check_paths(model, files)
         place = self._cache.place(*self._remote.names, model, version)
         with ExitStack() as stack:
             known = [self._known(model, file, progress, stack) for file in files]
@@ -141,9 +143,12 @@ class Fetcher:
             return self._contents.add(place.publish(content), _digests(known))
 
     def _held(self, place: Place, content: str, files: Sequence[Known], version: str) -> Folder | None:
-        """Returns the version in the cache. Drops one that does not have the wanted digests."""
+        """Returns the version in the cache. Drops one that lacks a file, or does not have the wanted digests.
+
+        Machines remove old files from /tmp one by one (systemd-tmpfiles, tmpreaper).
+        """
         folder = place.held(content)
-        if folder is None or self._contents.has(folder, _digests(files)):
+        if folder is None or (_is_whole(folder, files) and self._contents.has(folder, _digests(files))):
             return folder
         log.warning("version %s in DRAGOMAN_CACHE is not the fetched one: it is fetched again", version)
         del folder
@@ -200,8 +205,41 @@ def is_plain(path: str) -> bool:
     return not any(segment in ("", ".", "..") or "\\" in segment or "\0" in segment for segment in segments)
 
 
+def folders_of(paths: Iterable[str]) -> set[str]:
+    """Returns the folders in which something is, without a slash at their ends."""
+    found: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found
+
+
+def without_folders(files: Sequence[File]) -> list[File]:
+    """Returns the files without the empty objects that some tools make for folders, under the folder's own name."""
+    folders = folders_of(file.path for file in files)
+    return [file for file in files if file.size != 0 or file.path not in folders]
+
+
+def _check_paths(model: str, files: Sequence[File]) -> None:
+    """Raises ModelNotLoadable for keys of a store that cannot be files of one folder."""
+    folders = folders_of(file.path for file in files)
+    for path in (file.path for file in files):
+        if path in folders:
+            raise ModelNotLoadable(f"{_named(shown(path), model)} is a file and a folder: remove one of both")
+        if any(len(part.encode(errors="replace")) > LONGEST_NAME for part in path.split("/")):
+            raise ModelNotLoadable(f"{_named(shown(path), model)} has a name of more than {LONGEST_NAME} bytes")
+
+
 def _named(path: str, model: str) -> str:
     return f"{path} of model {model!r}"
+
+
+def _is_whole(folder: Folder, files: Sequence[Known]) -> bool:
+    """Decides whether a version in the cache has all of its files, in their sizes."""
+    sizes = {folder.path / each.path.partition("/")[2]: each.size for each in files}
+    return all(path.is_file() and path.stat().st_size == size for path, size in sizes.items())
 
 
 def _digests(files: Sequence[Known]) -> dict[str, Checksum]:

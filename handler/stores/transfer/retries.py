@@ -63,10 +63,13 @@ class Tries:
         self._most = most
         self._failed = 0
 
-    def pause(self, *, moved: bool = False) -> float | None:
-        """Returns the seconds until the next attempt, None after the last. `moved`: this attempt brought bytes."""
+    def pause(self, *, moved: bool = False, crowded: bool = False) -> float | None:
+        """Returns the seconds until the next attempt, None after the last. `moved`: this attempt brought bytes.
+
+        `crowded`: the store wants fewer requests, for which it is asked a few seconds longer.
+        """
         self._failed = 1 if moved else self._failed + 1
-        if self._failed >= self._most:
+        if self._failed >= (TRIES if crowded else self._most):
             return None
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._failed - 1))
         return random.uniform(0, longest)  # noqa: S311 - jitter is not a secret
@@ -83,7 +86,7 @@ def tried(ask: Callable[[], T], progress: Progress, uri: str, most: int) -> T:
             return ask()
         except (Broken, StoreRefused) as reason:
             log.warning("%s: %s", uri, reason)
-            pause = tries.pause() if isinstance(reason, Broken) else None
+            pause = tries.pause(crowded=reason.crowded) if isinstance(reason, Broken) else None
             if pause is None:
                 raise Failed("", reason) from reason
             sleep(max(0.0, min(pause, progress.left)))

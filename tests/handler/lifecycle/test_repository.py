@@ -83,6 +83,7 @@ def test_an_unknown_or_hostile_name_is_not_found(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize(("files", "message"), [
     ({"model.onnx": b""}, "has no version: expected a folder such as m/1"),
+    ({"20261123191523123456/model.onnx": b""}, "m/1, a number of at most 18 digits, with model.onnx"),
     ({"1/weights.bin": b""}, "no version: m/1 has no model.onnx, model.py or pipeline.json; its files: weights.bin"),
     ({"1/model.onnx": b"", "model-settings.json": b"{"}, "expected JSON"),
     ({"1/model.onnx": b"", "1/model-settings.json": b"[]"}, "expected an object"),

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from core.deadline import NEVER
 from core.errors import ModelNotFound, ModelNotLoadable, ModelUnavailable, VersionNotFound
 from core.operations import ModelRef, State
 from handler.lifecycle.backoff import FIRST_PAUSE
 from handler.lifecycle.registry import Registry
-from handler.lifecycle.single_flight import Pending
+from handler.lifecycle.single_flight import Pending, settled
 from handler.lifecycle.versions import REASONS, Status
 from tests.handler.lifecycle.samples import ONNX, PATIENT, POLL, Clock, M, add, get, registry, say, served, states
 
@@ -68,6 +69,20 @@ def test_on_a_server_the_look_is_taken_beside_the_requests(root: Path, clock: Cl
         assert served(models) == "2"
     clock.now += POLL + 1
     assert served(models) == "2"  # a request while the server ends is answered
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_a_model_can_be_evicted_after_looks_at_the_repository(root: Path, clock: Clock, *, is_server: bool) -> None:
+    """The request that starts a look ends its use of the model as every other request does."""
+    with ThreadPoolExecutor(1) as executor:
+        models = registry(root, executor if is_server else None)
+        for _ in range(3):
+            settled(lambda: served(models), NEVER)
+            clock.now += POLL + 1
+        (version,) = models.known()
+        assert version.loaded is not None
+        assert version.loaded.uses == []
+        assert version.evict()
 
 
 def test_a_version_that_does_not_load_changes_nothing(root: Path, clock: Clock) -> None:

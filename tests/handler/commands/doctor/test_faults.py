@@ -20,6 +20,8 @@ HANGS = "import time\nwhile True:\n    time.sleep(1)"
 GREEDY = "kept = []\nwhile True:\n    kept.append(b'x' * 8_000_000)"
 HEAVY = "kept = b'x' * 400_000_000\ndef predict(inputs, parameters):\n    return inputs"
 PREDICTS = "def predict(inputs, parameters):\n    return inputs"
+LONG = "20261123191523123456"
+"""A time in microseconds, which has more digits than the number of a version."""
 
 
 class Fault(NamedTuple):
@@ -122,6 +124,9 @@ FAULTS = [
     Fault("foreign-model", "forest/1", "skl2onnx", lambda at: at.add("forest/1/forest.joblib")),
     Fault("no-version-folder", "iris/model.onnx", "mkdir -p iris/1", lambda at: at.add("iris/model.onnx")),
     Fault("version-name", "iris/v3", "mv iris/v3 iris/3", lambda at: at.add("iris/v3/model.onnx")),
+    Fault(
+        "version-name", f"iris/{LONG}", f"mv iris/{LONG} iris/{LONG[:18]}", lambda at: at.add(f"iris/{LONG}/model.onnx")
+    ),
     Fault("version-incomplete", "iris/2", "mv iris/2/net.onnx", lambda at: at.add("iris/2/net.onnx")),
     Fault("nested-repository", "more/iris", "mv more/iris .", lambda at: at.add("more/iris/1/model.onnx")),
     Fault("model-name", "a\\nb", "rename", lambda at: at.add("a\nb/1/model.onnx")),

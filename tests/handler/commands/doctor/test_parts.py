@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -34,6 +36,36 @@ PLACE = Location("b", "models/", None)
 
 def codes(found: Any) -> list[str]:
     return [each.code for each in found]
+
+
+SLEEPING = """
+import os, time
+os.mkfifo({there!r})
+with open({there!r}, "w") as there:
+    there.write(str(os.getpid()))
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_process_that_loads_a_model(tmp_path: Path, number: int, code: int) -> None:
+    """That process is in a session of its own, which Ctrl-C of a terminal does not reach."""
+    there, file = tmp_path / "there", tmp_path / "models" / "m" / "1" / "model.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(SLEEPING.format(there=str(there)))
+    # What is started in a shell's background ignores SIGINT.
+    program = "import signal, sys; signal.signal(2, signal.default_int_handler); from handler.cli import main; "
+    command = [sys.executable, "-c", f"{program}sys.exit(main())", "doctor", str(tmp_path / "models")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DRAGOMAN_ALLOW_CODE": "true"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not there.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        loader = int(there.read_text())
+        process.send_signal(number)
+        assert process.wait(60) == code
+    with pytest.raises(ProcessLookupError):
+        os.kill(loader, 0)
 
 
 # -- what is printed --------------------------------------------------------------------------------------------------

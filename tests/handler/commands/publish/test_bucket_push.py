@@ -213,7 +213,10 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, b"\n"), (signal.SIGTERM, 143, b"")])
+def test_ctrl_c_and_sigterm_end_what_is_under_way(
+    bucket: Bucket, tmp_path: Path, number: int, code: int, said: bytes
+) -> None:
     """The test sends the real signal in the middle of a slow upload."""
     command = (sys.executable, "-c", SLOW, "push", str(large(5, tmp_path / "m")), f"{bucket.uri}/m")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -222,10 +225,10 @@ def test_ctrl_c_ends_what_is_under_way(bucket: Bucket, tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stdout.read(1) == b"."
         assert bucket.uploads() == ["models/m/1/weights.bin"]
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.stdout.read()
         told = process.stderr.read()
-    assert (process.returncode, told) == (130, b"\n")
+    assert (process.returncode, told) == (code, said)
     assert (bucket.keys(), bucket.uploads()) == ([], [])
 
 

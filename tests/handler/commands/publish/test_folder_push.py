@@ -1,6 +1,7 @@
 """`dragoman push` into a folder, and what is refused before anything is sent."""
 
 import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -453,3 +454,16 @@ def test_a_servers_execution_providers_need_not_be_here(run: Any, tmp_path: Path
     adds(1, tmp_path / "m" / "1")
     (tmp_path / "m" / "model-settings.json").write_text('{"providers": ["CUDAExecutionProvider"]}')
     assert run("push", tmp_path / "m", tmp_path / "served" / "m")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("push", "m", "r/m"), ("push", "m", "r/m", "--no-check"), ("sign", "m", "--unsigned")]
+)
+def test_a_pipe_among_the_files_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, words: tuple[str, ...]
+) -> None:
+    """A pipe without a writer is read without end. Servers skip it."""
+    monkeypatch.chdir(tmp_path)
+    adds(1, tmp_path / "m" / "1")
+    os.mkfifo("m/1/pipe")
+    assert run(*words) == (1, "", "dragoman: m/1/pipe is neither a file nor a folder: remove it\n")

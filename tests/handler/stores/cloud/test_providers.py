@@ -86,7 +86,7 @@ GS, AZ = CloudPlace(GOOGLE, "b", "p/", {}), CloudPlace(AZURE, "c", "p/", {"accou
         (AZ, f"token request: POST https://login {STATUS} 400 Bad Request", "the store refuses the credentials"),
         (AZ, "token request: POST https://login dns error", "does not answer (unknown host)"),
         (GS, f"{STATUS} 403 Forbidden: <Code>AccessDenied</Code>", "access denied: grant storage.objects.list"),
-        (GS, f"{STATUS} 429 Too Many Requests: ", "the store answered 429 429 for gs://b"),
+        (GS, f"{STATUS} 429 Too Many Requests: ", "the store answered 429 for gs://b"),
         (GS, "something that nobody knows https://user:word@h", "does not answer (ValueError): check the network"),
     ],
 )  # fmt: skip

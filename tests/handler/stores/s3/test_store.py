@@ -38,7 +38,7 @@ from tests.support.fault_proxy import Fault
 from tests.support.registries import get
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.usefixtures("no_aws")
 
@@ -248,9 +248,15 @@ def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **
         ("InvalidToken", 400, ModelNotLoadable, "AWS_SESSION_TOKEN"),
         ("RequestTimeTooSkewed", 403, ModelNotLoadable, "clock"),
         ("PermanentRedirect", 301, ModelNotLoadable, "another region: set AWS_REGION"),
-        ("SlowDown", 503, ModelUnavailable, "answered 503 SlowDown"),
+        (
+            "SlowDown",
+            503,
+            ModelUnavailable,
+            "503 SlowDown for s3://bucket/p: it has too many requests, so try again",
+        ),
+        ("InternalError", 500, ModelUnavailable, "answered 500 InternalError for s3://bucket/p: check AWS_ENDPOINT"),
         ("Strange", 418, ModelNotLoadable, "answered 418 Strange"),
-        ("404", 404, ModelNotLoadable, "answered 404 404 for s3://bucket/p: check AWS_ENDPOINT_URL_S3"),
+        ("404", 404, ModelNotLoadable, "answered 404 for s3://bucket/p: check AWS_ENDPOINT_URL_S3"),
     ],
 )
 def test_every_refusal_of_a_store_has_its_message(
@@ -266,6 +272,19 @@ def test_every_refusal_of_a_store_has_its_message(
             store.read("m", "model-settings.json")
         with pytest.raises(kind, match=message):
             store.fetch("m", "1", [File("1/model.onnx", 5, "etag")], Progress())
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "asked"), [(503, "SlowDown", 6), (429, "429", 6), (500, "InternalError", 3)]
+)
+def test_a_store_with_too_many_requests_is_asked_longer(
+    stand_in: s3_stand_in.StandIn, env: Env, status: int, code: str, asked: int
+) -> None:
+    """Many functions that start together are what a store throttles, and each of them has its time to wait."""
+    stand_in.refusal = (status, code, {})
+    with pytest.raises(ModelUnavailable, match="answered"):
+        store_at(env, stand_in).check()
+    assert len(stand_in.asked) == asked
 
 
 def test_a_bucket_in_another_region_is_asked_there(stand_in: s3_stand_in.StandIn, env: Env) -> None:
@@ -373,6 +392,8 @@ MORE = "<IsTruncated>true</IsTruncated>"
             "a page of the listing is followed by one that was before",
         ),
         ('<?xml version="1.0" encoding="what"?>' + listing(OBJECT), "the listing is not XML"),
+        ("<Error><Code>InternalError</Code></Error>", "the answer is not a listing"),
+        ('<html xmlns="http://www.w3.org/1999/xhtml"><body>Log in</body></html>', "the answer is not a listing"),
     ],
 )
 def test_a_listing_that_cannot_be_read_is_no_answer(
@@ -380,9 +401,74 @@ def test_a_listing_that_cannot_be_read_is_no_answer(
 ) -> None:
     """The stand-in sends one page again and again: without the check it would be asked for ever."""
     monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: page)
-    with pytest.raises(ModelUnavailable, match=f"127.0.0.1 does not answer .{message}."):
-        store_at(env, stand_in).files("m")
-    assert len(stand_in.asked) <= 2
+    store = store_at(env, stand_in)
+    for ask in (lambda: store.files("m"), store.models, store.everything):
+        stand_in.asked.clear()
+        with pytest.raises(ModelUnavailable, match=f"127.0.0.1 does not answer .{message}."):
+            ask()
+        assert len(stand_in.asked) <= 5
+
+
+def test_the_empty_object_of_a_folder_is_not_one_of_its_files(stand_in: s3_stand_in.StandIn, env: Env) -> None:
+    """Some tools make it under the folder's name without a slash. Other empty files stay."""
+    for key, content in (("m", b""), ("m/1", b""), ("m/1/a", b""), ("m/1/a/x", b"x"), ("m/1/empty", b"")):
+        stand_in.put(f"p/{key}", content)
+    store = store_at(env, stand_in)
+    for files in (store.files("m"), store.everything()["m"], (store.glance() or {})["m"]):
+        assert [file.path for file in files or ()] == ["1/a/x", "1/empty"]
+    folder = store.fetch("m", "1", store.files("m"), Progress()).path
+    assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) == ["a", "a/x", "empty"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("1/a", "1/a/x"), "'1/a' of model 'm' is a file and a folder: remove one of both"),
+        (("1/x", f"1/{'é' * 128}/y"), "of model 'm' has a name of more than 255 bytes"),
+    ],
+)
+def test_keys_that_cannot_be_files_of_one_folder_are_named(
+    stand_in: s3_stand_in.StandIn, env: Env, keys: tuple[str, ...], message: str
+) -> None:
+    """The disk's own error would seem to be a fault of DRAGOMAN_CACHE."""
+    for key in keys:
+        stand_in.put(f"p/m/{key}", b"x")
+    store = store_at(env, stand_in)
+    with pytest.raises(ModelNotLoadable, match=message):
+        store.fetch("m", "1", store.files("m"), Progress())
+    assert stand_in.gets() == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["removed", "emptied"])
+def test_a_version_in_the_cache_that_lost_a_file_is_fetched_again(
+    stand_in: s3_stand_in.StandIn, env: Env, damage: Callable[[Path], object]
+) -> None:
+    """Machines remove old files from /tmp one by one. What a loaded model holds is not touched."""
+    for key in ("m/1/x", "m/1/a/y"):
+        stand_in.put(f"p/{key}", b"content")
+    store = store_at(env, stand_in)
+    files = store.files("m")
+    in_use = store.fetch("m", "1", files, Progress())
+    damage(in_use.path / "a" / "y")
+    folder = store.fetch("m", "1", files, Progress()).path
+    assert [(folder / path).read_bytes() for path in ("x", "a/y")] == [b"content"] * 2
+    stand_in.asked.clear()
+    assert store.fetch("m", "1", files, Progress()).path == folder
+    assert stand_in.asked == []
+
+
+@pytest.mark.parametrize("etag", ["a&#10;b", "&#9731;"])
+def test_a_listed_etag_that_no_header_can_have_is_not_used(
+    stand_in: s3_stand_in.StandIn, env: Env, monkeypatch: pytest.MonkeyPatch, etag: str
+) -> None:
+    """The answer to a GET has another one, under which the object is fetched."""
+    stand_in.put("p/m/1/x", b"x")
+    found = OBJECT.replace("</Size>", f"</Size><ETag>{etag}</ETag>")
+    monkeypatch.setattr(s3_stand_in.Handler, "_listing", lambda *_: listing(found))
+    store = store_at(env, stand_in)
+    [file] = files = store.files("m")
+    assert file.etag is None
+    assert (store.fetch("m", "1", files, Progress()).path / "x").read_bytes() == b"x"
 
 
 def test_listings_and_refusals_of_a_store_may_come_in_chunks(stand_in: s3_stand_in.StandIn, env: Env) -> None:

@@ -172,6 +172,14 @@ def test_a_refused_version_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "cache").rglob("model.onnx")) == []
 
 
+@pytest.mark.parametrize("path", FILES)
+def test_a_copy_that_lost_a_file_is_made_again(tmp_path: Path, path: str) -> None:
+    """Machines remove old files from /tmp one by one, in the life of a server, too."""
+    opened = store(tmp_path, folder(tmp_path / "repository"))
+    (fetch(opened).path / path).unlink()
+    assert (fetch(opened).path / path).read_bytes() == FILES[path]
+
+
 def test_a_copy_stops_at_its_deadline(tmp_path: Path) -> None:
     """The next request begins again."""
     with pytest.raises(StillLoading):
