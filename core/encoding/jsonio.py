@@ -140,7 +140,8 @@ def loads_exact(body: bytes | memoryview, *, beyond_json: bool = False) -> Any:
         raise InvalidInput("the JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
         comma = TRAILING_COMMA.match(error.doc, error.pos)
-        raise NotJson(f"the body is not JSON: {error}"[:200], error.msg, comma.end() if comma else error.pos) from None
+        told = "it is empty" if not error.doc or error.doc.isspace() else error
+        raise NotJson(f"the body is not JSON: {told}"[:200], error.msg, comma.end() if comma else error.pos) from None
     return value
 
 

@@ -18,7 +18,7 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, operators, signature
-from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason
+from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason, shapes
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
 from handler.settings import Settings
@@ -252,12 +252,13 @@ class OnnxModel:
             return stoppable(partial(run, outputs, feed), self._runtime.RunOptions)
         except Exception as error:
             check()  # raises why another thread has ended it
-            raise self._failure(error) from error
+            raise self._failure(error, feed) from error
 
-    def _failure(self, error: Exception) -> ServingError:
+    def _failure(self, error: Exception, feed: Mapping[str, Any]) -> ServingError:
         if is_about_shapes(error):
             log.info("model %s version %s: %s", self.spec.name, self.spec.version, one_line(error))
-            return InvalidInput(f"model {self.spec.name!r} refuses the shapes of its inputs: {one_line(error)}")
+            told = f"{shapes(feed)}: {one_line(error)}"
+            return InvalidInput(f"model {self.spec.name!r} refuses the shapes of its inputs: {told}")
         if is_about_numbers(error):
             return InvalidInput(
                 f"model {self.spec.name!r} reads numbers from the texts of an input, and one is not a number"

@@ -2,8 +2,11 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from core.errors import shown
 
 LONGEST: Final = 256
 READ: Final = 4096
@@ -53,6 +56,16 @@ def _words(error: BaseException) -> str:
     """Returns a node's own words; the whole text if it has none."""
     text = str(error)[:READ]
     return text.partition(_OF_NODE)[2] or text
+
+
+def shapes(feed: Mapping[str, Any]) -> str:
+    """Returns the names and shapes of a request's inputs, which ONNX Runtime does not have in its text.
+
+    `feed`: arrays, or values of ONNX Runtime, whose shape is a method.
+    """
+    found = ((name, each.shape() if callable(each.shape) else each.shape) for name, each in feed.items())
+    text = ", ".join(f"{shown(name)} {list(shape)}" for name, shape in found)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def reason(error: BaseException, folder: Path) -> str:

@@ -235,10 +235,10 @@ def _posted(method: RpcMethod, path: str, headers: Headers) -> Question:
 def _asked(method: RpcMethod, verb: str, path: str, headers: Headers, query: bytes) -> Question:
     """Returns the question without its deadline. Raises EdgeError, InvalidInput."""
     safe = method.safe and method.form is Form.UNARY
-    if verb == "GET" and safe:
+    if verb in ("GET", "HEAD") and safe:
         return _got(method, headers, Query(query))
     if verb != "POST":
-        allowed = b"GET, POST" if safe else b"POST"
+        allowed = b"GET, HEAD, POST" if safe else b"POST"
         raise WrongVerb(f"{shown(verb)} is not possible on {shown(path)}", (b"allow", allowed))
     accepted = CALLS if method.form is Form.UNARY else MANY
     media_type = _media_type(headers)

@@ -14,6 +14,7 @@ import numpy as np
 from core.dialects.grps.content import FP32
 from core.dtype import DataType
 from core.encoding import proto_json
+from core.encoding.jsonio import Oversized
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.tensor import MAX_RANK, Tensor, named
@@ -100,8 +101,8 @@ def _unquoted(data: list[str], pattern: re.Pattern[str], read: Callable[[str], A
 
 
 def _check(name: str, datatype: DataType, data: list[Any], kinds: set[type]) -> None:
-    """Raises InvalidInput for lists, objects, null, booleans, and numbers beyond every double."""
-    allowed = {str} if datatype.is_bytes else {int, float, str}
+    """Raises InvalidInput for lists, objects, null and booleans. from_values refuses numbers beyond every double."""
+    allowed = {str} if datatype.is_bytes else {int, float, str, Oversized}
     if not kinds <= allowed:
         raise _wrong(name, datatype, next(value for value in data if type(value) not in allowed))
 
@@ -110,8 +111,8 @@ def _number(name: str, datatype: DataType, text: str) -> Any:
     if datatype.is_float:
         if text in TOKENS:
             return text
-        if NUMBER.fullmatch(text) and math.isfinite(value := float(text)):
-            return value
+        if NUMBER.fullmatch(text):
+            return value if math.isfinite(value := float(text)) else Oversized(text)
     elif INTEGER.fullmatch(text):
         return int(text)
     raise _wrong(name, datatype, text)

@@ -5,6 +5,7 @@ Source: TF Serving's json_tensor.h.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -133,7 +134,7 @@ def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:
     if isinstance(instances, list) and is_named(instances[0]):
         return _objects(instances, bindings)
     name = _only(bindings, "instances is a plain list, but expecting list of objects")
-    given = {name: _stacked(name, bindings, instances)}
+    given = {name: _stacked(name, bindings, instances, are_rows=True)}
     return _with_defaults(given, bindings, len(instances))
 
 
@@ -150,8 +151,11 @@ def from_table(columns: Mapping[str, Any], rows: int, bindings: Bindings) -> tup
     return _with_defaults({name: _stacked(name, bindings, columns[name]) for name in names}, bindings, rows)
 
 
-def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
-    """Stacks one input of every row. Raises InvalidInput that names the first row that differs from those before it."""
+def _stacked(name: str, bindings: Bindings, values: Any, *, are_rows: bool = False) -> Tensor:
+    """Stacks one input of every row. `are_rows`: the values are the rows themselves, of which none may be an object.
+
+    Raises InvalidInput that names the first row that differs from those before it.
+    """
     if isinstance(values, list) and isinstance(values[0], np.ndarray):
         alike = {(value.shape, value.dtype) if isinstance(value, np.ndarray) else None for value in values}
         if len(alike) > 1:
@@ -161,19 +165,20 @@ def _stacked(name: str, bindings: Bindings, values: Any) -> Tensor:
         return _tensor(name, bindings, values)
     except InvalidInput:
         if isinstance(values, list):
-            _blame(name, bindings, values)
+            _blame(name, bindings, values, are_rows=are_rows)
         raise
 
 
-def _blame(name: str, bindings: Bindings, values: list[Any]) -> None:
+def _blame(name: str, bindings: Bindings, values: list[Any], *, are_rows: bool) -> None:
     """Raises InvalidInput for the first row that does not fit. Rows that fit together are not examined one by one."""
     datatype = BYTES if bindings is None or bindings[name].encoded else bindings[name].spec.datatype
     checked = None if bindings is None else datatype
-    expected = _blame_rows(values[:1], 0, None, checked)
+    blame = partial(_blame_rows, datatype=checked, are_rows=are_rows)
+    expected = blame(values[:1], 0, None)
     for start in range(1, len(values), ROWS):
         rows = values[start : start + ROWS]
         if not _alike(rows, expected[1], checked):
-            _blame_rows(rows, start, expected, checked)
+            blame(rows, start, expected)
 
 
 def _alike(rows: list[Any], shape: tuple[int, ...], datatype: DataType | None) -> bool:
@@ -189,10 +194,12 @@ def _alike(rows: list[Any], shape: tuple[int, ...], datatype: DataType | None) -
     return found == (len(rows), *shape)
 
 
-def _blame_rows(values: list[Any], start: int, expected: Expected | None, datatype: DataType | None) -> Expected:
+def _blame_rows(
+    values: list[Any], start: int, expected: Expected | None, datatype: DataType | None, *, are_rows: bool
+) -> Expected:
     """Checks rows one by one against the first, which is returned. `start`: the number of the first of `values`."""
     for index, value in enumerate(values, start):
-        if is_named(value):
+        if are_rows and is_named(value):
             raise InvalidInput(f"Expecting value/list but got object at item {index} of input list")
         try:
             flat, shape = flattened(value)

@@ -62,11 +62,11 @@ def to_tensor(name: str, datatype: DataType, value: Any) -> Tensor:
 
     Raises Irregular for the nesting, InvalidInput for the first value that is not of the datatype.
     """
-    if isinstance(value, np.ndarray):
-        return Tensor(name, datatype, _from_numbers(value, datatype))
-    flat, shape = flattened(value)
+    flat, shape = ((), value.shape) if isinstance(value, np.ndarray) else flattened(value)
     if len(shape) > MAX_RANK:
         raise InvalidInput(f"tensor parsing error: {shown(name)} has more than {MAX_RANK} dimensions")
+    if isinstance(value, np.ndarray):
+        return Tensor(name, datatype, _from_numbers(value, datatype))
     if datatype.is_bytes and _are_texts(flat):
         return TextTensor(name, objects(flat).reshape(shape))
     return Tensor(name, datatype, elements(flat, datatype).reshape(shape))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.bounds import check_parts
-from core.dialects.v2.infer import for_model
+from core.dialects.v2.parameters import for_model
 from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric

@@ -11,13 +11,13 @@ from operator import contains
 from typing import TYPE_CHECKING, Any, Final
 
 from core.bounds import check_parts
+from core.dialects.v2.parameters import ALL_BINARY, REQUEST, What, classes_of, flag_of, for_model, of_member
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
-from core.records import NamedTuple
 from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
 from core.wire import JSON, Call, Header, HttpResponse, Part, Reply
 
@@ -27,27 +27,7 @@ if TYPE_CHECKING:
 HEADER_LENGTH: Final = b"inference-header-content-length"
 OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 ARRAYS: Final = frozenset({"data"})
-ALL_BINARY: Final = "binary_data_output"
-EMPTY_FINAL: Final = "triton_enable_empty_final_response"
-"""A stream's parameter that asks for an empty last answer, if the end is not known with the last result."""
-FINAL: Final = "triton_final_response"
-"""Triton's parameter on every answer in a stream: whether it is the last one for its request."""
-OWN: Final = frozenset({ALL_BINARY, EMPTY_FINAL, FINAL})
-"""Parameters of the protocol itself. Clients send them by default, and models do not know them."""
 NO_BYTES: Final = memoryview(b"")
-
-
-class What(NamedTuple):
-    """The subject of a message, which is formatted only if an error is raised."""
-
-    role: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.role} {shown(self.name)}" if self.name else self.role
-
-
-REQUEST: Final = What("the request", "")
 
 
 def decode(call: Call, length_name: str = f"header {HEADER_LENGTH.decode()}") -> tuple[Infer, Reply]:
@@ -88,7 +68,7 @@ def from_members(body: Any, binary: memoryview, model: ModelRef, non_finite: Non
     request_id = body.get("id")
     if request_id is not None and not isinstance(request_id, str):
         raise InvalidInput(f"'id' is {shown(request_id)}; expected a string")
-    parameters = _parameters(body, REQUEST) if "parameters" in body else {}
+    parameters = of_member(body, REQUEST) if "parameters" in body else {}
     inputs = _inputs(body.get("inputs"), binary)
     wishes, outputs = ({}, ()) if body.get("outputs") is None else _outputs(body["outputs"])
     all_binary = flag_of(parameters, ALL_BINARY, REQUEST) if parameters else False
@@ -107,37 +87,6 @@ def _content_types(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> "C
 
     own = [member.get("parameters") or {} for member in inputs]
     return of_request(parameters, own, [(member["name"], member.get("parameters") or {}) for member in outputs])
-
-
-def _parameters(owner: Mapping[str, Any], what: What) -> Mapping[str, Any]:
-    parameters = owner.get("parameters")
-    if parameters is None:  # absent; pydantic clients send null
-        return {}
-    if not isinstance(parameters, dict):
-        raise InvalidInput(f"'parameters' of {what} is {shown(parameters)}; expected an object")
-    check_parts(parameters, "parameters")
-    refuse_shared_memory(parameters, what)
-    return parameters
-
-
-def for_model(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a request's parameters without those of the protocol itself."""
-    if OWN.isdisjoint(parameters):
-        return parameters
-    return {name: value for name, value in parameters.items() if name not in OWN}
-
-
-def refuse_shared_memory(parameters: Mapping[str, Any], what: What) -> None:
-    if "shared_memory_region" in parameters:
-        raise InvalidInput(f"{what} has 'shared_memory_region': this server shares no memory with its clients")
-
-
-def flag_of(parameters: Mapping[str, Any], name: str, what: What) -> bool | None:
-    """Returns a boolean parameter, None if it is absent or null. Raises InvalidInput for any other type."""
-    value = parameters.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise InvalidInput(f"parameter '{name}' of {what} is {shown(value)}; expected true or false")
-    return value
 
 
 def _inputs(members: Any, binary: memoryview) -> tuple[Tensor, ...]:
@@ -196,7 +145,7 @@ def unknown_datatype(name: Any, what: What) -> InvalidInput:
 
 def _binary_size(member: Mapping[str, Any], name: str) -> int | None:
     what = What("input", name)
-    size = _parameters(member, what).get("binary_data_size")
+    size = of_member(member, what).get("binary_data_size")
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidInput(f"'binary_data_size' of {what} is {shown(size)}; expected a number of bytes")
     return size
@@ -221,25 +170,12 @@ def _outputs(members: Any) -> tuple[dict[str, bool], tuple[RequestedOutput, ...]
     for index, member in enumerate(members):
         name = _name(member, "outputs", index)
         what = What("output", name)
-        parameters = _parameters(member, what)
+        parameters = of_member(member, what)
         binary = flag_of(parameters, "binary_data", what)
         if binary is not None:
             wishes[name] = binary
         requested.append(RequestedOutput(name, classes_of(parameters, what)))
     return wishes, tuple(requested)
-
-
-def classes_of(parameters: Mapping[str, Any], what: What) -> int:
-    """Returns the classification extension's number of classes, 0 if absent or null.
-
-    Raises InvalidInput unless it is an integer above 0. Source: Triton's extension_classification.md.
-    """
-    classes = parameters.get("classification")
-    if classes is None:
-        return 0
-    if type(classes) is not int or classes < 1:
-        raise InvalidInput(f"'classification' of {what} is {shown(classes)}; expected a number of classes above 0")
-    return classes
 
 
 class _Phrasing:

@@ -14,7 +14,8 @@ import numpy as np
 from core.bounds import check_parts
 from core.dialects.v2.content_types import NAME as CONTENT_TYPE
 from core.dialects.v2.content_types import ContentTypes, of_request
-from core.dialects.v2.infer import (
+from core.dialects.v2.infer import unknown_datatype
+from core.dialects.v2.parameters import (
     ALL_BINARY,
     EMPTY_FINAL,
     FINAL,
@@ -24,7 +25,6 @@ from core.dialects.v2.infer import (
     flag_of,
     for_model,
     refuse_shared_memory,
-    unknown_datatype,
 )
 from core.dtype import DATATYPES, DataType
 from core.encoding.values import from_values

@@ -13,7 +13,7 @@ import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.v2 import rpc_infer
-from core.dialects.v2.infer import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, flag_of
+from core.dialects.v2.parameters import ALL_BINARY, EMPTY_FINAL, FINAL, REQUEST, flag_of
 from core.dialects.v2.rpc_infer import to_model
 from core.dialects.v2.rpc_json_answer import LOWER_CAMEL, answer
 from core.dtype import DATATYPES, DataType

@@ -11,7 +11,7 @@ from core.dialects.connect.codes import UnknownMethod
 from core.dialects.rpcs import ABSENT, RPCS
 from core.errors import NotSupported, ServingError
 from core.rpc import Form
-from core.wire import Part
+from core.wire import HttpResponse, Part
 from handler.edge import exchange
 from handler.edge.calls.call import CallTools, RemoteCall
 from handler.edge.calls.codec import CallOptions
@@ -46,13 +46,14 @@ class Calls:
         except ServingError as error:
             refused(error)
             phrased = protocol.trailers_only if kind.native and not has_trailers else kind.refuse
-            refusal = phrased(error, own_id())
+            response: HttpResponse | None = phrased(error, own_id())
             if is_unread:
                 await exchange.skip(visitor.headers, receive)
-            await exchange.answer(refusal, "POST", send, self._tools.clock.headers(timing))
-            return
-        if body is not None:
-            await self._answer(call, body, receive, send, timing)
+        else:
+            response = None if body is None else await self._response(call, body, receive, send)
+        if response is not None:
+            more = self._tools.clock.headers(timing)
+            await exchange.answer(response, scope["method"], send, more, self.options.flight)
 
     def _call(self, scope: Scope, visitor: Visitor, timing: Timing, *, is_possible: bool) -> RemoteCall:
         """Returns the call that a head begins. `is_possible`: its server has what its protocol needs.
@@ -73,11 +74,11 @@ class Calls:
         options = self.options._replace(least=scope.get(exchange.COMPRESS_KEY, self.options.least))
         return RemoteCall(self._tools, models, question, timing, options)
 
-    async def _answer(self, call: RemoteCall, body: Part, receive: Receive, send: Send, timing: Timing) -> None:
+    async def _response(self, call: RemoteCall, body: Part, receive: Receive, send: Send) -> HttpResponse | None:
+        """Returns the answer to be sent; None if it is a stream, which is sent by then, or if the client has left."""
         if call.form is not Form.UNARY:
             await call.stream(body, exchange.disconnected(receive), send)
-            return
+            return None
         with Leaving(receive) as leaving:
             response = await call.whole(body, leaving)
-        if not leaving.left:
-            await exchange.answer(response, "POST", send, self._tools.clock.headers(timing), self.options.flight)
+        return None if leaving.left else response

@@ -110,6 +110,8 @@ class BoundedHttp(HttpToolsProtocol):
         while True:
             try:
                 self.parser.feed_data(data)
+            except httptools.HttpParserInvalidMethodError:
+                self.refuse(refusals.of_method(data))
             except httptools.HttpParserError:
                 self.logger.debug("Invalid HTTP request received.")
                 self.refuse(refusals.MALFORMED)

@@ -1,12 +1,16 @@
 """Answers to requests that no application gets, and answers to clients of HTTP/1.0."""
 
 import json
+import re
 from http import HTTPStatus
 from typing import Any, Final
 
+from core.wire import Part
 from handler.edge.exchange import Receive, Scope, Send
 
 MOST_HEADERS: Final = 256
+METHOD: Final = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,32}+ ")
+"""Matches a method: RFC 9110 permits any token, and HTTP/1.1's parser knows those that are registered."""
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -41,6 +45,9 @@ MANY_HEADERS: Final = Refusal(
 OTHER_VERSION: Final = Refusal(
     HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "the request's version of HTTP is not served; send HTTP/1.1"
 )
+OTHER_METHOD: Final = Refusal(
+    HTTPStatus.NOT_IMPLEMENTED, "the request's method is not known; expected GET, POST, HEAD or another one of HTTP"
+)
 OTHER_CODING: Final = Refusal(
     HTTPStatus.NOT_IMPLEMENTED, "the request's transfer-encoding is not served; expected chunked, and content-encoding"
 )
@@ -64,6 +71,11 @@ def of_size(url: bytes, headers: Headers, most: int) -> Refusal | None:
 def too_long(url: bytes, most: int) -> Refusal:
     """Returns the refusal of a head with more bytes than `most`."""
     return LONG_URL if 2 * len(url) > most else LONG_HEAD
+
+
+def of_method(head: Part) -> Refusal:
+    """Returns the refusal of a head without a known method: bytes that no method can have are not HTTP at all."""
+    return OTHER_METHOD if METHOD.match(head) else MALFORMED
 
 
 def of_version(version: str, hosts: int) -> Refusal | None:

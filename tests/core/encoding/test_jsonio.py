@@ -106,7 +106,8 @@ def test_numbers_beyond_everything_are_no_numbers() -> None:
 
 
 @pytest.mark.parametrize(("body", "message"), [
-    (b"", "not JSON"), (b"{", "not JSON"), (b"{} x", "not JSON"), (b"\xff", "not UTF-8: byte"),
+    (b"", "not JSON: it is empty$"), (b" \n", "not JSON: it is empty$"), (b"{", "not JSON: Expecting"),
+    (b"{} x", "not JSON"), (b"\xff", "not UTF-8: byte"),
     (b"[" * 100_000, "nested too deeply"), (rb'["\ud800"]', "lone surrogate"), (rb'{"\udfff": 1}', "lone surrogate"),
 ])  # fmt: skip
 def test_what_is_no_json_is_refused_with_its_place(body: bytes, message: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -13,7 +14,7 @@ from core.errors import Fault, ServingError
 from core.tensor import Tensor
 from handler.backends import Source
 from handler.backends import onnx as onnx_backend
-from handler.backends.reasons import is_about_numbers
+from handler.backends.reasons import LONGEST, is_about_numbers, shapes
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
@@ -81,10 +82,11 @@ def fault(tmp_path: Path) -> Callable[..., tuple[Fault, str]]:
 def test_inputs_that_do_not_fit_each_other_are_the_clients_mistake(
     fault: Callable[..., tuple[Fault, str]], kind: str, arrays: list[Any], attributes: dict[str, Any]
 ) -> None:
-    """Their shapes agree with the model's description; only its nodes know better."""
+    """Their shapes agree with the model's description; only its nodes know better. The refusal has the shapes."""
     found, message = fault(kind, *arrays, **attributes)
     assert found is Fault.INVALID_ARGUMENT
-    assert message.startswith("model 'm' refuses the shapes of its inputs: ")
+    told = ", ".join(f"'x{index}' {list(array.shape)}" for index, array in enumerate(arrays))
+    assert message.startswith(f"model 'm' refuses the shapes of its inputs: {told}: ")
     assert kind in message
 
 
@@ -118,3 +120,11 @@ def test_only_a_nodes_own_words_say_that_a_text_is_not_a_number(reader: str) -> 
     """The node may be called so."""
     assert is_about_numbers(Exception(f"while running Cast node. Name:'n' Status Message: {reader}"))
     assert not is_about_numbers(Exception(f"while running Cast node. Name:'{reader}' Status Message: out of memory"))
+
+
+def test_shapes_are_those_of_arrays_and_of_the_runtimes_values_within_a_bound() -> None:
+    """A model can have any number of inputs."""
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(floats(2, 0))
+    assert shapes({"a": floats(), "b\n": value}) == r"'a' [], 'b\n' [2, 0]"
+    many = shapes({f"x{index}": floats(2, 3) for index in range(100)})
+    assert (len(many), many[-3:]) == (LONGEST, "...")

@@ -35,7 +35,7 @@ def test_grpc_web_has_no_json(caller: Caller) -> None:
 def test_an_unexpected_verb_is_405(caller: Caller, verb: str, kind: str) -> None:
     """The answer lists the verbs that are accepted."""
     outcome = caller.ask(verb, PATH, BODY, {"content-type": kind})
-    assert (outcome.status, outcome.code, outcome.metadata["allow"]) == (405, "unknown", "GET, POST")
+    assert (outcome.status, outcome.code, outcome.metadata["allow"]) == (405, "unknown", "GET, HEAD, POST")
 
 
 @pytest.mark.parametrize("kind", [PROTO, JSON, STREAM, STREAM_JSON, WEB])

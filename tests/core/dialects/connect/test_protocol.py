@@ -142,8 +142,9 @@ def test_any_other_type_is_refused_with_those_that_would_do(method: str, content
 
 
 @pytest.mark.parametrize(("method", "verb", "allowed"), [
-    ("ModelInfer", "DELETE", b"GET, POST"),
+    ("ModelInfer", "DELETE", b"GET, HEAD, POST"),
     ("RepositoryModelLoad", "GET", b"POST"),
+    ("RepositoryModelLoad", "HEAD", b"POST"),
     ("ModelStreamInfer", "GET", b"POST"),
 ])  # fmt: skip
 def test_other_verbs_are_refused_with_those_that_would_do(method: str, verb: str, allowed: bytes) -> None:

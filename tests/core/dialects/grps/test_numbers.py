@@ -8,6 +8,7 @@ import pytest
 
 from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
 from core.dtype import DATATYPES
+from core.encoding.jsonio import Oversized
 from core.encoding.simd import WORTH_SIMD
 from core.errors import InvalidInput
 from tests.support.grps_samples import OWN, by_name
@@ -65,7 +66,10 @@ def test_strings_are_bytes_of_their_utf8() -> None:
     ("INT64", ["1" + "0" * 98], "an integer of 99 digits, which is out of range"),
     ("INT64", ["9" * 101], "where DT_INT64 needs integers"),
     ("FP16", ["65520"], "65520.0, which is out of range for FP16"),
-    ("FP64", ["1e400"], "'1e400' where DT_FLOAT64 needs numbers"),
+    ("FP64", ["1e400"], "1e400, which is out of range for FP64"),
+    ("FP32", [1, Oversized("-1e400")], "-1e400, which is out of range for FP32"),
+    ("INT64", ["1", Oversized("1e400")], "1e400, which is out of range for INT64"),
+    ("BYTES", [Oversized("1e400")], "1e400 where DT_STRING needs strings"),
     ("BYTES", [1], "1 where DT_STRING needs strings"),
     ("BYTES", ["a", None], "null where DT_STRING"),
     ("BYTES", [["a"]], "'a'.* where DT_STRING"),
@@ -142,6 +146,7 @@ def deep(depth: int) -> Any:
     ("a", "'a' where FP32"),
     ({"a": 1}, "where DT_FLOAT32"),
     ([1e300], "out of range for FP32"),
+    ([1, Oversized("1e400")], "has 1e400, which is out of range for FP32"),
     (deep(33), "more than 32 dimensions"),
     (np.ones((1,) * 33), "more than 32 dimensions"),
     (np.ones(0), "an array without numbers"),

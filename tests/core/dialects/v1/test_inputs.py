@@ -1,5 +1,6 @@
 """core.dialects.v1.inputs: rows and columns become tensors, with and without a signature that declares the inputs."""
 
+import json
 import math
 from typing import Any
 
@@ -134,10 +135,20 @@ def test_rows_are_columns_for_every_regular_array(shape: tuple[int, ...], data: 
     ([{"x": 1}, 5], "Expecting object but got list at item 1 of input list"),
     ([{"b64": 5}], ITEM.format(0) + "JSON object: does not have named input: b64"),
     ([{"x": 1}, {"x": [1]}], ITEM.format(1) + "Expecting shape [] but got: [1]"),
+    ([{"x": 1}, {"x": {"y": 1}}],
+     ITEM.format(1) + 'JSON Value: {"y": 1} Type: Object is not of expected type: float'),
 ])  # fmt: skip
 def test_the_first_row_that_differs_is_named(instances: Any, message: str) -> None:
     """The refusal has the form of the rows before it."""
     assert refused(from_rows, instances, ONE) == message
+
+
+@pytest.mark.parametrize("value", [{"b64": 5}, {"b64": "YQ==", "x": 1}, {}])
+def test_an_object_that_is_not_binary_is_named_as_the_value_of_its_input(value: Any) -> None:
+    """Its row is an object, as it has to be: the fault is the value's."""
+    text = ITEM.format(1) + f"JSON Value: {json.dumps(value)} not formatted correctly for base64 data"
+    assert refused(from_rows, [{"s": {"b64": "YQ=="}}, {"s": value}], TEXT) == text
+    assert refused(from_rows, [{"s": ["a"]}, {"s": [value]}], TEXT) == text
 
 
 def test_every_row_has_exactly_the_inputs() -> None:

@@ -211,6 +211,7 @@ def test_every_datatype_in_every_shape(datatype: DataType, shape: tuple[int, ...
     (BYTES, "\ud800", "JSON Value: a string with a lone surrogate, which is not Unicode text"),
     (BYTES, [{"b64": ""}, "\ud800"], "JSON Value: a string with a lone surrogate, which is not Unicode text"),
     (FP32, nested([1.0], (1,) * 33), "tensor parsing error: 'x' has more than 32 dimensions"),
+    (FP32, np.ones((1,) * 33), "tensor parsing error: 'x' has more than 32 dimensions"),
 ])  # fmt: skip
 def test_the_first_value_that_does_not_fit_is_named_as_tf_serving_names_it(
     datatype: DataType, value: Any, message: str

@@ -221,3 +221,9 @@ def test_a_failure_before_the_first_event_is_an_ordinary_refusal() -> None:
 
     with pytest.raises(ModelFailed, match="broken"):
         streamed(results())
+
+
+def test_a_number_beyond_every_double_does_not_reach_the_model() -> None:
+    """The refusal has the parameter's name and the number."""
+    with pytest.raises(InvalidInput, match="parameter 'scale' of the request has 1e400, which is beyond every double"):
+        inferred(b'{"text_input": "hello", "max_tokens": 3, "parameters": {"scale": 1e400}}')

@@ -77,6 +77,20 @@ def test_a_safe_method_may_be_a_get(app: App) -> None:
     assert call(app, "RepositoryModelLoad", "", verb="GET").status == 405
 
 
+@pytest.mark.parametrize(("method", "query", "status"), [
+    ("ServerLive", "encoding=json&message={}", 200),
+    ("ServerLive", "encoding=xml&message=", 415),
+    ("RepositoryModelLoad", "", 405),
+    ("Nothing", "", 404),
+])  # fmt: skip
+def test_head_is_a_get_without_its_body(app: App, method: str, query: str, status: int) -> None:
+    """The head says how long the body would be. A refusal has none either."""
+    got, head = (call(app, method, "", verb=verb, query=query) for verb in ("GET", "HEAD"))
+    assert (got.status, head.status, head.body) == (status, status, b"")
+    assert head.headers["content-type"] == got.headers["content-type"] == JSON
+    assert int(head.headers["content-length"]) - len(got.body) in {0, len("HEAD") - len("GET")}
+
+
 @pytest.mark.parametrize("content_type", [WEB, TEXT, "application/grpc-web"])
 def test_grpc_web_answers_an_envelope_and_trailers(app: App, content_type: str) -> None:
     """The answer is in base64 where the request was."""

@@ -1,0 +1,52 @@
+"""core.dialects.v2.parameters: the parameters of a request as a model gets them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from core.dialects.platforms.invocations import decode as invoked
+from core.dialects.v2 import infer as v2_infer
+from core.dialects.v2.parameters import for_model
+from core.encoding import simd
+from core.errors import InvalidInput
+from core.operations import Infer
+from core.wire import Call, HttpRequest
+
+VALUES: dict[str, Any] = {
+    "data": [1, 2, 3],
+    "fractions": {"data": [0.5, 1.5]},
+    "listed": [[1, 2], [{"data": [7]}, None, True]],
+    "text": "data",
+    "seed": 2**53 + 1,
+}
+
+
+def call(parameters: bytes, path: str = "/v2/models/m/infer") -> Call:
+    """Returns an inference request with enough numbers that simdjson reads it, and with these parameters."""
+    x = {"name": "x", "shape": [2500], "datatype": "FP32", "data": [0.5] * 2500}
+    body = b'{"parameters": %s, "inputs": [%s]}' % (parameters, json.dumps(x).encode())
+    assert len(body) > simd.WORTH_SIMD
+    return Call(HttpRequest("POST", path, {b"content-type": b"application/json"}, body), {"model": "m"})
+
+
+@pytest.mark.parametrize("decode", [v2_infer.decode, invoked])
+def test_a_model_gets_the_lists_of_a_long_request_as_lists(decode: Any) -> None:
+    """Only tensors are the parser's arrays, whatever the names of parameters and of members in them are."""
+    operation, _ = decode(call(json.dumps(VALUES).encode()))
+    assert isinstance(operation, Infer)
+    assert json.dumps(operation.parameters) == json.dumps(VALUES)
+    assert operation.inputs[0].array.tolist() == [0.5] * 2500
+
+
+@pytest.mark.parametrize("value", ["1e400", "[1, -1e400]", '{"a": [{"b": 1e400}]}', "7" * 500])
+def test_a_number_beyond_every_double_does_not_reach_a_model(value: str) -> None:
+    """The refusal has the parameter's name and the number."""
+    with pytest.raises(InvalidInput, match=r"parameter 'scale' of the request has (-?1e400|7+\.*), which is beyond"):
+        v2_infer.decode(call(b'{"scale": %s}' % value.encode()))
+
+
+def test_parameters_of_the_protocol_are_not_the_models() -> None:
+    """Parameters without one of them are the same object."""
+    assert for_model({"binary_data_output": True, "triton_final_response": False, "a": None}) == {"a": None}
+    assert for_model(VALUES) is VALUES
