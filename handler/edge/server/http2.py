@@ -35,6 +35,8 @@ CALL_SECONDS: Final = 120.0
 """The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
 LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
+ANY_STREAM: Final = 2**31 - 1
+"""The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
 
@@ -143,15 +145,15 @@ class BoundedHttp2(ZttpH2Protocol):
         if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
             return zttp.H2ErrorCode.PROTOCOL_ERROR
         # A waiting answer takes as much memory as over HTTP/1.1, where each has a connection of its own.
-        if self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections):
+        is_full = self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections)
+        if is_full or self.shutdown_requested:
             return zttp.H2ErrorCode.REFUSED_STREAM
         return None
 
     def _is_over(self) -> bool:
         """Decides whether uvicorn answers a new request itself, without the application."""
         limit = self.limit_concurrency
-        crowd = max(len(self.connections), len(self.tasks))
-        return self.shutdown_requested or (limit is not None and crowd >= limit)
+        return limit is not None and max(len(self.connections), len(self.tasks)) >= limit
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -214,6 +216,13 @@ class BoundedHttp2(ZttpH2Protocol):
     def leave(self) -> None:
         """Closes an idle connection."""
         self._close_connection()
+
+    def shutdown(self) -> None:
+        """Announces that the connection ends after its requests, so that its client opens another one for new ones."""
+        super().shutdown()
+        if self.cycles and not self.transport.is_closing():
+            self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
+            self.flush()
 
 
 def waits(cycle: RequestResponseCycle) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -235,16 +235,34 @@ def test_requests_of_all_connections_are_bounded_together(patient: int) -> None:
     until_answered(patient)
 
 
-def test_requests_that_uvicorn_refuses_do_not_count(port: int) -> None:
+def test_requests_behind_a_clients_goodbye_do_not_count(port: int) -> None:
     """A client that has said that it leaves, and asks further, takes no place from others."""
     for _ in range(3):
         with Http2(port) as client:
             client.send(asking(1, "GET", "/wait"), frame(GOAWAY, 0, bytes(8)))
             client.send(*(asking(2 * number + 3, "GET", "/") for number in range(100)))
-            assert client.answer(201)[0] == 503
+            assert client.of(201, RST_STREAM) == (RST_STREAM, 0, 201, REFUSED)
     with Http2(port) as other:
         other.send(asking(1, "GET", "/"))
         assert other.answer(1)[0] == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_that_ends_finishes_requests_and_sends_clients_elsewhere(loop: str) -> None:
+    """The client opens another connection for its next requests. One that is on its way can be sent again there."""
+    with ExitStack() as serves:
+        port = serves.enter_context(serving(loop, Limits(10_000, 30, 30, 300_000, 20), EitherHttp))
+        ending = threading.Thread(target=serves.pop_all().close)
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", ends=False), frame(PING, 0, bytes(8)))
+        assert client.of(0, PING) is not None
+        ending.start()
+        assert client.of(0, GOAWAY) == (GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4))
+        client.send(asking(3, "GET", "/"))
+        assert client.of(3, RST_STREAM) == (RST_STREAM, 0, 3, REFUSED)
+        client.send(data(1, b"all of it"))
+        assert client.answer(1) == (200, b"all of it")
+    ending.join()
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
