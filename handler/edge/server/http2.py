@@ -230,6 +230,11 @@ def waits(cycle: RequestResponseCycle) -> bool:
     return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
 
 
+def expects(scope: Scope) -> bool:
+    """Decides whether the client sends the body only when it is asked for it. zttp knows that of HTTP/1.1 alone."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
+
+
 class StreamFlow:
     """One request and its answer. A client that takes nothing of it for too long gets no more."""
 
@@ -237,13 +242,24 @@ class StreamFlow:
         self._connection = connection
         self._cycle = cycle
         self._receive, self._send = cycle.receive, cycle.send
+        self._expects = cycle.more_body and expects(cycle.scope)
         self._seconds = CALL_SECONDS if is_call(cycle.scope) else connection.limits.pause
 
     async def receive(self) -> Any:
         """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
+        if self._expects:
+            self._proceed()
         message = await self._receive()
         self._connection.resume_reading_if_idle()
         return message
+
+    def _proceed(self) -> None:
+        """Asks for the body, as uvicorn does over HTTP/1.1: its client may wait for it without end."""
+        self._expects = False
+        cycle = self._cycle
+        if not (cycle.body or cycle.response_started or cycle.disconnected or cycle.transport.is_closing()):
+            cycle.stream.send_informational(100)
+            self._connection.flush()
 
     async def send(self, message: Any) -> None:
         """Sends a part of the answer, and waits until the client has taken nearly all of it; of the last part, all."""

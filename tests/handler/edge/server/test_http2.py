@@ -122,6 +122,24 @@ def test_a_call_of_grpc_may_pause(port: int) -> None:
         assert client.answer(1) == (200, b"late")
 
 
+def test_a_client_that_waits_for_100_gets_it(patient: int) -> None:
+    """Unless the body is there, or is not wanted."""
+    expects = ("expect", "100-Continue")
+    with Http2(patient) as client:
+        client.send(asking(1, "POST", "/", expects, ends=False))
+        asked = client.of(1, HEADERS)
+        assert asked is not None
+        assert (b"100" in asked.payload, asked.flags & END_STREAM) == (True, 0)
+        client.send(data(1, b"body"))
+        assert client.answer(1) == (200, b"body")
+        client.send(asking(3, "POST", "/", expects, ends=False), data(3, b"body"))
+        assert client.answer(3) == (200, b"body")
+        client.send(asking(5, "POST", "/refuse", expects, ends=False))
+        assert client.answer(5)[0] == 400
+        client.send(asking(7, "GET", "/", expects))
+        assert client.answer(7)[0] == 200
+
+
 @pytest.mark.parametrize("start", [b"P", PREFACE[:-1]])
 def test_a_beginning_that_stops_is_refused(port: int, start: bytes) -> None:
     """It could become either version, and its time is that of a head."""
