@@ -16,8 +16,9 @@ from uvicorn.server import ServerState
 
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.server import refusals
+from handler.edge.server.calls import CallRefusal, is_call, with_trailers
 from handler.edge.server.limits import Limits
-from handler.edge.server.paced import Paced, is_call
+from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
 from handler.edge.server.watch import Stage, watch_of
 
@@ -168,9 +169,10 @@ class BoundedHttp2(ZttpH2Protocol):
         if cycle is None or not cycle.response_complete or not waits(cycle):
             super().on_response_complete(stream_id)
 
-    def _refusal(self, scope: Scope) -> refusals.Refusal | None:
+    def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
         """Returns the refusal of a head."""
-        return refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
+        refusal = refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
+        return refusal if refusal is None or not is_call(scope) else CallRefusal(refusal.reason)
 
     async def credit(self, until: float) -> None:
         """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""
@@ -230,7 +232,7 @@ def waits(cycle: RequestResponseCycle) -> bool:
     return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
 
 
-def expects(scope: Scope) -> bool:
+def expects(scope: Any) -> bool:
     """Decides whether the client sends the body only when it is asked for it. zttp knows that of HTTP/1.1 alone."""
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
 
@@ -243,7 +245,10 @@ class StreamFlow:
         self._cycle = cycle
         self._receive, self._send = cycle.receive, cycle.send
         self._expects = cycle.more_body and expects(cycle.scope)
-        self._seconds = CALL_SECONDS if is_call(cycle.scope) else connection.limits.pause
+        self._seconds = connection.limits.pause
+        if is_call(cycle.scope):
+            self._seconds = CALL_SECONDS
+            with_trailers(cycle.scope)
 
     async def receive(self) -> Any:
         """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
