@@ -178,7 +178,7 @@ def test_a_body_that_stops_is_refused(server: Server) -> None:
 
 
 def test_bytes_that_are_no_http2_end_their_connection_alone(server: Server, remote: Remote) -> None:
-    """The log has a line of it, and no traceback: see the fixture."""
+    """The log has no traceback: see the fixture."""
     for noise in (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(range(256)) * 8,
         b"\x00" * 100,

@@ -118,9 +118,14 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
         has_credit = False
-        for event in super().events():
-            has_credit = has_credit or isinstance(event, CREDITS)
-            yield event
+        try:
+            for event in super().events():
+                has_credit = has_credit or isinstance(event, CREDITS)
+                yield event
+        except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
+            self.logger.debug("Invalid HTTP/2 received: %s", error)
+            self.flush()
+            self.transport.close()
         if has_credit:
             self._wake()
 

@@ -318,6 +318,17 @@ def test_answers_to_a_connection_that_broke_are_dropped(patient: int, caplog: py
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+@pytest.mark.parametrize("broken", [b"\xff" * 100, frame(PING, 0, b"short"), asking(2, "GET", "/")])
+def test_bytes_that_are_not_http_2_fill_no_log(patient: int, caplog: pytest.LogCaptureFixture, broken: bytes) -> None:
+    """Their client learns from a GOAWAY that its connection ends."""
+    with Http2(patient) as client:
+        client.send(broken)
+        assert client.of(0, GOAWAY) is not None
+        while client.next() is not None:
+            pass
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
 class Pipe(asyncio.Transport):
     """Notes whether it is read from."""
 
@@ -401,11 +412,11 @@ FRAMES = st.one_of(
 def test_no_frames_hurt_the_server(
     port: int, caplog: pytest.LogCaptureFixture, frames: list[bytes], window: int
 ) -> None:
-    """In any order they end their own connection at most. Nothing is logged as an error."""
+    """In any order they end their own connection at most. They fill no log, as over HTTP/1.1."""
     with Http2(port, window) as client, suppress(ConnectionError):
         client.send(*frames)
         client.socket.settimeout(0.01)
         with suppress(TimeoutError):
             client.next()
     until_answered(port)
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
