@@ -269,7 +269,7 @@ class App:
         self.registry.restored(deadline)
 
     async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
-        headers = [*stream.headers, *self.clock.headers(timing)]
+        headers = [*stream.headers, exchange.UNBUFFERED, *self.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         with Leaving(receive) as leaving:
             leaving.begin(0)

@@ -197,6 +197,7 @@ def test_the_lifespan_ends_after_the_last_answers(app: App) -> None:
         await app({"type": "lifespan"}, nothing, nothing)
 
     asyncio.run(main())
+    assert (b"x-accel-buffering", b"no") in sent[0]["headers"]  # a proxy in front passes each part on
     assert CUT.encode() in sent[-1]["body"]
 
 
