@@ -11,15 +11,16 @@ from typing import Any, Final
 
 import zttp
 from uvicorn.config import Config
-from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle, ZttpH2Protocol
+from uvicorn.protocols.http.zttp_h2_impl import ZttpH2Protocol
 from uvicorn.server import ServerState
 
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.server import refusals
-from handler.edge.server.calls import CallRefusal, is_call, with_trailers
+from handler.edge.server.calls import CallRefusal, is_call
 from handler.edge.server.limits import Limits
 from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
+from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.watch import Stage, watch_of
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -30,10 +31,6 @@ WINDOWS: Final = b"\0\0\x06\x04\0\0\0\0\0\0\x04" + WINDOW.to_bytes(4) + b"\0\0\x
 client waits ten times in a message of 600 kB. It gives back what it has read, so that they keep the size they have."""
 CALLS: Final = 256
 """The most requests of one connection that are worked on. zttp lets half as many be open; others were reset."""
-PARKED: Final = 64 * 1024
-"""Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for."""
-CALL_SECONDS: Final = 120.0
-"""The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
 LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
 ANY_STREAM: Final = 2**31 - 1
@@ -230,70 +227,3 @@ class BoundedHttp2(ZttpH2Protocol):
         if self.cycles and not self.transport.is_closing():
             self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
             self.flush()
-
-
-def waits(cycle: RequestResponseCycle) -> bool:
-    """Decides whether a part of an answer waits for the client."""
-    return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
-
-
-def expects(scope: Any) -> bool:
-    """Decides whether the client sends the body only when it is asked for it. zttp knows that of HTTP/1.1 alone."""
-    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
-
-
-class StreamFlow:
-    """One request and its answer. A client that takes nothing of it for too long gets no more."""
-
-    def __init__(self, connection: BoundedHttp2, cycle: RequestResponseCycle) -> None:
-        self._connection = connection
-        self._cycle = cycle
-        self._receive, self._send = cycle.receive, cycle.send
-        self._expects = cycle.more_body and expects(cycle.scope)
-        self._seconds = connection.limits.pause
-        if is_call(cycle.scope):
-            self._seconds = CALL_SECONDS
-            with_trailers(cycle.scope)
-
-    async def receive(self) -> Any:
-        """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
-        if self._expects:
-            self._proceed()
-        message = await self._receive()
-        self._connection.resume_reading_if_idle()
-        return message
-
-    def _proceed(self) -> None:
-        """Asks for the body, as uvicorn does over HTTP/1.1: its client may wait for it without end."""
-        self._expects = False
-        cycle = self._cycle
-        if not (cycle.body or cycle.response_started or cycle.disconnected or cycle.transport.is_closing()):
-            cycle.stream.send_informational(100)
-            self._connection.flush()
-
-    async def send(self, message: Any) -> None:
-        """Sends a part of the answer, and waits until the client has taken nearly all of it; of the last part, all."""
-        cycle = self._cycle
-        if cycle.transport.is_closing():
-            cycle.disconnected = True  # zttp takes nothing more
-        await self._send(message)
-        await self._drain()
-        if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
-            cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
-            self._connection.flush()
-
-    async def _drain(self) -> None:
-        cycle, stream, connection = self._cycle, self._cycle.stream, self._connection
-        if cycle.response_complete:
-            cycle.body.clear()  # nobody reads it, and it would stop the client's permissions
-        most = 0 if cycle.response_complete else PARKED
-        left, until = 0, 0.0
-        while waits(cycle) and (parked := stream.pending_bytes or 0) > most:
-            if parked != left:
-                left, until = parked, connection.loop.time() + self._seconds
-            try:
-                await connection.credit(until)
-            except TimeoutError:
-                cycle.abort_stream()
-        if cycle.response_complete and stream.stream_id in connection.cycles:
-            connection.on_response_complete(stream.stream_id)

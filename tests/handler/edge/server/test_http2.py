@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, PARKED, WINDOW, BoundedHttp2, EitherHttp
+from handler.edge.server.http2 import CALLS, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
+from handler.edge.server.stream import PARKED, StreamFlow
 from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
     DATA,
@@ -281,6 +282,26 @@ def test_a_server_that_ends_finishes_requests_and_sends_clients_elsewhere(loop: 
         client.send(data(1, b"all of it"))
         assert client.answer(1) == (200, b"all of it")
     ending.join()
+
+
+def test_little_of_an_answer_waits_in_the_parser(patient: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits there is moved for each frame that permits a byte, and a client can send thousands a second."""
+    kept, drain = [], StreamFlow._drain
+
+    async def noted(flow: StreamFlow) -> None:
+        kept.append(flow._cycle.stream.pending_bytes or 0)
+        await drain(flow)
+
+    monkeypatch.setattr(StreamFlow, "_drain", noted)
+    with Http2(patient, window=10) as client:
+        client.send(asking(1, "GET", "/large"))
+        size = 0
+        while size < 50_000:
+            client.take(1000, 1)
+            taken = client.of(1, DATA)
+            assert taken is not None
+            size += len(taken.payload)
+    assert 0 < max(kept) <= 2 * PARKED
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
