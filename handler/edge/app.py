@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 COMPRESS_FROM: Final = 1024
 COMPRESS_FROM_INLINE: Final = 1024 * 1024
 """A REST API's gateway compresses (template.yaml), up to answers near the most that a function can return."""
+LAST_SECONDS: Final = 1.0
+"""For answers of a server that ends. A client that does not read takes none."""
 
 
 class App:
@@ -76,6 +78,7 @@ class App:
         self._options = Options(settings.max_body_bytes, settings.non_finite, settings.v1_dialect)
         self._routes = Routes(settings.contract)
         self._connect: Any = None
+        self._open: set[Record] = set()
         self.compress_from = COMPRESS_FROM_INLINE if inline else COMPRESS_FROM
         self.clock = Clock(on=settings.server_timing)
         self.observer = observer_of(settings, self.registry, self.dispatcher, at_once=inline or freezes)
@@ -84,6 +87,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             record = self.observer.begin(scope, send)
+            self._open.add(record)
             try:
                 await self.gate.serve(self._http, scope, receive, record.send)
             except asyncio.CancelledError:  # a server that ends waits for requests only so long
@@ -95,6 +99,7 @@ class App:
                 raise
             finally:
                 self.observer.end(record)
+                self._open.discard(record)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
@@ -112,8 +117,16 @@ class App:
         self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await self._last()
         self.observer.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _last(self) -> None:
+        """Waits until the requests that the server has cancelled have their answers: it ends with the lifespan."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SECONDS):
+                while self._open:  # noqa: ASYNC110 - an event would cost each request
+                    await asyncio.sleep(LAST_SECONDS / 100)
 
     def start(self, deadline: Deadline = NEVER) -> None:
         """Begins to load the models that the settings name; the server listens meanwhile."""
@@ -256,7 +269,7 @@ class App:
         self.registry.restored(deadline)
 
     async def _send_stream(self, stream: HttpStream, receive: Receive, send: Send, timing: Timing) -> None:
-        headers = [*stream.headers, *self.clock.headers(timing)]
+        headers = [*stream.headers, exchange.UNBUFFERED, *self.clock.headers(timing)]
         await send({"type": "http.response.start", "status": stream.status, "headers": headers})
         with Leaving(receive) as leaving:
             leaving.begin(0)

@@ -18,6 +18,8 @@ PIECE: Final = 256 * 1024
 """Bytes of an answer from which it is sent in pieces. Servers buffer a piece, however slow its client reads."""
 COMPRESS_KEY: Final = "dragoman.compress_from"
 """The key of ASGI's scope for the bytes of an answer that are worth compressing, if its edge knows."""
+UNBUFFERED: Final = (b"x-accel-buffering", b"no")
+"""A header of streams. nginx, and ingresses that are made of it, would gather an answer before they pass it on."""
 TRAILERS: Final = "http.response.trailers"
 """The extension of ASGI, and the type of its message, for headers behind a body. Servers have it over HTTP/2."""
 
@@ -156,9 +158,13 @@ async def answer(
     """Sends a whole answer, to HEAD without its body. `more`: further headers."""
     parts = response.parts
     size = sum(map(len, parts))
-    headers = [*response.headers, (b"content-length", b"%d" % size), *more]
+    headers = [*response.headers, *more]
     start = {"type": "http.response.start", "status": response.status, "headers": headers}
-    await send(start | {"trailers": True} if response.trailers else start)
+    if response.trailers:
+        start["trailers"] = True  # proxies send none behind a body whose length is known to be 0
+    else:
+        headers.append((b"content-length", b"%d" % size))
+    await send(start)
     if size > PIECE and method != "HEAD":
         with flight.holding(size):
             for part in parts:

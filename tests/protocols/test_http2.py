@@ -18,6 +18,7 @@ import pytest
 
 from core.schema import open_inference as oip
 from tests.support.connect_client import Caller
+from tests.support.http2 import DATA, END_STREAM, HEADERS, Http2, asking, frame
 from tests.support.raw import opened, talk
 from tests.support.remote import Remote, question, raw, tensors
 from tests.support.server import ROOT, Server, serve_http2
@@ -25,6 +26,7 @@ from tests.support.server import ROOT, Server, serve_http2
 X = raw("x", "FP32", np.array([1, 2.5], np.float32))
 HALVES = [3.5, 4.25]
 BIG = b"\xff" * 2_000_000
+LIVE = "inference.GRPCInferenceService/ServerLive"
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,26 @@ def test_a_refusal_leaves_the_connection(remote: Remote, path: str, body: bytes,
         b"google.rpc.RequestInfo\x12\x06\n\x04mine"
     )
     assert remote.ask("ServerLive", oip.ServerLiveRequest()).live
+
+
+def test_a_call_with_too_many_metadata_is_refused(remote: Remote) -> None:
+    """By a code of gRPC, as over `--grpc-port`."""
+    with pytest.raises(grpc.RpcError) as refused:
+        remote.channel.unary_unary(f"/{LIVE}")(b"", timeout=30, metadata=[(f"key-{each}", "a") for each in range(300)])
+    error: Any = refused.value
+    assert (error.code(), error.details()) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "the request has more than 256 headers",
+    )
+
+
+def test_a_client_that_does_not_ask_for_trailers_has_them(server: Server) -> None:
+    """Some clients of gRPC leave out the header for it. The status of their calls is in the trailers."""
+    with Http2(int(server.netloc.rpartition(":")[2])) as client:
+        client.send(asking(1, "POST", f"/{LIVE}", ("content-type", "application/grpc"), ends=False))
+        client.send(frame(DATA, 1, bytes(5), END_STREAM))
+        heads = [client.of(1, HEADERS), client.of(1, HEADERS)]
+    assert [head is not None and b"grpc-status\x010" in head.payload for head in heads] == [False, True]
 
 
 def test_a_stream_that_is_refused_ends(remote: Remote) -> None:
@@ -156,7 +178,7 @@ def test_a_body_that_stops_is_refused(server: Server) -> None:
 
 
 def test_bytes_that_are_no_http2_end_their_connection_alone(server: Server, remote: Remote) -> None:
-    """The log has a line of it, and no traceback: see the fixture."""
+    """The log has no traceback: see the fixture."""
     for noise in (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(range(256)) * 8,
         b"\x00" * 100,

@@ -113,7 +113,7 @@ class RemoteCall:
 
     async def stream(self, body: "Part | Incoming", left: Coroutine[Any, Any, None], send: Send) -> None:
         """Answers until every message is answered, or the client has left. `left`: ends when it has."""
-        headers = [*self._question.head(), *self._tools.clock.headers(self._timing)]
+        headers = [*self._question.head(), exchange.UNBUFFERED, *self._tools.clock.headers(self._timing)]
         start = {"type": "http.response.start", "status": 200, "headers": headers}
         await send(start | {"trailers": True} if self._question.kind.native else start)
         if isinstance(self._tools.dispatcher, Inline):  # it has all parts at once

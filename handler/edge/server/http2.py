@@ -11,15 +11,17 @@ from typing import Any, Final
 
 import zttp
 from uvicorn.config import Config
-from uvicorn.protocols.http.zttp_h2_impl import RequestResponseCycle, ZttpH2Protocol
+from uvicorn.protocols.http.zttp_h2_impl import ZttpH2Protocol
 from uvicorn.server import ServerState
 
 from handler.edge.exchange import Receive, Scope, Send
 from handler.edge.server import refusals
+from handler.edge.server.calls import CallRefusal, is_call
 from handler.edge.server.flow import JoinedWrites
 from handler.edge.server.limits import Limits
-from handler.edge.server.paced import Paced, is_call
+from handler.edge.server.paced import Paced
 from handler.edge.server.protocol import BoundedHttp
+from handler.edge.server.stream import StreamFlow, waits
 from handler.edge.server.watch import Stage, watch_of
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -30,12 +32,10 @@ WINDOWS: Final = b"\0\0\x06\x04\0\0\0\0\0\0\x04" + WINDOW.to_bytes(4) + b"\0\0\x
 client waits ten times in a message of 600 kB. It gives back what it has read, so that they keep the size they have."""
 CALLS: Final = 256
 """The most requests of one connection that are worked on. zttp lets half as many be open; others were reset."""
-PARKED: Final = 64 * 1024
-"""Bytes of an answer for which its sender does not wait. zttp keeps what the client's windows have no room for."""
-CALL_SECONDS: Final = 120.0
-"""The longest pause of a gRPC client that reads an answer. Until then it may work on the one before."""
 LARGE: Final = 64 * 1024
 """Bytes behind which other connections have their turn. uvloop would hand over eight megabytes of frames at once."""
+ANY_STREAM: Final = 2**31 - 1
+"""The last stream of a GOAWAY that only announces the end (RFC 9113 6.8)."""
 CREDITS: Final = (zttp.WindowUpdate, zttp.Settings, zttp.RstStream)
 """Events after which more of an answer can be sent, or none of it will."""
 
@@ -118,9 +118,14 @@ class BoundedHttp2(ZttpH2Protocol):
 
     def events(self) -> Iterator[Any]:  # type: ignore[override] # uvicorn's is a generator, too
         has_credit = False
-        for event in super().events():
-            has_credit = has_credit or isinstance(event, CREDITS)
-            yield event
+        try:
+            for event in super().events():
+                has_credit = has_credit or isinstance(event, CREDITS)
+                yield event
+        except zttp.RemoteProtocolError as error:  # uvicorn would write a warning, as often as any client likes
+            self.logger.debug("Invalid HTTP/2 received: %s", error)
+            self.flush()
+            self.transport.close()
         if has_credit:
             self._wake()
 
@@ -146,15 +151,15 @@ class BoundedHttp2(ZttpH2Protocol):
         if not event.target.isascii():  # uvicorn decodes it (RFC 9113 8.3.1, RFC 3986 2)
             return zttp.H2ErrorCode.PROTOCOL_ERROR
         # A waiting answer takes as much memory as over HTTP/1.1, where each has a connection of its own.
-        if self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections):
+        is_full = self._running >= CALLS or self._watch.requests >= max(CALLS, self.limits.connections)
+        if is_full or self.shutdown_requested:
             return zttp.H2ErrorCode.REFUSED_STREAM
         return None
 
     def _is_over(self) -> bool:
         """Decides whether uvicorn answers a new request itself, without the application."""
         limit = self.limit_concurrency
-        crowd = max(len(self.connections), len(self.tasks))
-        return self.shutdown_requested or (limit is not None and crowd >= limit)
+        return limit is not None and max(len(self.connections), len(self.tasks)) >= limit
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -170,9 +175,10 @@ class BoundedHttp2(ZttpH2Protocol):
         if cycle is None or not cycle.response_complete or not waits(cycle):
             super().on_response_complete(stream_id)
 
-    def _refusal(self, scope: Scope) -> refusals.Refusal | None:
+    def _refusal(self, scope: Scope) -> refusals.Refusal | CallRefusal | None:
         """Returns the refusal of a head."""
-        return refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
+        refusal = refusals.of_size(scope["raw_path"] + scope["query_string"], scope["headers"], self.limits.head)
+        return refusal if refusal is None or not is_call(scope) else CallRefusal(refusal.reason)
 
     async def credit(self, until: float) -> None:
         """Waits until the client takes more, or the connection has ended. Raises TimeoutError."""
@@ -219,50 +225,9 @@ class BoundedHttp2(ZttpH2Protocol):
         """Closes an idle connection."""
         self._close_connection()
 
-
-def waits(cycle: RequestResponseCycle) -> bool:
-    """Decides whether a part of an answer waits for the client."""
-    return bool(cycle.stream.pending_bytes) and not (cycle.disconnected or cycle.transport.is_closing())
-
-
-class StreamFlow:
-    """One request and its answer. A client that takes nothing of it for too long gets no more."""
-
-    def __init__(self, connection: BoundedHttp2, cycle: RequestResponseCycle) -> None:
-        self._connection = connection
-        self._cycle = cycle
-        self._receive, self._send = cycle.receive, cycle.send
-        self._seconds = CALL_SECONDS if is_call(cycle.scope) else connection.limits.pause
-
-    async def receive(self) -> Any:
-        """Reads on behind a large body: uvicorn has looked at its size before the application took it."""
-        message = await self._receive()
-        self._connection.resume_reading_if_idle()
-        return message
-
-    async def send(self, message: Any) -> None:
-        """Sends a part of the answer, and waits until the client has taken nearly all of it; of the last part, all."""
-        cycle = self._cycle
-        if cycle.transport.is_closing():
-            cycle.disconnected = True  # zttp takes nothing more
-        await self._send(message)
-        await self._drain()
-        if cycle.response_complete and cycle.more_body and not cycle.stream.pending_bytes:
-            cycle.stream.reset(zttp.H2ErrorCode.NO_ERROR)  # the rest of the request is not wanted (RFC 9113 8.1)
-            self._connection.flush()
-
-    async def _drain(self) -> None:
-        cycle, stream, connection = self._cycle, self._cycle.stream, self._connection
-        if cycle.response_complete:
-            cycle.body.clear()  # nobody reads it, and it would stop the client's permissions
-        most = 0 if cycle.response_complete else PARKED
-        left, until = 0, 0.0
-        while waits(cycle) and (parked := stream.pending_bytes or 0) > most:
-            if parked != left:
-                left, until = parked, connection.loop.time() + self._seconds
-            try:
-                await connection.credit(until)
-            except TimeoutError:
-                cycle.abort_stream()
-        if cycle.response_complete and stream.stream_id in connection.cycles:
-            connection.on_response_complete(stream.stream_id)
+    def shutdown(self) -> None:
+        """Announces that the connection ends after its requests, so that its client opens another one for new ones."""
+        super().shutdown()
+        if self.cycles and not self.transport.is_closing():
+            self.conn.close(zttp.H2ErrorCode.NO_ERROR, ANY_STREAM)  # uvicorn's own, with the last one, is at the end
+            self.flush()

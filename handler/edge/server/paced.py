@@ -2,24 +2,12 @@
 
 import asyncio
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any
 
-from core.wire import by_name
-from handler.edge.exchange import Receive, Scope, Send, path_of
+from handler.edge.exchange import Receive, Scope, Send
+from handler.edge.server.calls import is_call
 from handler.edge.server.limits import Limits
 from handler.edge.server.refusals import LATE
-
-GRPC: Final = b"application/grpc"
-"""The media type of gRPC. That of gRPC-Web, application/grpc-web, has a body with a length."""
-
-
-def is_call(scope: Any) -> bool:
-    """Decides whether a request is a call of gRPC. Its client decides when it sends and reads.
-
-    Its type alone does not make it one: any client can send that to any path, and only remote calls have own limits.
-    """
-    media_type = by_name(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return (media_type == GRPC or media_type.startswith(GRPC + b"+")) and path_of(scope)[1]
 
 
 class Paced:

@@ -178,6 +178,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.head, self.headers = BODY, []  # trailers are not headers (RFC 9110 6.5.1)
 
     def _odd_headers_complete(self, version: str) -> None:
+        self.expect_100_continue = self.expect_100_continue and version != "1.0"  # RFC 9110 10.1.1
         app, refusal = self.app, self._refusal(version)
         if refusal is not None:
             self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests

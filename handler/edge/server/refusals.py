@@ -19,6 +19,7 @@ class Refusal:
 
     def __init__(self, status: HTTPStatus, reason: str, *more: tuple[bytes, bytes]) -> None:
         self.status = status
+        self.reason = reason
         self.body = json.dumps({"error": reason}).encode()
         length = b"%d" % len(self.body)
         self.headers = [(b"content-type", b"application/json"), (b"content-length", length), *more]

@@ -170,6 +170,37 @@ def test_a_request_that_an_ending_server_cuts_off_is_answered(app: App, path: st
     assert json.loads(sent[1]["body"]) == expected
 
 
+def test_the_lifespan_ends_after_the_last_answers(app: App) -> None:
+    """The server cancels what is under way, and ends the lifespan, and then itself, before a stream has its end."""
+    sent: list[Any] = []
+
+    async def main() -> None:
+        began = asyncio.Event()
+        inbox = [{"type": "http.request", "body": bytes(5)}]
+
+        async def receive() -> Any:
+            return inbox.pop() if inbox else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if message.get("body"):
+                began.set()
+
+        async def nothing(*_: Any) -> Any: ...
+
+        headers = [(b"content-type", b"application/connect+proto")]
+        path, client = "/grpc.health.v1.Health/Watch", ("127.0.0.1", 1)
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": client}
+        watch = asyncio.create_task(app(scope, receive, send))
+        await began.wait()
+        watch.cancel()
+        await app({"type": "lifespan"}, nothing, nothing)
+
+    asyncio.run(main())
+    assert (b"x-accel-buffering", b"no") in sent[0]["headers"]  # a proxy in front passes each part on
+    assert CUT.encode() in sent[-1]["body"]
+
+
 def test_a_list_may_be_cut_into_several_header_lines(app: App) -> None:
     """The codings of a body are undone in the order of all lines; what is not a list is refused if it comes twice."""
     lines = [(b"content-encoding", b"deflate"), (b"content-encoding", b"gzip")]

@@ -121,6 +121,7 @@ def test_a_stream_is_sent_piece_by_piece(app: App) -> None:
     headers = dict(start["headers"])
     assert b"start;desc=" in headers.pop(b"server-timing")
     assert headers.pop(b"x-request-id")
+    assert headers.pop(b"x-accel-buffering") == b"no"  # a proxy in front passes each piece on
     assert (start["status"], headers) == (200, {b"content-type": b"text/event-stream", b"model-version": b"1"})
     assert [body["body"].decode() for body in bodies[:-1]] == [f"data: {number}\n\n" for number in range(100)]
     assert all(body["more_body"] for body in bodies[:-1])

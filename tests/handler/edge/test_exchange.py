@@ -154,6 +154,19 @@ def test_a_small_answer_and_one_to_head_are_one_message() -> None:
     assert sent(b"a" * exchange.PIECE * 2, method="HEAD") == [(b"", False, 0)]
 
 
+@pytest.mark.parametrize(("trailers", "length"), [((), b"0"), (((b"grpc-status", b"5"),), None)])
+def test_an_answer_with_trailers_has_no_length(trailers: tuple[tuple[bytes, bytes], ...], length: bytes | None) -> None:
+    """Both nginx and HAProxy end an answer of length 0 at its head, and leave out a refusal behind it."""
+    outbox: list[Any] = []
+
+    async def send(message: Any) -> None:
+        outbox.append(message)
+
+    asyncio.run(exchange.answer(HttpResponse(200, (), (b"",), trailers), "POST", send))
+    assert dict(outbox[0]["headers"]).get(b"content-length") == length
+    assert [tuple(each["headers"]) for each in outbox[2:]] == ([trailers] if trailers else [])
+
+
 def test_a_chunk_of_a_stream_counts_if_it_is_large() -> None:
     """It is also sent in pieces."""
     flight, outbox = Flight(None), []

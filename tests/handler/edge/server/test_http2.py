@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from handler.edge.server.http2 import CALLS, PARKED, WINDOW, BoundedHttp2, EitherHttp
+from handler.edge.server.http2 import CALLS, WINDOW, BoundedHttp2, EitherHttp
 from handler.edge.server.limits import Limits
+from handler.edge.server.stream import PARKED, StreamFlow
 from tests.support.bounded import LARGE, application, serving
 from tests.support.http2 import (
     DATA,
@@ -120,6 +121,24 @@ def test_a_call_of_grpc_may_pause(port: int) -> None:
         threading.Event().wait(0.8)
         client.send(data(1, b"late"))
         assert client.answer(1) == (200, b"late")
+
+
+def test_a_client_that_waits_for_100_gets_it(patient: int) -> None:
+    """Unless the body is there, or is not wanted."""
+    expects = ("expect", "100-Continue")
+    with Http2(patient) as client:
+        client.send(asking(1, "POST", "/", expects, ends=False))
+        asked = client.of(1, HEADERS)
+        assert asked is not None
+        assert (b"100" in asked.payload, asked.flags & END_STREAM) == (True, 0)
+        client.send(data(1, b"body"))
+        assert client.answer(1) == (200, b"body")
+        client.send(asking(3, "POST", "/", expects, ends=False), data(3, b"body"))
+        assert client.answer(3) == (200, b"body")
+        client.send(asking(5, "POST", "/refuse", expects, ends=False))
+        assert client.answer(5)[0] == 400
+        client.send(asking(7, "GET", "/", expects))
+        assert client.answer(7)[0] == 200
 
 
 @pytest.mark.parametrize("start", [b"P", PREFACE[:-1]])
@@ -235,16 +254,54 @@ def test_requests_of_all_connections_are_bounded_together(patient: int) -> None:
     until_answered(patient)
 
 
-def test_requests_that_uvicorn_refuses_do_not_count(port: int) -> None:
+def test_requests_behind_a_clients_goodbye_do_not_count(port: int) -> None:
     """A client that has said that it leaves, and asks further, takes no place from others."""
     for _ in range(3):
         with Http2(port) as client:
             client.send(asking(1, "GET", "/wait"), frame(GOAWAY, 0, bytes(8)))
             client.send(*(asking(2 * number + 3, "GET", "/") for number in range(100)))
-            assert client.answer(201)[0] == 503
+            assert client.of(201, RST_STREAM) == (RST_STREAM, 0, 201, REFUSED)
     with Http2(port) as other:
         other.send(asking(1, "GET", "/"))
         assert other.answer(1)[0] == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_server_that_ends_finishes_requests_and_sends_clients_elsewhere(loop: str) -> None:
+    """The client opens another connection for its next requests. One that is on its way can be sent again there."""
+    with ExitStack() as serves:
+        port = serves.enter_context(serving(loop, Limits(10_000, 30, 30, 300_000, 20), EitherHttp))
+        ending = threading.Thread(target=serves.pop_all().close)
+    with Http2(port) as client:
+        client.send(asking(1, "POST", "/", ends=False), frame(PING, 0, bytes(8)))
+        assert client.of(0, PING) is not None
+        ending.start()
+        assert client.of(0, GOAWAY) == (GOAWAY, 0, 0, b"\x7f\xff\xff\xff" + bytes(4))
+        client.send(asking(3, "GET", "/"))
+        assert client.of(3, RST_STREAM) == (RST_STREAM, 0, 3, REFUSED)
+        client.send(data(1, b"all of it"))
+        assert client.answer(1) == (200, b"all of it")
+    ending.join()
+
+
+def test_little_of_an_answer_waits_in_the_parser(patient: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits there is moved for each frame that permits a byte, and a client can send thousands a second."""
+    kept, drain = [], StreamFlow._drain
+
+    async def noted(flow: StreamFlow) -> None:
+        kept.append(flow._cycle.stream.pending_bytes or 0)
+        await drain(flow)
+
+    monkeypatch.setattr(StreamFlow, "_drain", noted)
+    with Http2(patient, window=10) as client:
+        client.send(asking(1, "GET", "/large"))
+        size = 0
+        while size < 50_000:
+            client.take(1000, 1)
+            taken = client.of(1, DATA)
+            assert taken is not None
+            size += len(taken.payload)
+    assert 0 < max(kept) <= 2 * PARKED
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -280,6 +337,17 @@ def test_answers_to_a_connection_that_broke_are_dropped(patient: int, caplog: py
             while client.next() is not None:
                 pass
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("broken", [b"\xff" * 100, frame(PING, 0, b"short"), asking(2, "GET", "/")])
+def test_bytes_that_are_not_http_2_fill_no_log(patient: int, caplog: pytest.LogCaptureFixture, broken: bytes) -> None:
+    """Their client learns from a GOAWAY that its connection ends."""
+    with Http2(patient) as client:
+        client.send(broken)
+        assert client.of(0, GOAWAY) is not None
+        while client.next() is not None:
+            pass
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 class Pipe(asyncio.Transport):
@@ -365,11 +433,11 @@ FRAMES = st.one_of(
 def test_no_frames_hurt_the_server(
     port: int, caplog: pytest.LogCaptureFixture, frames: list[bytes], window: int
 ) -> None:
-    """In any order they end their own connection at most. Nothing is logged as an error."""
+    """In any order they end their own connection at most. They fill no log, as over HTTP/1.1."""
     with Http2(port, window) as client, suppress(ConnectionError):
         client.send(*frames)
         client.socket.settimeout(0.01)
         with suppress(TimeoutError):
             client.next()
     until_answered(port)
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]

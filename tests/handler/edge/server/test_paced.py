@@ -90,12 +90,6 @@ def test_a_type_alone_gives_no_time(path: str, types: list[bytes]) -> None:
     assert asked(reads, PART, scope=asked_for) == ([("http.response.start", 408), ("http.response.body", None)], 1)
 
 
-@pytest.mark.parametrize("media_type", [b"application/grpc", b"application/grpc+proto", b"Application/gRPC ; a=b"])
-def test_a_type_of_grpc_is_one(media_type: bytes) -> None:
-    """The media type of gRPC is known in all its spellings (RFC 9110 8.3.1)."""
-    assert paced.is_call({"path": METHOD, "headers": [(b"content-type", media_type)]})
-
-
 async def _pausing() -> None:
     async def receive() -> Any:
         return await asyncio.Event().wait()

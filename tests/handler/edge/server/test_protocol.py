@@ -164,6 +164,15 @@ def test_a_client_that_was_refused_instead_of_100_cannot_go_on(port: int) -> Non
     assert status(got) == 400
 
 
+def test_a_client_of_http_1_0_gets_no_100(port: int) -> None:
+    """It would take it for the answer (RFC 9110 15.2)."""
+    with opened(port) as connection:
+        connection.sendall(head("POST", "/", "Content-Length: 1", "Expect: 100-continue", version="1.0"))
+        threading.Event().wait(0.1)
+        connection.sendall(b"x")
+        assert status(rest(connection)) == 200
+
+
 @pytest.mark.parametrize(("version", "framed"), [("1.1", True), ("1.0", False)])
 def test_a_stream_has_chunks_only_for_clients_that_know_them(port: int, version: str, *, framed: bool) -> None:
     """HTTP/1.0 clients read to the end of the connection; both understand a Content-Length."""

@@ -1,0 +1,41 @@
+"""Calls of gRPC among the requests of HTTP/2: how they are known, asked for their trailers, and refused."""
+
+from typing import Any, Final
+
+from core.dialects.connect.protocol import kind_of
+from core.errors import TooLarge
+from core.wire import by_name
+from handler.edge import exchange
+from handler.edge.exchange import Receive, Scope, Send, path_of
+
+GRPC: Final = b"application/grpc"
+"""The media type of gRPC. That of gRPC-Web, application/grpc-web, has a body with a length."""
+TE: Final = (b"te", b"trailers")
+
+
+def is_call(scope: Any) -> bool:
+    """Decides whether a request is a call of gRPC. Its client decides when it sends and reads.
+
+    Its type alone does not make it one: any client can send that to any path, and only remote calls have own limits.
+    """
+    media_type = by_name(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return (media_type == GRPC or media_type.startswith(GRPC + b"+")) and path_of(scope)[1]
+
+
+def with_trailers(scope: Any) -> None:
+    """Has uvicorn send the trailers of a call, which have its status, to a client that does not ask for them.
+
+    The protocol has clients ask. Some do not, and grpc's servers in Go and Java answer them.
+    """
+    if TE not in scope["headers"]:
+        scope["headers"].append(TE)
+
+
+class CallRefusal:
+    """An ASGI application that refuses a call for the size of its head."""
+
+    def __init__(self, reason: str) -> None:
+        self._error = TooLarge(reason)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        await exchange.answer(kind_of({b"content-type": GRPC}).refuse(self._error), "POST", send)
