@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,9 @@ from handler.settings import InvalidSettings, Settings
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
 from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
+from tests.support import web
 from tests.support.connect_client import OIP
 from tests.support.otlp import Collector, attributes, collecting
-from tests.support.ports import free_port
 from tests.support.remote import question
 from tests.support.server import HOST, serve
 
@@ -265,32 +263,22 @@ def test_traces_join_across_a_proxy(collector: Collector, tmp_path: Path) -> Non
     settings = Settings.from_env({"DRAGOMAN_NAME": "proxy"})
     exporting = provider.connect(settings, at_once=False)
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Proxy(web.Handler):
         def do_POST(self) -> None:
             with exporting.tracer.start_as_current_span("proxied"):
                 headers: dict[str, str] = {"content-type": self.headers["content-type"]}
                 TraceContextTextMapPropagator().inject(headers)
-                body = self.rfile.read(int(self.headers["content-length"]))
-                asked = urllib.request.Request(f"http://{HOST}:{upstream}{self.path}", body, headers)
+                asked = urllib.request.Request(f"http://{HOST}:{upstream}{self.path}", self.body(), headers)
                 with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
                     content = answer.read()
-            self.send_response(200)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(200, content)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    proxy = ThreadingHTTPServer((HOST, free_port()), Proxy)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
-    with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), TRACES="otlp") as server:
+    with web.serving(Proxy) as proxy, serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), TRACES="otlp") as server:
         upstream = server.port
-        asked = urllib.request.Request(f"http://{HOST}:{proxy.server_port}{INFER}", BODY, {"content-type": "application/json"})  # fmt: skip # noqa: E501 - loopback
+        asked = urllib.request.Request(f"{proxy.url}{INFER}", BODY, {"content-type": "application/json"})  # noqa: S310 - loopback
         with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
             assert json.load(answer)["outputs"][0]["data"] == [3.5, 4.25]
     exporting.flush()
-    proxy.shutdown()
-    proxy.server_close()
     (outer,) = (span for span in collector.spans if span.name == "proxied")
     (inner,) = collector.children(outer)
     assert (inner.trace_id, inner.name) == (outer.trace_id, NAMES["v2"])
