@@ -16,7 +16,6 @@ from tests.handler.edge.client import INFER, ask, make
 from tests.support.connect_client import GRPS, OIP, envelope, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from handler.edge.app import App
@@ -28,14 +27,6 @@ MANY = MOST_PARTS + 1
 GENERATE = "/v2/models/half_plus_three/generate"
 PREDICT = "/v1/models/half_plus_three:predict"
 INFER_RPC, STREAM_RPC = f"/{OIP}/ModelInfer", f"/{OIP}/ModelStreamInfer"
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    """The sample models."""
-    made = make()
-    yield made
-    made.close()
 
 
 def post(app: App, path: str, body: Any, content_type: str = JSON, query: bytes = b"") -> tuple[int, str]:

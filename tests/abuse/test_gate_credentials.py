@@ -8,6 +8,7 @@ import json
 import os
 import time
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -17,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from handler.edge.app import App
 from handler.edge.gate import jwks, keys
-from handler.settings import InvalidSettings, Settings
-from tests.handler.edge.client import ROOT
+from handler.settings import InvalidSettings
 from tests.support import web
+from tests.support.asgi import application
 from tests.support.gated import AUDIENCE, ISSUER, KEYS, LINES, Issuer, ask, line
 
 if TYPE_CHECKING:
@@ -28,18 +29,7 @@ if TYPE_CHECKING:
 
 READ, MODELS = KEYS["read"], "/v2/models"
 Pairs = list[tuple[bytes, bytes]]
-
-
-@pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """An issuer of tokens."""
-    return Issuer(tmp_path_factory.mktemp("issuer"))
-
-
-def make(**settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models"), **environ}), inline=True)
+make = partial(application, inline=True)
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,12 @@ from handler.edge.app import App
 from handler.settings import Settings
 from tests.support.wire import TIMEOUT, Answer
 
+ROOT: Final = Path(__file__).parents[2]
 BODILESS: Final = {204, 304}
 T = TypeVar("T")
 
 
-def application(repository: Path, *, inline: bool = False, **settings: str) -> App:
+def application(repository: Path | str = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
     """Makes the application of a repository; `settings` have no prefix, and it has no threads if it is inline."""
     environ = {"REPOSITORY": str(repository), **settings}
     return App(Settings.from_env({f"DRAGOMAN_{name}": value for name, value in environ.items()}), inline=inline)

@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from handler.edge.app import App
-from handler.settings import Settings
+from tests.support.asgi import application
 
 ROOT = Path(__file__).parents[3]
 BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
 INFER = "/v2/models/half_plus_three/infer"
-
-
-def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}), inline=inline)
+make = application
 
 
 def lifespan(app: Any) -> list[str]:

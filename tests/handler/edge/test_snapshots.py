@@ -22,7 +22,7 @@ from handler.aws import Function
 from handler.edge import snapshots
 from handler.lifecycle.single_flight import Background
 from handler.stores.s3 import store as s3
-from tests.handler.test_aws import http, infer
+from tests.handler.calling import http, infer
 
 ROOT = Path(__file__).parents[3]
 MODEL = "half_plus_three"

@@ -3,13 +3,15 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from handler.edge.app import App
-from handler.settings import Settings
+from tests.support.asgi import application
 
 ROOT = Path(__file__).parents[3]
+serving = partial(application, inline=True)
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,6 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
     asyncio.run(app(scope, receive, send))
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]).decode())
-
-
-def serving(repository: Path | str = ROOT / "models", **said: str) -> App:
-    """Makes the application over a repository, without threads. `said`: settings without their prefix."""
-    named = {f"DRAGOMAN_{name}": value for name, value in said.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **named}), inline=True)
 
 
 INPUTS = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [5.1, 3.5, 1.4, 0.2]}]}'

@@ -24,13 +24,15 @@ from handler.edge.observe.payloads import places
 from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
-from tests.handler.edge.calls.connect.client import OIP, call, envelope
+from tests.handler.calling import http
+from tests.handler.edge.calls.connect.client import call
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.observe.test_access import MESSAGE, Context, event, function
+from tests.handler.edge.observe.test_access import MESSAGE, Context, function
 from tests.handler.edge.observe.test_metrics import of, scraped
 from tests.handler.edge.observe.test_traces import ASK
 from tests.protocols.test_waiting import until
 from tests.support import s3_stand_in, web
+from tests.support.connect_client import OIP, envelope
 from tests.support.remote import question, raw, tensors
 
 TYPES = ["org.kubeflow.serving.inference.request", "org.kubeflow.serving.inference.response"]
@@ -223,7 +225,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
     """And after a failure not for a while, rather than in the way of each request."""
     tries: list[int] = []
     with closing(function(DRAGOMAN_PAYLOAD_LOG=str(tmp_path))) as made:
-        made(event("POST", INFER, BODY.decode()), Context())
+        made(http("POST", INFER, BODY.decode()), Context())
         assert [each["id"] for each in logged(tmp_path)] == ["invocation-1"] * 2
 
         def fail(*_: Any) -> None:
@@ -232,7 +234,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
 
         monkeypatch.setattr(places.EventFolder, "write", fail)
         for _ in range(3):
-            assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
+            assert made(http("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
         assert (len(tries), made.app.observer.counts.payloads) == (1, {"written": 1, "failed": 3})  # type: ignore[union-attr]
 
 

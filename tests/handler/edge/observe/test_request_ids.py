@@ -16,10 +16,12 @@ from grpc import aio
 from handler.edge import rpc
 from handler.edge.lambda_events import scope_of
 from handler.edge.observe.record import sent_in
-from tests.handler.edge.calls.connect.client import JSON, PROTO, STREAM, TEXT, WEB, call, envelope, split, untext
+from tests.handler.calling import http
+from tests.handler.edge.calls.connect.client import TEXT, call, untext
 from tests.handler.edge.client import INFER, ask, make
-from tests.handler.edge.observe.test_access import Context, event, function, lines
+from tests.handler.edge.observe.test_access import Context, function, lines
 from tests.handler.edge.observe.test_refusals import KEYS, LARGE, SERVICE, named
+from tests.support.connect_client import JSON, PROTO, STREAM, WEB, envelope, split
 from tests.support.ports import free_port
 
 OWN = 'client-1"\\{}'
@@ -204,7 +206,7 @@ def test_a_clients_id_goes_through_a_function(
     with closing(function(DRAGOMAN_LOG_FORMAT="json", DRAGOMAN_AUTH="keys" if is_wrong else "none")) as made:
         for own in (OWN, ""):
             headers = {"content-type": JSON, **({"X-Request-Id": own} if own else {})}
-            answer = made(event("POST", path, '{"model":"nobody"}') | {"headers": headers} | more, Context())
+            answer = made(http("POST", path, '{"model":"nobody"}') | {"headers": headers} | more, Context())
             members = json.loads(answer["body"])
             told, _ = connect_details(members) if path.startswith(SERVICE) else own_members(answer["body"])
             assert told == (own or None)

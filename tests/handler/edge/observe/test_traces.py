@@ -22,9 +22,10 @@ from handler.edge.observe.traces import provider
 from handler.edge.observe.traces.parents import xray
 from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
+from tests.handler.calling import http
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
-from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
+from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, function, lines
 from tests.support import web
 from tests.support.connect_client import OIP
 from tests.support.otlp import Collector, attributes, collecting
@@ -204,9 +205,9 @@ def test_a_function_sends_its_spans_before_it_answers(collector: Collector, monk
         ):  # fmt: skip
             monkeypatch.setenv("_X_AMZN_TRACE_ID", variable)
             before = collector.posts
-            made(event("POST", INFER, BODY.decode()) | {"headers": headers}, Context())
+            made(http("POST", INFER, BODY.decode()) | {"headers": headers}, Context())
             assert collector.posts == before + 1
-        made(event("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, Context())
+        made(http("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, Context())
     traces = [root.trace_id.hex() for root in collector.roots()]
     assert traces[1:3] == ["5759e988bd862e3fe1be46a994272793", PARENT.split("-")[1]]
     assert traces[4] == "00000001bd862e3fe1be46a994272793"
@@ -222,11 +223,11 @@ def test_a_function_does_not_wait_for_a_receiver_that_fails(
     collector.status = 400
     with closing(function(DRAGOMAN_TRACES="otlp")) as made:
         for _ in range(3):
-            assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
+            assert made(http("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
         assert collector.posts == 1
         collector.status = 200
         monkeypatch.setattr(provider, "time", type("Later", (), {"monotonic": staticmethod(lambda: float("inf"))}))
-        made(event("POST", INFER, BODY.decode()), Context())
+        made(http("POST", INFER, BODY.decode()), Context())
     assert len(collector.roots()) == 1
     assert [each for each in caplog.messages if "spans were not sent" in each]
 

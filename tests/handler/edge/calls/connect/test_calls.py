@@ -25,23 +25,8 @@ from handler.edge.flight import NO_LIMIT
 from handler.edge.idling import Idling
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.handler.edge.calls.connect.client import (
-    BODY,
-    GRPS,
-    HALVES,
-    HEALTH,
-    JSON,
-    OIP,
-    PROTO,
-    ROOT,
-    STREAM,
-    TEXT,
-    WEB,
-    call,
-    envelope,
-    streamed,
-    untext,
-)
+from tests.handler.edge.calls.connect.client import BODY, HALVES, ROOT, TEXT, call, streamed, untext
+from tests.support.connect_client import GRPS, HEALTH, JSON, OIP, PROTO, STREAM, WEB, envelope
 from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
