@@ -13,6 +13,7 @@ from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from core.tensor import Tensor
 from handler.cli import main
+from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository, Version
 from handler.settings import Settings
@@ -118,6 +119,21 @@ def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, s
         return (code, *capsys.readouterr())
 
     return command
+
+
+def around(patch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> None:
+    """Calls `before` and `after` with each request of publishers to S3: its method, its key and its arguments."""
+    call = S3Bucket._call
+
+    def called(self: S3Bucket, method: str, key: str | None = None, **arguments: Any) -> Any:
+        if before:
+            before(method, key, arguments)
+        answered = call(self, method, key, **arguments)
+        if after:
+            after(method, key, arguments)
+        return answered
+
+    patch.setattr(S3Bucket, "_call", called)
 
 
 def adds(number: int, folder: Path, name: str = "model.onnx") -> Path:
