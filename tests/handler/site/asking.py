@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from handler.edge.app import App
-from tests.support.asgi import application
+from tests.support.asgi import application, spoken
 
 ROOT = Path(__file__).parents[3]
 serving = partial(application, inline=True)
@@ -38,7 +38,6 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
     media = [(b"content-type", where["media"].encode())] if "media" in where else []
     media += [(b"x-api-key", where["key"].encode())] if "key" in where else []
     scheme = {"scheme": where.get("scheme", "http")} if where.get("scheme") != "" else {}
-    sent: list[Any] = []
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, **scheme,
         "path": root + path, "raw_path": (root + path).encode(), "root_path": root,
@@ -46,14 +45,7 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
         "headers": [(b"host", host.encode()), (b"accept", accept.encode()), *media], "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
     }  # fmt: skip
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
+    sent = asyncio.run(spoken(app, scope, {"type": "http.request", "body": body, "more_body": False}))
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]).decode())
 

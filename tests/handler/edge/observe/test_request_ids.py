@@ -21,6 +21,7 @@ from tests.handler.edge.calls.connect.client import TEXT, call, untext
 from tests.handler.edge.client import INFER, ask, make
 from tests.handler.edge.observe.test_access import Context, function, lines
 from tests.handler.edge.observe.test_refusals import KEYS, LARGE, SERVICE, named
+from tests.support.asgi import spoken
 from tests.support.connect_client import JSON, PROTO, STREAM, WEB, envelope, split
 from tests.support.ports import free_port
 
@@ -100,26 +101,13 @@ def over_asgi(app: Any, own: str) -> Found:
 
 
 async def native(app: Any, body: bytes, headers: dict[str, str]) -> list[Any]:
-    inbox = [{"type": "http.request", "body": body}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0) if inbox else await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     given = {"content-type": "application/grpc", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    await app(
-        {
-            "type": "http", "method": "POST", "path": SERVICE + "ModelInfer", "client": ("127.0.0.1", 1),
-            "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
-            "extensions": {"http.response.trailers": {}},
-        },
-        receive,
-        send,
-    )  # fmt: skip
-    return sent
+    scope = {
+        "type": "http", "method": "POST", "path": SERVICE + "ModelInfer", "client": ("127.0.0.1", 1),
+        "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
+        "extensions": {"http.response.trailers": {}},
+    }  # fmt: skip
+    return await spoken(app, scope, {"type": "http.request", "body": body})
 
 
 def over_grpc(path: str, message: bytes) -> Any:
