@@ -173,9 +173,7 @@ def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
     assert ask(app, "POST", "/late", {})[0]["status"] == 200
 
 
-def test_while_the_store_does_not_answer_paths_are_as_they_were(
-    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_the_store_does_not_answer_paths_are_as_they_were(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last paths stay valid, and the store is asked again after a while."""
     asked: list[None] = []
 

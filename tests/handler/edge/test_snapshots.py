@@ -176,9 +176,7 @@ def test_a_newer_version_that_cannot_be_loaded_leaves_the_older_one_serving(
     assert served(function) == "123"
 
 
-def test_what_failed_before_the_snapshot_is_tried_again_after_it(
-    repository: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_before_the_snapshot_is_tried_again_after_it(repository: Path, runtime: Runtime) -> None:
     """The restore ends the pauses after failures, whose clock may have changed."""
     model = repository / MODEL / "123" / "model.onnx"
     good = model.read_bytes()
