@@ -21,7 +21,6 @@ from core.tensor import TensorSpec
 from handler.aws import Function
 from handler.edge import snapshots
 from handler.lifecycle.single_flight import Background
-from handler.stores.s3 import store as s3
 from tests.handler.calling import http, infer
 
 ROOT = Path(__file__).parents[3]
@@ -203,7 +202,6 @@ def test_connections_are_dropped_before_the_snapshot(
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", "s3://bucket/models")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "")
-    monkeypatch.setattr(s3.S3Store, "models", lambda *_: ())
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store

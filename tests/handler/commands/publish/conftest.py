@@ -1,6 +1,6 @@
 """A bucket's server, the commands as a user types them, and models to publish."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -12,7 +12,6 @@ import pytest
 from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from core.tensor import Tensor
-from handler.cli import main
 from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository, Version
@@ -103,22 +102,6 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = {("dragoman.backends", "theirs"): [Entry()]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get((group, name), []))
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """`dragoman`; see typed."""
-    return typed(capsys)
-
-
-def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Returns a function from the command's arguments to its exit code, output and errors."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        code = main([*map(str, arguments)])
-        return (code, *capsys.readouterr())
-
-    return command
 
 
 def around(patch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> None:

@@ -82,9 +82,8 @@ def test_a_checksum_is_found_in_any_case_of_its_name(place: S3Bucket, name: str)
     assert head.sha256 == "a1"
 
 
-def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket) -> None:
     """The message is the one that the stores use."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
         list(place.items(""))
 

@@ -21,7 +21,7 @@ from handler.stores.transfer import retries
 from handler.stores.transfer.answers import SMALL
 from handler.stores.web import index
 from handler.stores.web.store import WebStore
-from tests.handler.commands.publish.conftest import adds, answer, typed
+from tests.handler.commands.publish.conftest import adds, answer
 from tests.support import fault_proxy, web
 from tests.support.fault_proxy import Fault
 
@@ -65,9 +65,9 @@ def url(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], small: None) -> Run:
-    """`dragoman`; see typed."""
-    return typed(capsys)
+def run(run: Run, small: None) -> Run:
+    """`dragoman`, which fetches in small pieces."""
+    return run
 
 
 def settings(url: str, tmp_path: Path) -> Settings:
