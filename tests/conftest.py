@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from handler.cli import main
 from tests.support import s3_stand_in, server
 from tests.support.server import Server, serve, serve_rpc
 from tests.support.zoo import models
@@ -64,6 +65,17 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             return stack.enter_context((serve_rpc if rpc else serve)(tmp_path / "server.log", **settings))
 
         yield start
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`dragoman`, as a user types it: takes its arguments, returns its exit code, its output and its errors."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        code = main([*map(str, arguments)])
+        return (code, *capsys.readouterr())
+
+    return command
 
 
 @pytest.fixture

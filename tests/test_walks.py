@@ -5,16 +5,15 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
 from onnx import helper
 
-from tests.support.ports import free_port
 from tests.support.walks import ROOT, near, walk
+from tests.support.web import serving
 from tests.support.zoo.models import graph
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -125,12 +124,8 @@ def test_a_page_does_what_it_says(page: str, tmp_path: Path) -> None:
 def web(folder: Path) -> Iterator[str]:
     """Serves a folder's files; yields the server's URL."""
     files = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", free_port()), files) as server:
-        Thread(target=server.serve_forever).start()
-        try:
-            yield f"http://localhost:{server.server_port}"
-        finally:
-            server.shutdown()
+    with serving(files) as server:
+        yield f"http://localhost:{server.server_port}"
 
 
 def test_the_page_of_stores_does_what_it_says(tmp_path: Path) -> None:

@@ -280,13 +280,13 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Given]:
     return given
 
 
-def ignored(environ: Mapping[str, str] | None = None) -> list[str]:
+def ignored() -> list[str]:
     """Returns a line for each variable that looks like a setting's and is none, such as DRAGOMAN_SERVICE_HOST.
 
     Kubernetes sets such variables in every container, if a service has the name "dragoman".
     """
-    environ, known = os.environ if environ is None else environ, {setting.variable for setting in SETTINGS}
-    odd = sorted(each for each in environ if each.startswith(PREFIX) and each not in known)
+    known = {setting.variable for setting in SETTINGS}
+    odd = sorted(each for each in os.environ if each.startswith(PREFIX) and each not in known)
     return [f"{variable} is not a setting, and is ignored: docs/settings.md has them all" for variable in odd]
 
 

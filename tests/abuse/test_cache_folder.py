@@ -219,7 +219,7 @@ def test_the_usual_folder_is_in_the_temporary_one(tmp_path: Path) -> None:
     assert default(made(tmp_path / "tmp", 0o1777)) == tmp_path / "tmp/dragoman"
 
 
-def test_a_taken_usual_folder_is_left_alone(tmp_path: Path, users: Users) -> None:
+def test_a_taken_usual_folder_is_left_alone(tmp_path: Path) -> None:
     """The next one has the user's number; models load without a setting."""
     temporary = made(tmp_path / "tmp", 0o1777)
     made(temporary / "dragoman", 0o777)

@@ -13,10 +13,10 @@ from core.bounds import LONGEST_CALL, MOST_FILLED, MOST_MESSAGES, MOST_PARTS, MO
 from core.dialects.v1 import examples, inputs
 from core.encoding.structure import MOST_ARRAYS
 from tests.handler.edge.client import INFER, ask, make
+from tests.support.asgi import spoken
 from tests.support.connect_client import GRPS, OIP, envelope, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from handler.edge.app import App
@@ -28,14 +28,6 @@ MANY = MOST_PARTS + 1
 GENERATE = "/v2/models/half_plus_three/generate"
 PREDICT = "/v1/models/half_plus_three:predict"
 INFER_RPC, STREAM_RPC = f"/{OIP}/ModelInfer", f"/{OIP}/ModelStreamInfer"
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    """The sample models."""
-    made = make()
-    yield made
-    made.close()
 
 
 def post(app: App, path: str, body: Any, content_type: str = JSON, query: bytes = b"") -> tuple[int, str]:
@@ -134,21 +126,9 @@ def test_a_stream_ends_after_so_many_refusals_in_a_row(app: App, message: bytes)
 
 def post_bytes(app: App, path: str, body: bytes) -> bytes:
     """Returns the whole body of a streamed answer, in bytes."""
-    sent: list[bytes] = []
-    inbox: list[dict[str, Any]] = [{"type": "http.request", "body": body}]
-
-    async def receive() -> dict[str, Any]:
-        if inbox:
-            return inbox.pop()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message.get("body", b""))
-
     scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"content-type", STREAM.encode())]}
-    asyncio.run(asyncio.wait_for(app(scope, receive, send), 60))
-    return b"".join(sent)
+    call = spoken(app, scope, {"type": "http.request", "body": body})
+    return b"".join(message.get("body", b"") for message in asyncio.run(asyncio.wait_for(call, 60)))
 
 
 def test_the_row_that_does_not_fit_is_found_without_looking_at_each(monkeypatch: pytest.MonkeyPatch, app: App) -> None:

@@ -84,12 +84,6 @@ def types(method: RpcMethod) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """An issuer of tokens."""
-    return Issuer(tmp_path_factory.mktemp("issuer"))
-
-
-@pytest.fixture(scope="module")
 def environ(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, str]]:
     """The environment of a server with an authentication, over a sample model and one that answers at CUSTOM."""
     repository = tmp_path_factory.mktemp("repository")

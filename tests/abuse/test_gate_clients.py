@@ -29,12 +29,6 @@ IMPORTED = [
 
 
 @pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """An issuer of tokens."""
-    return Issuer(tmp_path_factory.mktemp("issuer"))
-
-
-@pytest.fixture(scope="module")
 def server(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """An HTTP and gRPC server that accepts keys and tokens for some of its models."""
     folder = tmp_path_factory.mktemp("server")

@@ -6,10 +6,9 @@ import asyncio
 import base64
 import json
 import os
-import threading
 import time
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jwt
@@ -19,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from handler.edge.app import App
 from handler.edge.gate import jwks, keys
-from handler.settings import InvalidSettings, Settings
-from tests.handler.edge.client import ROOT
+from handler.settings import InvalidSettings
+from tests.support import web
+from tests.support.asgi import application
 from tests.support.gated import AUDIENCE, ISSUER, KEYS, LINES, Issuer, ask, line
 
 if TYPE_CHECKING:
@@ -29,18 +29,7 @@ if TYPE_CHECKING:
 
 READ, MODELS = KEYS["read"], "/v2/models"
 Pairs = list[tuple[bytes, bytes]]
-
-
-@pytest.fixture(scope="module")
-def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """An issuer of tokens."""
-    return Issuer(tmp_path_factory.mktemp("issuer"))
-
-
-def make(**settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models"), **environ}), inline=True)
+make = partial(application, inline=True)
 
 
 @pytest.fixture(scope="module")
@@ -221,37 +210,25 @@ def test_a_proved_token_is_forgotten_when_it_ends(issuer: Issuer) -> None:
 # -- sources of keys -----------------------------------------------------------------------------------------------
 
 
-class _Jwks(BaseHTTPRequestHandler):
+class _Jwks(web.Handler):
     def do_GET(self) -> None:
         server: Any = self.server
         server.asked += 1
         status, body = server.answer
-        self.send_response(status)
-        if status == 302:
-            self.send_header("location", "/other")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        self.answer(status, body, {"location": "/other"} if status == 302 else {})
 
 
 @pytest.fixture
 def site(issuer: Issuer) -> Iterator[Any]:
     """A server of the issuer's keys. `asked`: the number of requests so far. `answer`: a status and a body."""
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Jwks)
-    server.asked, server.answer = 0, (200, issuer.document.encode())
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    server: Any
+    with web.serving(_Jwks) as server:
+        server.asked, server.answer = 0, (200, issuer.document.encode())
+        yield server
 
 
 def remote(site: Any, issuer: Issuer) -> App:
-    url = f"http://127.0.0.1:{site.server_port}/jwks"
-    return make(**{**issuer.settings("jwt"), "JWT_JWKS": url})
+    return make(**{**issuer.settings("jwt"), "JWT_JWKS": f"{site.url}/jwks"})
 
 
 def test_unknown_keys_cost_the_issuer_one_request(site: Any, issuer: Issuer) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from handler.edge.gate import identity
 from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from tests.handler.edge.client import ROOT
+from tests.support.asgi import application
 from tests.support.gated import KEYS, Reply, ask, line
 
 if TYPE_CHECKING:
@@ -31,13 +33,8 @@ if TYPE_CHECKING:
 LOAD = "/v2/repository/models/half_plus_three/load"
 OFFLINE = "/grps/v1/health/offline"
 HOST = {"host": "127.0.0.1:8080"}
+make = partial(application, inline=True)
 OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
-
-
-def make(**settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(ROOT / "models"), **environ}), inline=True)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from tests.support.connect_client import GRPS, OIP
 from tests.support.zoo.models import graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from handler.edge.app import App
@@ -36,14 +35,6 @@ PROTO = (b"content-type", b"application/proto")
 OCTETS = (b"content-type", b"application/octet-stream")
 NOISE = b'{"model": "nobody", "modelName": "nobody", ' + b"[" * 2 * QUICKLY_READ
 NAMED = b'{"model": "nobody", "x": ' + b"[" * 2 * QUICKLY_READ
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    """The sample models."""
-    made = make()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize(

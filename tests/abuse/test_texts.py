@@ -249,7 +249,7 @@ def test_other_characters_may_be_in_a_models_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("character", BREAKING, ids=ascii)
-def test_messages_and_log_lines_escape_what_breaks_them(character: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_and_log_lines_escape_what_breaks_them(character: str) -> None:
     """An error's message, a command's line and the log have the character's number instead."""
     text = f"a{character}b"
     plain = text.encode("unicode_escape").decode()

@@ -10,22 +10,8 @@ from typing import Any
 
 import pytest
 
-from handler.cli import main
 from handler.commands.convert import child, process
 from tests.support.server import Server, serve_rpc
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command as a user types it. Returns the exit code, the output and the errors."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        code = main([str(each) for each in arguments])
-        return (code, *capsys.readouterr())
-
-    return command
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,6 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from handler.cli import main
 from handler.settings import model as model_settings
 from tests.convert import saved_models
 from tests.convert.saved_models import FLOAT, signature, v1
@@ -48,14 +48,9 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Returns the exit code, the output and the errors."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        code = main(["convert", *map(str, arguments)])
-        return (code, *capsys.readouterr())
-
-    return command
+def run(run: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
+    """`dragoman convert`."""
+    return partial(run, "convert")
 
 
 def answer(model: Path, version: int) -> float:

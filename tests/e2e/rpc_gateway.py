@@ -5,11 +5,11 @@ import contextlib
 import http.client
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.e2e import rie
+from tests.support import web
 
 
 class Exchange(NamedTuple):
@@ -29,26 +29,19 @@ def running(answers: Answers) -> Iterator[str]:
     """Start a gateway; yield its URL."""
     turn = threading.Lock()  # an instance of a function has one request at a time
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(web.Handler):
         def do_POST(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             with turn:
                 status, given, body = answers(Exchange(f"{self.command} {self.path}", headers, self._body()))
-            self.send_response(int(status))
-            for name, value in given.items():
-                if name.lower() not in HOP_BY_HOP:
-                    self.send_header(name, value)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            kept = {name: value for name, value in given.items() if name.lower() not in HOP_BY_HOP}
+            self.answer(int(status), body, kept)
 
-        do_GET = do_POST  # noqa: N815 - as http.server calls it
+        do_GET = do_POST
 
         def _body(self) -> bytes:
             if self.headers.get("transfer-encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("content-length", 0)))
+                return self.body()
             chunks = []
             while size := int(self.rfile.readline(), 16):
                 chunks.append(self.rfile.read(size))
@@ -56,17 +49,8 @@ def running(answers: Answers) -> Iterator[str]:
             self.rfile.readline()
             return b"".join(chunks)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web.serving(Handler) as server:
+        yield server.url
 
 
 def before_emulator(instance: rie.Rie) -> Answers:

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.rie import HANDLER
 from tests.e2e.tools import HOME, RUNTIME, daemon, environment
+from tests.support import web
 
 API = "/2018-06-01/runtime"
 SECONDS = 60
@@ -50,17 +50,10 @@ class Snapshot:
         return self.answers.get(timeout=SECONDS)
 
 
-class Api(ThreadingHTTPServer):
-    """Lambda's runtime API. The function is ended while it waits for its next event."""
+def _handler(snapshot: Snapshot) -> type[web.Handler]:
+    """Return Lambda's runtime API. The function is ended while it waits for its next event."""
 
-    def handle_error(self, *_: Any) -> None:
-        """Ignore the error."""
-
-
-def _handler(snapshot: Snapshot) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(web.Handler):
         def do_GET(self) -> None:
             if self.path == f"{API}/restore/next":
                 snapshot.taken.set()
@@ -70,26 +63,19 @@ def _handler(snapshot: Snapshot) -> type[BaseHTTPRequestHandler]:
             snapshot.asked.set()
             event = snapshot.events.get()
             deadline = str(int((time.time() + 29) * 1e3))
-            self._send(200, json.dumps(event).encode(), ("Lambda-Runtime-Deadline-Ms", deadline))
+            self._send(200, json.dumps(event).encode(), {"Lambda-Runtime-Deadline-Ms": deadline})
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            snapshot.answers.put(json.loads(body))
+            snapshot.answers.put(json.loads(self.body()))
             self._send(202, b"{}")
 
-        def _send(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
-            self.send_response(status)
-            self.send_header("Lambda-Runtime-Aws-Request-Id", "1")
-            self.send_header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:1:function:dragoman")
-            self.send_header("Content-Type", "application/json")  # without it the client crashes
-            self.send_header("Content-Length", str(len(body)))
-            for header in headers:
-                self.send_header(*header)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Drop the message."""
+        def _send(self, status: int, body: bytes, more: Mapping[str, str] | None = None) -> None:
+            headers = {
+                "Lambda-Runtime-Aws-Request-Id": "1",
+                "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:us-east-1:1:function:dragoman",
+                "Content-Type": "application/json",  # without it the client crashes
+            }
+            self.answer(status, body, headers | dict(more or {}))
 
     return Handler
 
@@ -98,36 +84,27 @@ def _handler(snapshot: Snapshot) -> type[BaseHTTPRequestHandler]:
 def taken(artifact: Path, variables: Mapping[str, str]) -> Iterator[Snapshot]:
     """Offer an initialised instance, up to the moment of its snapshot."""
     snapshot = Snapshot()
-    server = Api(("127.0.0.1", 0), _handler(snapshot))
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    snapshot.log = HOME / "log" / f"snapshot-{server.server_port}.log"
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    try:
-        with (
-            tempfile.TemporaryDirectory() as temporary,
-            daemon(
-                *(environment("runtime") / "python", "-m", "awslambdaric", HANDLER),
-                ready=snapshot.taken.is_set,
-                log=snapshot.log,
-                cwd=artifact,
-                env={
-                    **inherited,
-                    "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{server.server_port}",
-                    "AWS_LAMBDA_FUNCTION_NAME": "dragoman",
-                    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769",
-                    "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start",
-                    "AWS_EXECUTION_ENV": f"AWS_Lambda_python{RUNTIME}",
-                    "AWS_EC2_METADATA_DISABLED": "true",
-                    "AWS_REGION": "us-east-1",
-                    "LAMBDA_TASK_ROOT": str(artifact),
-                    "TMPDIR": temporary,
-                    **variables,
-                },
-            ) as process,
-        ):
+    with web.serving(_handler(snapshot)) as server, tempfile.TemporaryDirectory() as temporary:
+        snapshot.log = HOME / "log" / f"snapshot-{server.server_port}.log"
+        with daemon(
+            *(environment("runtime") / "python", "-m", "awslambdaric", HANDLER),
+            ready=snapshot.taken.is_set,
+            log=snapshot.log,
+            cwd=artifact,
+            env={
+                **inherited,
+                "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{server.server_port}",
+                "AWS_LAMBDA_FUNCTION_NAME": "dragoman",
+                "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769",
+                "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start",
+                "AWS_EXECUTION_ENV": f"AWS_Lambda_python{RUNTIME}",
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "AWS_REGION": "us-east-1",
+                "LAMBDA_TASK_ROOT": str(artifact),
+                "TMPDIR": temporary,
+                **variables,
+            },
+        ) as process:
             snapshot.pid = process.pid
             yield snapshot
-    finally:
-        server.shutdown()
-        server.server_close()

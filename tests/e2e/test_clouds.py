@@ -21,7 +21,7 @@ from handler.stores import open_store
 from handler.stores.progress import Progress
 from tests.e2e import clouds
 from tests.e2e.clouds import Cloud
-from tests.handler.commands.publish.conftest import adds, answer, large, typed
+from tests.handler.commands.publish.conftest import adds, answer, large
 from tests.support import fault_proxy, signing
 from tests.support.fault_proxy import Fault
 from tests.support.server import ROOT, serve
@@ -43,12 +43,6 @@ def uri(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in {**cloud.variables(), "DRAGOMAN_CACHE": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
     return f"{cloud.scheme}://{cloud.bucket()}/models"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """`dragoman`; see typed."""
-    return typed(capsys)
 
 
 def settings(uri: str, tmp_path: Path) -> Settings:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.tools import HOME, environment, require, run
+from tests.e2e.tools import HOME, environment, node_modules, require
 from tests.support.openapi import ROOT
 from tests.support.server import HOST, UVICORN, Server, running, serve
 from tests.support.zoo.models import identity
@@ -23,14 +23,7 @@ LONG = "long" * 60
 @pytest.fixture(scope="session")
 def axe() -> Path:
     """Return axe-core's script, which npm installs."""
-    folder = HOME / "axe"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(HERE / "package.json", folder)
-    npm = shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("these tests need npm")
-    run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
-    return folder / "node_modules" / "axe-core" / "axe.min.js"
+    return node_modules(HERE / "package.json") / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.tools import HOME, environment, require, run
+from tests.e2e.tools import HOME, environment, npm_install, require, run
 from tests.support import texts
 from tests.support.openapi import ROOT, resolved
 from tests.support.server import Server, serve
@@ -107,11 +107,8 @@ def openapi_python_client(description: Path) -> tuple[str | Path, ...]:
 
 def typescript_fetch(description: Path) -> tuple[str | Path, ...]:
     """Return the command of the TypeScript client, which the compiler accepts."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("these tests need Node 20 or newer, with npm")
     shutil.copy(HERE / "package.json", MADE)
-    run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=MADE)
+    npm_install(MADE)
     folder = generated("typescript-fetch", description)
     shutil.copy(HERE / "tsconfig.json", folder)
     run(MADE / "node_modules" / ".bin" / "tsc", "--project", folder)

@@ -16,7 +16,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.store import S3Store
 from tests.e2e import other_servers, s3
 from tests.e2e.other_servers import OTHERS, OtherServer
-from tests.handler.commands.publish.conftest import Bucket, adds, answer, large, new_bucket, typed
+from tests.handler.commands.publish.conftest import Bucket, adds, answer, large, new_bucket
 from tests.support import fault_proxy
 from tests.support.fault_proxy import Fault
 
@@ -47,12 +47,6 @@ def kind(name: str) -> OtherServer:
 def bucket(server: s3.Store, no_aws: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bucket:
     """A bucket of the test's own, with the environment that the commands read."""
     return new_bucket(server, monkeypatch, tmp_path)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """`dragoman`; see typed."""
-    return typed(capsys)
 
 
 def push(run: Run, bucket: Bucket, folder: Path, version: int, *more: str) -> None:

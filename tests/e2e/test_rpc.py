@@ -31,7 +31,7 @@ from core.schema import open_inference as oip
 from handler.edge.gate.gate import NO_CREDENTIAL
 from tests.e2e import rpc_gateway
 from tests.e2e.expected import HALF_PLUS_THREE
-from tests.e2e.tools import HOME, ROOT, daemon, listens, run
+from tests.e2e.tools import HOME, ROOT, daemon, listens, npm_install, run
 from tests.support.gated import KEYS, Issuer
 from tests.support.ports import free_port
 
@@ -86,9 +86,6 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def clients() -> Path:
     """Install what package.json pins, and offer the folder."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("these tests need Node 20 or newer, with npm")
     CLIENTS.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "client.js", CLIENTS)
     wanted, stamp = (HERE / "package.json").read_text(encoding="utf-8"), CLIENTS / "package.json"
@@ -96,7 +93,7 @@ def clients() -> Path:
         draft = CLIENTS / "draft"
         draft.mkdir(exist_ok=True)
         shutil.copy(HERE / "package.json", draft)
-        run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=draft)
+        npm_install(draft)
         shutil.rmtree(CLIENTS / "node_modules", ignore_errors=True)
         (draft / "node_modules").rename(CLIENTS / "node_modules")
         shutil.copy(HERE / "package.json", stamp)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.tools import HOME, JAVA, ROOT, environment, require, run, site_packages
+from tests.e2e.tools import HOME, JAVA, ROOT, environment, npm_install, require, run, site_packages
 from tests.support.server import Server, serve_rpc
 from tests.support.zoo.models import add_sub, identity
 
@@ -159,13 +159,10 @@ def lines(text: str) -> list[list[int]]:
 
 def test_a_javascript_client_reads_raw_answers(server: Server) -> None:
     """It is grpc-js with a .proto file that it reads at run time, as Triton's example is."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise RuntimeError("these tests need Node 20 or newer, with npm")
     CLIENTS.mkdir(parents=True, exist_ok=True)
     for file in ("client.js", "package.json"):
         shutil.copy(HERE / file, CLIENTS)
-    run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=CLIENTS)
+    npm_install(CLIENTS)
     told = run("node", CLIENTS / "client.js", server.rpc_netloc, ROOT / "proto", "simple")
     assert lines(told) == SUM_AND_DIFFERENCE
 

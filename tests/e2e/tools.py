@@ -129,11 +129,16 @@ def site_packages(name: str) -> Path:
     return next((environment(name).parent / "lib").glob("python3*/site-packages"))
 
 
-def node_modules(wanted: Path) -> Path:
-    """Install what a package.json pins, and return the folder of the packages. It is named for the file's folder."""
+def npm_install(folder: Path) -> None:
+    """Install what the package.json of a folder pins."""
     npm = shutil.which("npm")
     if npm is None:
         raise RuntimeError("these tests need Node 20 or newer, with npm")
+    run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder)
+
+
+def node_modules(wanted: Path) -> Path:
+    """Install what a package.json pins, and return the folder of the packages. It is named for the file's folder."""
     home, text = HOME / f"npm-{wanted.parent.name}", wanted.read_text(encoding="utf-8")
     stamp = home / "installed.json"
     with alone(home.name):
@@ -141,7 +146,7 @@ def node_modules(wanted: Path) -> Path:
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir(parents=True)
             shutil.copy(wanted, home / "package.json")
-            run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", cwd=home)
+            npm_install(home)
             stamp.write_text(text, encoding="utf-8")
     return home / "node_modules"
 

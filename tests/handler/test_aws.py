@@ -16,6 +16,7 @@ from core.errors import InvalidInput
 from handler.aws import LARGEST_RESPONSE, Function
 from handler.edge.lambda_events import Kind, UnsupportedEvent, kind_of, normalised, s3_objects
 from tests.e2e.expected import ANSWERS, EVENTS, gist
+from tests.handler.calling import http, infer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,18 +41,6 @@ def function() -> Iterator[Function]:
     made = Function()
     yield made
     made.close()
-
-
-def http(method: str, path: str, body: str = "", **more: Any) -> dict[str, Any]:
-    """Returns an HTTP API event, version 2.0."""
-    context = {"http": {"method": method, "path": path, "sourceIp": "203.0.113.9"}, "stage": "$default"}
-    return {"version": "2.0", "requestContext": context, "headers": {}, "body": body, **more}
-
-
-def infer(path: str = "/v2/models/half_plus_three/infer", size: int = 1) -> dict[str, Any]:
-    """Returns an event with an inference of so many elements."""
-    x = {"name": "x", "shape": [size], "datatype": "FP32", "data": [1.0] * size}
-    return http("POST", path, json.dumps({"inputs": [x]}))
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ def test_a_signal_lets_all_workers_answer_first(start: Callable[..., Server], zo
     assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 
-def test_workers_end_with_their_supervisor(start: Callable[..., Server], tmp_path: Path) -> None:
+def test_workers_end_with_their_supervisor(start: Callable[..., Server]) -> None:
     """However it ends; their folder goes, too."""
     server = start()
     children = workers(server)

@@ -10,14 +10,31 @@ from handler.edge.app import App
 from handler.settings import Settings
 from tests.support.wire import TIMEOUT, Answer
 
+ROOT: Final = Path(__file__).parents[2]
 BODILESS: Final = {204, 304}
 T = TypeVar("T")
 
 
-def application(repository: Path, *, inline: bool = False, **settings: str) -> App:
+def application(repository: Path | str = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
     """Makes the application of a repository; `settings` have no prefix, and it has no threads if it is inline."""
     environ = {"REPOSITORY": str(repository), **settings}
     return App(Settings.from_env({f"DRAGOMAN_{name}": value for name, value in environ.items()}), inline=inline)
+
+
+async def spoken(app: Any, scope: Mapping[str, Any], *inbox: Mapping[str, Any], leaves: bool = False) -> list[Any]:
+    """Makes one call. Returns what the application sent. The client leaves after its last message, or it stays."""
+    left, sent = list(inbox), list[Any]()
+
+    async def receive() -> Any:
+        if not left and not leaves:
+            await asyncio.Event().wait()
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent
 
 
 class Local:

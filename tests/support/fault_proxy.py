@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
+
+from tests.support import web
 
 PIECE = 16 * 1024
 RESET = struct.pack("ii", 1, 0)  # linger for no time: closing sends RST
@@ -50,7 +50,7 @@ class Proxy:
         self.asked: list[tuple[str, str | None]] = []
         self.closing = threading.Event()
         self._lock = threading.Lock()
-        self._server: ThreadingHTTPServer | None = None
+        self._server: web.Server | None = None
         self._port = 0
         self._open: set[socket.socket] = set()
 
@@ -70,7 +70,7 @@ class Proxy:
         """Listens, the second time on the same port."""
         self.closing.clear()
         handler = type("Handler", (Handler,), {"proxy": self})
-        self._server = Server(("127.0.0.1", self._port), handler)
+        self._server = web.Server(("127.0.0.1", self._port), handler)
         self._port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -93,19 +93,9 @@ class Proxy:
             (self._open.add if is_open else self._open.discard)(each)
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, *_: Any) -> None:
-        """Ignores the error: a client that leaves is what is tested."""
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(web.Handler):
     proxy: Proxy
-    protocol_version = "HTTP/1.1"
     wbufsize = -1
-    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         super().setup()
@@ -115,9 +105,6 @@ class Handler(BaseHTTPRequestHandler):
         self.proxy.opened(self.connection, is_open=False)
         with contextlib.suppress(OSError):
             super().finish()
-
-    def log_message(self, *_: Any) -> None:
-        """Drops the message."""
 
     def do_HEAD(self) -> None:
         """Answers without faults of a body."""
@@ -146,11 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             upstream.close()
 
     def _refuse(self, status: int, code: str) -> None:
-        body = f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode()
-        self.send_response_only(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(status, f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode())
         self.wfile.flush()
 
     def _pass(self, response: http.client.HTTPResponse, fault: Fault | None) -> None:

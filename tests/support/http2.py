@@ -7,7 +7,7 @@ from tests.support.raw import opened
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
-END_STREAM, END_HEADERS, ACK = 1, 4, 1
+END_STREAM, END_HEADERS = 1, 4
 INITIAL_WINDOW: Final = 4
 
 

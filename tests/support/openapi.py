@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,11 +19,7 @@ DOCUMENT: Final[dict[str, Any]] = json.loads((ROOT / "handler" / "site" / "opena
 SCHEMAS: Final = DOCUMENT["components"]["schemas"]
 JSON: Final = "application/json"
 OCTETS: Final = "application/octet-stream"
-
-
-def serving(repository: Path = ROOT / "models", **said: str) -> App:
-    """Makes the application, without threads; `said`: settings without their prefix."""
-    return application(repository, inline=True, **said)
+serving: Final = partial(application, inline=True)
 
 
 def ask(

@@ -1,23 +1,19 @@
 """A receiver of OpenTelemetry's spans, as a collector has one: OTLP over HTTP, in protobuf."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.support.ports import free_port
-
-HOST = "127.0.0.1"
+from tests.support import web
 
 
 class Collector:
     """`spans`: what has come, as OTLP's messages. `resources`: the attributes of their processes."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.status = 200
         self.posts = 0
         self.spans: list[Any] = []
@@ -47,22 +43,13 @@ def attributes(owner: Any) -> dict[str, Any]:
 @contextmanager
 def collecting() -> Iterator[Collector]:
     """Runs a receiver beside the test."""
-    port = free_port()
-    collector = Collector(f"http://{HOST}:{port}")
+    collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(web.Handler):
         def do_POST(self) -> None:
-            collector.take(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(collector.status)
-            self.send_header("content-length", "0")
-            self.end_headers()
+            collector.take(self.body())
+            self.answer(collector.status)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer((HOST, port), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with web.serving(Handler) as server:
+        collector.url = server.url
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()

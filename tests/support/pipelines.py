@@ -98,11 +98,11 @@ def parts(*models: Fake) -> FakeParts:
     return FakeParts({(model.spec.name, None): model for model in models})
 
 
-def pipeline(said: Any, held: FakeParts, settings: ModelSettings | None = None, threads: str = "2") -> PipelineModel:
+def pipeline(said: Any, held: FakeParts, settings: ModelSettings | None = None) -> PipelineModel:
     """Loads a pipeline as a server does."""
     settings = (settings or ModelSettings())._replace(pipeline=parse(said, "pipeline"))
     source = Source("p", "1", Path("/nowhere"), settings, held)
-    return load(source, Settings.from_env({"DRAGOMAN_REPOSITORY": "/nowhere", "DRAGOMAN_THREADS": threads}))
+    return load(source, Settings.from_env({"DRAGOMAN_REPOSITORY": "/nowhere", "DRAGOMAN_THREADS": "2"}))
 
 
 def asked(model: PipelineModel, *inputs: Tensor, outputs: Sequence[str] = ()) -> dict[str, list[Any]]:

@@ -17,8 +17,9 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
+
+from tests.support import web
 
 SECONDS: Final = 60.0
 PREFIX: Final = "/2018-06-01/runtime"
@@ -142,19 +143,14 @@ class RuntimeStandIn(socketserver.ThreadingMixIn, socketserver.TCPServer):
         return one
 
 
-class _Exchange(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Exchange(web.Handler):
     server: RuntimeStandIn
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
 
     def do_GET(self) -> None:
         if self.path == f"{PREFIX}/restore/next":
             self.server.snapshot.set()
             self.server.restored.wait(SECONDS)
-            self._say(200, b"")
+            self.answer(200)
             return
         assert self.path == f"{PREFIX}/invocation/next", self.path
         self.server.poll(1)
@@ -185,9 +181,8 @@ class _Exchange(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         rest = self.path.removeprefix(PREFIX)
         if rest in ("/init/error", "/restore/error"):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.server.errors[rest] = (self.headers["Lambda-Runtime-Function-Error-Type"], body)
-            self._say(202, b"{}")
+            self.server.errors[rest] = (self.headers["Lambda-Runtime-Function-Error-Type"], json.loads(self.body()))
+            self.answer(202, b"{}")
             return
         _, _, number, kind = rest.split("/")
         one = self.server.taken[number]
@@ -195,7 +190,7 @@ class _Exchange(BaseHTTPRequestHandler):
         one.headers = {name.lower(): value for name, value in self.headers.items()}
         one.mode = one.headers.get("lambda-runtime-function-response-mode", "")
         if self._read(one):
-            self._say(one.status, b'{"status":"OK"}')
+            self.answer(one.status, b'{"status":"OK"}')
         else:
             self.close_connection = True
         one.done.set()
@@ -203,7 +198,7 @@ class _Exchange(BaseHTTPRequestHandler):
     def _read(self, one: Taken) -> bool:
         """Reads an answer. Returns False if it has no end."""
         if one.headers.get("transfer-encoding") != "chunked":
-            one.add(self.rfile.read(int(one.headers["content-length"])))
+            one.add(self.body())
             return True
         try:
             while size := int(self.rfile.readline(), 16):
@@ -223,12 +218,6 @@ class _Exchange(BaseHTTPRequestHandler):
         announced = {name.strip().lower() for name in one.headers.get("trailer", "").split(",")}
         found = BytesParser().parsebytes(lines + b"\r\n", headersonly=True)
         return {name.lower(): value for name, value in found.items() if name.lower() in announced}  # as Go does
-
-    def _say(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
 
 @contextmanager

@@ -13,11 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+from tests.support import web
 from tests.support.s3_writes import Objects, Thing, Writes
 
 PIECE = 16 * 1024
@@ -72,13 +71,8 @@ class StandIn:
         }
 
 
-class Handler(Writes, BaseHTTPRequestHandler):
+class Handler(Writes):
     store: StandIn
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_: Any) -> None:
-        """Drops the message."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -202,23 +196,9 @@ class Handler(Writes, BaseHTTPRequestHandler):
         self.wfile.write(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in [*pieces, b""]))
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, *_: Any) -> None:
-        """Ignores the error: a client that leaves is what is tested."""
-
-
 @contextlib.contextmanager
 def running() -> Iterator[StandIn]:
     store = StandIn()
-    with Server(("127.0.0.1", 0), type("Of", (Handler,), {"store": store})) as server:
-        store.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield store
-        finally:
-            server.shutdown()
-            thread.join()
+    with web.serving(type("Of", (Handler,), {"store": store})) as server:
+        store.url = server.url
+        yield store

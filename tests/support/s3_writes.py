@@ -12,11 +12,12 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import uuid4
 from xml.sax.saxutils import escape
+
+from tests.support import web
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 META = "x-amz-meta-"
@@ -149,7 +150,7 @@ def meta(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items() if name.lower().startswith(META)}
 
 
-class Writes(BaseHTTPRequestHandler):
+class Writes(web.Handler):
     """The methods that write. The whole handler decides the outcome of a request, and its answer."""
 
     store: Any
@@ -171,7 +172,7 @@ class Writes(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         key = unquote(parts.path).removeprefix("/bucket").removeprefix("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         with self._fate() as alive:
             if alive:
                 try:

@@ -56,11 +56,6 @@ def sign(files: dict[str, bytes], signer: EllipticCurvePrivateKey | None = None,
     return envelope.write(made.sign(statement.write("1", digests(files), ())))
 
 
-def sealed(payload: bytes, signer: EllipticCurvePrivateKey | None = None) -> bytes:
-    """Returns a signature file that is valid for any payload."""
-    return envelope.write(PrivateSigner(signer or key()).sign(payload))
-
-
 def unsigned(files: dict[str, bytes]) -> bytes:
     """Returns a signature file with digests and no signature."""
     return envelope.write(Envelope(statement.write("1", digests(files), ()), None))

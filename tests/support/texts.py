@@ -123,9 +123,9 @@ def build(root: Path) -> Path:
 class Reference:
     """The answers that `sentences` should have: Hugging Face's tokenizers, ONNX Runtime and numpy, called directly."""
 
-    def __init__(self, root: Path, longest: int = LONGEST) -> None:
+    def __init__(self, root: Path) -> None:
         self.tokenizer = Tokenizer.from_file(str(root / "sentences" / "1" / "tokenizer.json"))
-        self.tokenizer.enable_truncation(longest)
+        self.tokenizer.enable_truncation(LONGEST)
         self.tokenizer.enable_padding()
         self.session = onnxruntime.InferenceSession(root / "encoder" / "1" / "model.onnx")
 

@@ -52,9 +52,9 @@ APIS: Final = {
 class Gateway:
     """Makes an event of each request, and an answer of the function's result."""
 
-    def __init__(self, api: Api, environ: Mapping[str, str], seconds: float = SECONDS) -> None:
+    def __init__(self, api: Api, environ: Mapping[str, str]) -> None:
         self._api = api
-        self._instance = LambdaInstance(environ, seconds, log.info)
+        self._instance = LambdaInstance(environ, SECONDS, log.info)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -62,8 +62,8 @@ class Remembered:
 class Texts:
     """Small files by name and ETag, so that a look at a model reads its settings again only if they have changed."""
 
-    def __init__(self, most: int = MOST_TEXTS, longest: int = LONGEST_TEXT) -> None:
-        self._most, self._longest = most, longest
+    def __init__(self, most: int = MOST_TEXTS) -> None:
+        self._most = most
         self._items: dict[Hashable, bytes] = {}
         self._lock = threading.Lock()
 
@@ -72,7 +72,7 @@ class Texts:
 
     def put(self, key: Hashable | None, text: bytes | None) -> None:
         """Keeps a text. Ignores one without a key, one that is missing, and one that is too long."""
-        if key is None or text is None or len(text) > self._longest:
+        if key is None or text is None or len(text) > LONGEST_TEXT:
             return
         with self._lock:
             self._items[key] = text

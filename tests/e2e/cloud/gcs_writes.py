@@ -6,31 +6,17 @@ It decides nothing: a condition goes along as it came, and the server's status c
 import contextlib
 import http.client
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
+
+from tests.support import web
 
 BOUNDARY = "a-boundary-that-no-model-has"
 META = "x-goog-meta-"
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def handle_error(self, *_: Any) -> None:
-        """Ignores the error: a client that leaves is what some tests do."""
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(web.Handler):
     upstream = ""
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *_: Any) -> None:
-        """Drops the message."""
 
     def do_GET(self) -> None:
         self._pass(self.command, self.path, None, dict(self.headers.items()))
@@ -42,11 +28,10 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self._pass("POST", self.path, body, dict(self.headers.items()))
+        self._pass("POST", self.path, self.body(), dict(self.headers.items()))
 
     def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.body()
         bucket, _, name = urlsplit(self.path).path.removeprefix("/").partition("/")
         metadata = {key.lower().removeprefix(META): value for key, value in self.headers.items() if META in key.lower()}
         query = {"uploadType": "multipart"}
@@ -88,11 +73,5 @@ class Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def before(upstream: str) -> Iterator[str]:
     """Offers the URL of the proxy. `upstream`: host and port of the server."""
-    with Server(("127.0.0.1", 0), type("Of", (Handler,), {"upstream": upstream})) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with web.serving(type("Of", (Handler,), {"upstream": upstream})) as server:
+        yield server.url

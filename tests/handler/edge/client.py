@@ -8,49 +8,26 @@ from typing import Any
 import pytest
 
 from handler.edge.app import App
-from handler.settings import Settings
+from tests.support.asgi import application, spoken
 
 ROOT = Path(__file__).parents[3]
 BODY = json.dumps({"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2.5]}]}).encode()
 INFER = "/v2/models/half_plus_three/infer"
-
-
-def make(repository: Path = ROOT / "models", *, inline: bool = False, **settings: str) -> App:
-    """An application of the sample models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in settings.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **environ}), inline=inline)
+make = application
 
 
 def lifespan(app: Any) -> list[str]:
     """Starts an application and shuts it down. Returns the types of the messages that it sent."""
     inbox = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-    sent: list[str] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    asyncio.run(app({"type": "lifespan"}, receive, send))
-    return sent
+    return [message["type"] for message in asyncio.run(spoken(app, {"type": "lifespan"}, *inbox))]
 
 
 async def exchange(
     app: App, method: str, path: str, *messages: dict[str, Any], **scope: Any
 ) -> tuple[int, dict[str, str], bytes]:
     """Returns status, headers and body; (0, {}, b"") if there was no answer."""
-    inbox = list(messages) or [{"type": "http.request"}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     base = {"type": "http", "method": method, "path": path, "headers": [], "client": ("127.0.0.1", 1)}
-    await app(base | scope, receive, send)
+    sent = await spoken(app, base | scope, *(messages or [{"type": "http.request"}]))
     if not sent:
         return 0, {}, b""
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

@@ -19,19 +19,9 @@ from handler.lifecycle.usage import QUICK_RUNS
 from tests.handler.edge.client import BODY, INFER, ask, exchange, lifespan, make, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from handler.edge.app import App
 
 CUT = "the server ends before it has answered the request: try again"
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    """An application that tests share."""
-    made = make()
-    yield made
-    made.close()
 
 
 def test_the_first_request_loads_the_model_and_is_answered(app: App) -> None:

@@ -11,10 +11,10 @@ import pytest
 from core.deadline import SCOPE_KEY, Deadline, within
 from core.errors import ModelNotLoadable, ModelUnavailable
 from handler.edge.app import App
-from handler.settings import Settings
 from handler.settings import model as model_settings
 from handler.settings.model import CustomPath
 from tests.support import gated
+from tests.support.asgi import application
 from tests.support.gated import line
 
 CHAT = """
@@ -59,8 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 def make(folder: Path, *, inline: bool = False, **settings: str) -> App:
     """An application of these models."""
-    environ = {f"DRAGOMAN_{name}": value for name, value in {"ALLOW_CODE": "true", **settings}.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(folder), **environ}), inline=inline)
+    return application(folder, inline=inline, **{"ALLOW_CODE": "true", **settings})
 
 
 @pytest.fixture(params=[False, True], ids=["threads", "inline"])
@@ -175,9 +174,7 @@ def test_paths_are_looked_up_again_after_a_while(folder: Path) -> None:
     assert ask(app, "POST", "/late", {})[0]["status"] == 200
 
 
-def test_while_the_store_does_not_answer_paths_are_as_they_were(
-    app: App, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_the_store_does_not_answer_paths_are_as_they_were(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last paths stay valid, and the store is asked again after a while."""
     asked: list[None] = []
 

@@ -31,7 +31,7 @@ from tests.support.remote import question, raw, tensors, typed
 from tests.support.zoo.python import ENDLESS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from core import operations as ops
@@ -43,14 +43,6 @@ X = np.array([1, 2.5], np.float32)
 MESSAGE = question("half_plus_three", raw("x", "FP32", X), id="1")
 BODY = MESSAGE.SerializeToString()
 SERVING, NOT_SERVING = 1, 2
-
-
-@pytest.fixture
-def app() -> Iterator[App]:
-    """An application of the sample models."""
-    made = make()
-    yield made
-    made.close()
 
 
 def ask(method: str, body: bytes, service: str = "inference.GRPCInferenceService") -> Any:

@@ -12,29 +12,19 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import pytest
 
 from handler.edge import rpc
 from tests.handler.edge.beside import served
-from tests.handler.edge.client import ROOT, make
+from tests.handler.edge.client import ROOT
 from tests.handler.edge.test_rpc import wait_until
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from grpc import aio
 
     from handler.edge.app import App
-
-
-@pytest.fixture
-def app() -> Iterator[App]:
-    """An application of the sample models."""
-    made = make()
-    yield made
-    made.close()
 
 
 def lifespan(app: Any) -> list[dict[str, Any]]:

@@ -21,8 +21,7 @@ from core.tensor import TensorSpec
 from handler.aws import Function
 from handler.edge import snapshots
 from handler.lifecycle.single_flight import Background
-from handler.stores.s3 import store as s3
-from tests.handler.test_aws import http, infer
+from tests.handler.calling import http, infer
 
 ROOT = Path(__file__).parents[3]
 MODEL = "half_plus_three"
@@ -176,9 +175,7 @@ def test_a_newer_version_that_cannot_be_loaded_leaves_the_older_one_serving(
     assert served(function) == "123"
 
 
-def test_what_failed_before_the_snapshot_is_tried_again_after_it(
-    repository: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_before_the_snapshot_is_tried_again_after_it(repository: Path, runtime: Runtime) -> None:
     """The restore ends the pauses after failures, whose clock may have changed."""
     model = repository / MODEL / "123" / "model.onnx"
     good = model.read_bytes()
@@ -205,7 +202,6 @@ def test_connections_are_dropped_before_the_snapshot(
     monkeypatch.setenv("DRAGOMAN_REPOSITORY", "s3://bucket/models")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("DRAGOMAN_PRELOAD", "")
-    monkeypatch.setattr(s3.S3Store, "models", lambda *_: ())
     function = Function()
     assert function.app is not None
     store: Any = function.app.registry._repository._store

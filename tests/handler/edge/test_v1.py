@@ -1,21 +1,11 @@
 """handler.edge.app: requests under /v1."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from handler.edge.app import App
 from tests.handler.edge.client import ask, make, watched
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    """An application that tests share."""
-    made = make()
-    yield made
-    made.close()
-
 
 ROW = [5.1, 3.5, 1.4, 0.2]
 EXAMPLES = json.dumps({"examples": [{"x": ROW}]}).encode()

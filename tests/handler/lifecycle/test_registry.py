@@ -255,7 +255,7 @@ def test_the_server_tells_its_name_and_its_packages_version(root: Path, monkeypa
     assert registry(root, DEFAULT_MODEL="m-1").server().default_model == "m-1"
 
 
-def test_after_a_snapshot_what_is_loaded_is_looked_at_again(root: Path, clock: Clock, loads: list[str]) -> None:
+def test_after_a_snapshot_what_is_loaded_is_looked_at_again(root: Path, clock: Clock) -> None:
     """A restored process moves to what the repository has now, and what failed there before is tried at once."""
     add(root, "broken", "1", b"nonsense")
     models = registry(root)

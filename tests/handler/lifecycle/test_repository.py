@@ -116,7 +116,7 @@ def test_without_permission_to_list_a_version_must_be_named(root: Path, unlisted
     assert get(unlisted(), ModelRef("m", "1")).spec.version == "1"
 
 
-def test_versions_that_clients_make_up_leave_nothing_behind(root: Path, unlisted: Callable[[], Registry]) -> None:
+def test_versions_that_clients_make_up_leave_nothing_behind(unlisted: Callable[[], Registry]) -> None:
     """Where versions cannot be listed, made-up ones are not kept, before the model serves or after it."""
     models = unlisted()
     for is_served in (False, True):

@@ -3,13 +3,15 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from handler.edge.app import App
-from handler.settings import Settings
+from tests.support.asgi import application, spoken
 
 ROOT = Path(__file__).parents[3]
+serving = partial(application, inline=True)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,6 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
     media = [(b"content-type", where["media"].encode())] if "media" in where else []
     media += [(b"x-api-key", where["key"].encode())] if "key" in where else []
     scheme = {"scheme": where.get("scheme", "http")} if where.get("scheme") != "" else {}
-    sent: list[Any] = []
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, **scheme,
         "path": root + path, "raw_path": (root + path).encode(), "root_path": root,
@@ -44,22 +45,9 @@ def ask(app: App, path: str, method: str = "GET", body: bytes = b"", **where: st
         "headers": [(b"host", host.encode()), (b"accept", accept.encode()), *media], "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
     }  # fmt: skip
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
+    sent = asyncio.run(spoken(app, scope, {"type": "http.request", "body": body, "more_body": False}))
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]).decode())
-
-
-def serving(repository: Path | str = ROOT / "models", **said: str) -> App:
-    """Makes the application over a repository, without threads. `said`: settings without their prefix."""
-    named = {f"DRAGOMAN_{name}": value for name, value in said.items()}
-    return App(Settings.from_env({"DRAGOMAN_REPOSITORY": str(repository), **named}), inline=True)
 
 
 INPUTS = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [5.1, 3.5, 1.4, 0.2]}]}'

@@ -11,8 +11,6 @@ from core.schema import open_inference as oip
 from tests.support.remote import question, raw, typed, wanted
 
 RAMP: Final = np.arange(16, dtype=np.int32)
-ROW: Final = np.ones(4, np.float32)
-HALF: Final = np.ones(4, np.float16)
 TEXTS: Final = np.array([b"a", b"bc"], object)
 
 

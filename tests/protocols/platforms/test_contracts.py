@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import copytree
@@ -34,7 +34,6 @@ BODIES: Mapping[str, tuple[str, Any]] = {
     "csv": (CSV, LINES),
     "lines": ("application/jsonlines", "".join(f"{json.dumps(row)}\n" for row in ROWS)),
 }
-Answers = Callable[..., Answer]
 
 
 @contextmanager

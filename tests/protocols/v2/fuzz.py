@@ -167,7 +167,6 @@ def through_both_readers(local: Local, asked: tuple[str, bytes], blank: bytes) -
 
 
 repository = st.sampled_from(["index", "models/versions/load", "models/versions/unload", "models/broken_onnx/load"])
-posted = st.tuples(st.just("POST"), inferences)
 ATTACKS: Final = {
     "any_method_route_body_and_header": Attack(st.tuples(st.sampled_from(METHODS), targets, bodies, header_maps), ask),
     "any_bytes": Attack(st.tuples(st.just("POST"), inferences, st.binary(max_size=500), header_maps), ask),

@@ -14,7 +14,6 @@ from tests.support.wire import Answer, Wire, json_input
 from tests.support.zoo import models
 from tests.support.zoo.python import LOADS_LATE
 
-BOTH = {"live": True, "ready": True}
 EXTENSIONS = [
     *("binary_tensor_data", "classification", "generate"),
     *("model_configuration", "model_repository", "statistics"),

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from core.dialects.connect import ends
 from core.dialects.connect.codes import DeadlineExceeded
 from core.errors import ModelNotFound, ModelUnavailable
-from tests.support.connect_samples import envelope
+from tests.support.connect_client import envelope
 
 LATE = DeadlineExceeded("no answer within 5 ms")
 
 
 def test_connects_streams_end_with_json() -> None:
     """The JSON has an error, and what comes with it."""
-    assert ends.end_stream(None) == envelope(b"{}", 2)
+    assert ends.end_stream(None) == envelope(b"{}", flags=2)
     told = ends.end_stream(ModelUnavailable("später", retry_after=2))
     assert told[0] == 2
     assert json.loads(told[5:]) == {

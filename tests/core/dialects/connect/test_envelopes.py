@@ -11,7 +11,7 @@ from core.dialects.connect import envelopes
 from core.dialects.connect.codes import UnannouncedCompression
 from core.dialects.connect.envelopes import Frame, framed, frames, only
 from core.errors import InvalidInput, NotSupported, ServingError, TooLarge
-from tests.support.connect_samples import envelope
+from tests.support.connect_client import envelope
 
 LIMIT = 1000
 
@@ -26,7 +26,7 @@ def test_envelopes_come_back_as_they_were_written(messages: list[bytes]) -> None
 
 def test_compressed_envelopes_are_inflated_where_a_header_said_so() -> None:
     """An empty envelope stays empty, and an uncompressed one is read as it is."""
-    body = envelope(gzip.compress(b"abc"), 1) + envelope(b"", 1) + envelope(b"d")
+    body = envelope(gzip.compress(b"abc"), flags=1) + envelope(b"", flags=1) + envelope(b"d")
     found = list(frames(body, LIMIT, b"gzip"))
     assert [bytes(frame.message(LIMIT)) for frame in found] == [b"abc", b"", b"d"]
     with pytest.raises(UnannouncedCompression):
@@ -36,8 +36,8 @@ def test_compressed_envelopes_are_inflated_where_a_header_said_so() -> None:
 @pytest.mark.parametrize(("body", "kind", "told"), [
     (b"\0", InvalidInput, "inside an envelope's head, at byte 1"),
     (envelope(b"abc")[:-1], InvalidInput, "announces 3 bytes; 2 follow"),
-    (envelope(b"abc", 2), InvalidInput, "flags 2"),
-    (envelope(b"abc", 128), InvalidInput, "flags 128"),
+    (envelope(b"abc", flags=2), InvalidInput, "flags 2"),
+    (envelope(b"abc", flags=128), InvalidInput, "flags 128"),
     (struct.pack(">BI", 0, 2**32 - 1), TooLarge, "announces 4294967295 bytes; at most 1000"),
     (envelope(bytes(LIMIT + 1)), TooLarge, "announces 1001"),
 ])  # fmt: skip

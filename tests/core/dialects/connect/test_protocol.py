@@ -30,7 +30,7 @@ from core.dialects.rpcs import RPCS
 from core.errors import Fault, InvalidInput, NotSupported, ServingError
 from core.rpc import Form
 from core.wire import HttpResponse
-from tests.support.connect_samples import envelope
+from tests.support.connect_client import envelope
 
 METHODS = {method.rpc.name: method for method in RPCS}
 PATH = "/inference.GRPCInferenceService/ModelInfer"
@@ -325,7 +325,7 @@ def test_an_answer_of_grpc_web_is_an_envelope_and_trailers(content_type: bytes) 
     (size,) = struct.unpack_from(">I", plain, 1)
     assert plain[0] == 1
     assert gzip.decompress(plain[5 : 5 + size]) == b"y" * 50
-    assert plain[5 + size :] == envelope(b"grpc-status: 0\r\n", 128)
+    assert plain[5 + size :] == envelope(b"grpc-status: 0\r\n", flags=128)
     headers = dict(answer.headers)
     assert headers[b"grpc-encoding"] == b"gzip"
     assert headers[b"content-type"].removesuffix(b"+proto") == content_type.removesuffix(b"+proto")

@@ -2,10 +2,8 @@
 
 import json
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,6 +17,7 @@ from handler import cli
 from handler.commands.call import bench, chart
 from handler.commands.call.levels import MOST_REASONS, OTHER, Level, TimeTally
 from tests.handler.edge.client import ROOT
+from tests.support import web
 from tests.support.server import Server
 
 METADATA = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1]}]}
@@ -30,14 +29,12 @@ def stub(good: int, then: int | None = 500) -> Iterator[str]:
     """A server that answers so many inferences, and refuses others; with None it closes their connections."""
     left = [good]
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(web.Handler):
         def do_GET(self) -> None:
             self._send(200 if "health" not in self.path else 404, METADATA)
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
+            self.body()
             left[0] -= 1
             if left[0] >= 0:
                 self._send(200, {"model_version": "1", "outputs": []})
@@ -47,25 +44,10 @@ def stub(good: int, then: int | None = 500) -> Iterator[str]:
                 self._send(then, {"error": f"\x1b[2Jfailed {left[0] % 20}"})
 
         def _send(self, status: int, document: Any) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, json.dumps(document).encode())
 
-        def log_message(self, *_: Any) -> None:
-            """Writes no log."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with web.serving(Handler) as server:
+        yield server.url
 
 
 def test_a_server_is_measured(

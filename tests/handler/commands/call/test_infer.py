@@ -11,7 +11,6 @@ import pytest
 
 from core.dtype import BYTES, DATATYPES
 from core.tensor import Tensor, TensorSpec
-from handler import cli
 from handler.commands.call import defaults, inputs, protocols, samples, shown, transport
 from handler.commands.call.protocols import ModelAnswer
 from handler.commands.call.served import CalledModel, described
@@ -43,17 +42,6 @@ def zoo_server(tmp_path_factory: pytest.TempPathFactory, zoo: Path) -> Iterator[
 
 def place(server: Server, protocol: str) -> tuple[str, ...]:
     return "--protocol", protocol, "--url", server.rpc_netloc if protocol == "grpc" else f"http://{server.netloc}"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """`dragoman`, as exit code, output and errors."""
-
-    def command(*words: object) -> tuple[int, str, str]:
-        code = cli.main([*map(str, words)])
-        return (code, *capsys.readouterr())
-
-    return command
 
 
 @pytest.mark.parametrize("protocol", protocols.PROTOCOLS)

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,7 +27,7 @@ from handler.stores.progress import Progress
 from handler.stores.s3.listing import Page
 from handler.stores.s3.location import Location
 from tests.handler.commands.doctor.conftest import ROOT, Findings, SetUp
-from tests.support import s3_stand_in
+from tests.support import s3_stand_in, web
 
 MIB = 2**20
 PLACE = Location("b", "models/", None)
@@ -185,9 +184,9 @@ def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str
     """A stand-in for STS and IAM: the server of tests/e2e/test_permissions.py has neither paths nor refusals."""
     told = {"arn": "arn:aws:sts::123456789012:assumed-role/server/session", "error": ""}
 
-    class Query(BaseHTTPRequestHandler):
+    class Query(web.Handler):
         def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            form = parse_qs(self.body().decode())
             action = form["Action"][0]
             if told["error"] and action != "GetCallerIdentity":
                 self.tell(403, f"<ErrorResponse><Error><Code>{told['error']}</Code></Error></ErrorResponse>")
@@ -208,24 +207,14 @@ def aws(monkeypatch: pytest.MonkeyPatch, no_aws: None) -> Iterator[dict[str, str
                 self.tell(200, f"<{name}Response><{name}Result>{inner}</{name}Result></{name}Response>")
 
         def tell(self, status: int, document: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(document)))
-            self.end_headers()
-            self.wfile.write(document.encode())
+            self.answer(status, document.encode())
 
-        def log_message(self, *_: Any) -> None:
-            """Drops the message."""
-
-    with HTTPServer(("127.0.0.1", 0), Query) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with web.serving(Query) as server:
         for service in ("STS", "IAM"):
-            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", f"http://127.0.0.1:{server.server_port}")
+            monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", server.url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
         yield told
-        server.shutdown()
-        thread.join()
 
 
 def test_iam_is_asked_for_the_two_permissions(aws: dict[str, str]) -> None:

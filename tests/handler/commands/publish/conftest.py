@@ -1,6 +1,6 @@
 """A bucket's server, the commands as a user types them, and models to publish."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -12,7 +12,7 @@ import pytest
 from core.errors import ModelNotLoadable
 from core.operations import ModelRef
 from core.tensor import Tensor
-from handler.cli import main
+from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.repository import Repository, Version
 from handler.settings import Settings
@@ -104,20 +104,19 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get((group, name), []))
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """`dragoman`; see typed."""
-    return typed(capsys)
+def around(patch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> None:
+    """Calls `before` and `after` with each request of publishers to S3: its method, its key and its arguments."""
+    call = S3Bucket._call
 
+    def called(self: S3Bucket, method: str, key: str | None = None, **arguments: Any) -> Any:
+        if before:
+            before(method, key, arguments)
+        answered = call(self, method, key, **arguments)
+        if after:
+            after(method, key, arguments)
+        return answered
 
-def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Returns a function from the command's arguments to its exit code, output and errors."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        code = main([*map(str, arguments)])
-        return (code, *capsys.readouterr())
-
-    return command
+    patch.setattr(S3Bucket, "_call", called)
 
 
 def adds(number: int, folder: Path, name: str = "model.onnx") -> Path:

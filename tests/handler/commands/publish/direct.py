@@ -45,14 +45,6 @@ class Client:
 
         return ask
 
-    def _list_objects_v2(self, asked: Any) -> Any:
-        found = [
-            {"Key": key, "Size": len(thing.content), "LastModified": thing.modified, "ETag": f'"{thing.etag}"'}
-            for key, thing in sorted(self._objects.things.items())
-            if key.startswith(asked["Prefix"])
-        ]
-        return {"Contents": found, "ResponseMetadata": {"HTTPHeaders": {}}}
-
     def _head_object(self, asked: Any) -> Any:
         thing = self._objects.things.get(asked["Key"])
         if thing is None:

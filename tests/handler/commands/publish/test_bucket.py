@@ -82,9 +82,8 @@ def test_a_checksum_is_found_in_any_case_of_its_name(place: S3Bucket, name: str)
     assert head.sha256 == "a1"
 
 
-def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_is_said_so(place: S3Bucket) -> None:
     """The message is the one that the stores use."""
-    monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(ModelUnavailable, match="the store at 127.0.0.1 does not answer .ConnectionRefusedError.: "):
         list(place.items(""))
 
@@ -93,16 +92,14 @@ def test_what_cannot_be_taken_back_is_said(
     run: Any, bucket: conftest.Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key may put, but neither delete nor abort; uploads of others do not count."""
-    call = S3Bucket._call
 
-    def allowed(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
+    def refuse(method: str, *_: Any) -> None:
         if method in ("delete_object", "abort_multipart_upload", "list_multipart_uploads"):
             raise Refused("denied")
         if method == "head_object":
             raise Refused("no permission to look")
-        return call(self, method, key, **arguments)
 
-    monkeypatch.setattr(S3Bucket, "_call", allowed)
+    conftest.around(monkeypatch, before=refuse)
     code, _, err = run("push", large(1, tmp_path / "m", 20), f"{bucket.uri}/m")
     assert code == 1
     assert err.splitlines()[-2:] == [f"left behind in {bucket.uri}: m/1/weights.bin", "dragoman: no permission to look"]

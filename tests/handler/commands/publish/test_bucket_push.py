@@ -21,12 +21,14 @@ from handler.commands.publish import standing
 from handler.commands.publish.buckets import s3 as bucket_module
 from handler.commands.publish.buckets.s3 import S3Bucket as Publishing
 from handler.commands.refused import Refused
-from tests.handler.commands.publish.conftest import adds, answer, large
+from tests.handler.commands.publish.conftest import adds, answer, around, large
 
 if TYPE_CHECKING:
     from handler.lifecycle.repository import Version
     from tests.handler.commands.publish.conftest import Bucket
 
+CHANGES = ("put_object", "complete_multipart_upload", "delete_object")
+"""The requests by which an object appears, or disappears."""
 LOOKS = 2
 """The number of listings in a push: before it sends, and before anything of it shows."""
 ROOT = Path(__file__).parents[4]
@@ -68,18 +70,12 @@ def test_whoever_lists_in_between_sees_no_such_version(
     run("push", adds(1, tmp_path / "one").parent, f"{bucket.uri}/m")
     seen = []
 
-    def watched(call: Any) -> Any:
-        def look(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
-            answered = call(self, method, key, **arguments)
-            if method in ("put_object", "upload_part", "complete_multipart_upload", "delete_object"):
-                models = bucket.registry()
-                seen.append((key, answer(models, "m")))
-            return answered
-
-        return look
+    def look(method: str, key: str, _: Any) -> None:
+        if method in (*CHANGES, "upload_part"):
+            seen.append((key, answer(bucket.registry(), "m")))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Publishing, "_call", watched(Publishing._call))
+        around(patched, after=look)
         assert run("push", large(2, tmp_path / "two", size), f"{bucket.uri}/m")[0] == 0
     *before, (last, served) = seen
     assert len(before) >= 1
@@ -97,17 +93,14 @@ def test_a_replaced_version_is_never_a_mixture(
     code, out, err = run("push", large(2, tmp_path / "two", 20), f"{bucket.uri}/m", "--version", "1")
     assert (code, out, err) == (1, "", f"dragoman: {bucket.uri}/m/1 exists already: --force replaces it\n")
     seen: list[tuple[int, int]] = []
-    call = Publishing._call
 
-    def watched(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
-        answered = call(self, method, key, **arguments)
-        if method in ("put_object", "complete_multipart_upload", "delete_object"):
+    def look(method: str, *_: Any) -> None:
+        if method in CHANGES:
             (version,) = bucket.served("m")
             seen.append((answer(bucket.registry(), "m"), len(version.files)))
-        return answered
 
     with monkeypatch.context() as patched:
-        patched.setattr(Publishing, "_call", watched)
+        around(patched, after=look)
         assert run("push", tmp_path / "two", f"{bucket.uri}/m", "--version", "1", "--force")[0] == 0
     assert [each for each, _ in itertools.groupby(seen)] == [(1, 3), (2, 2)]
     assert bucket.keys() == ["m/1/model.onnx", "m/1/weights.bin"]
@@ -181,14 +174,12 @@ def test_ctrl_c_leaves_no_part_of_a_version_that_shows(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, remains: list[str]
 ) -> None:
     """Nothing at all is left before the marker is being sent, which might have arrived."""
-    call = Publishing._call
 
-    def interrupted(self: Any, asked: str, key: str | None = None, **arguments: Any) -> Any:
+    def interrupt(asked: str, *_: Any) -> None:
         if asked == method:
             raise KeyboardInterrupt
-        return call(self, asked, key, **arguments)
 
-    monkeypatch.setattr(Publishing, "_call", interrupted)
+    around(monkeypatch, before=interrupt)
     code, out, _ = run("push", large(5, tmp_path / "m", 20), f"{bucket.uri}/m")
     assert (code, out) == (130, "")
     assert bucket.keys() == remains
@@ -234,34 +225,29 @@ def test_ctrl_c_and_sigterm_end_what_is_under_way(
 
 def watch(monkeypatch: pytest.MonkeyPatch, bucket: Bucket, name: str) -> list[tuple[str | None, list[Version]]]:
     """Notes, after each object that appears or disappears, its key and what a server would serve then."""
-    call, seen = Publishing._call, []
+    seen = []
 
-    def watched(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
-        answered = call(self, method, key, **arguments)
-        if method in ("put_object", "complete_multipart_upload", "delete_object"):
+    def look(method: str, key: str | None, _: Any) -> None:
+        if method in CHANGES:
             seen.append((key, bucket.served(name)))
-        return answered
 
-    monkeypatch.setattr(Publishing, "_call", watched)
+    around(monkeypatch, after=look)
     return seen
 
 
 def interpose(monkeypatch: pytest.MonkeyPatch, key: str, *, before: Any = None, after: Any = None) -> None:
     """Runs another client's action just before or after the one PUT of an object."""
-    call = Publishing._call
 
-    def interposed(self: Any, method: str, asked: str | None = None, **arguments: Any) -> Any:
-        if (method, asked) != ("put_object", key):
-            return call(self, method, asked, **arguments)
-        monkeypatch.setattr(Publishing, "_call", call)
-        if before:
-            before()
-        answered = call(self, method, asked, **arguments)
-        if after:
-            after()
-        return answered
+    def once(action: Any) -> Any:
+        actions = [action] if action else []
 
-    monkeypatch.setattr(Publishing, "_call", interposed)
+        def act(method: str, asked: str | None, _: Any) -> None:
+            if actions and (method, asked) == ("put_object", key):
+                actions.pop()()
+
+        return act
+
+    around(monkeypatch, before=once(before), after=once(after))
 
 
 def test_of_two_pushes_of_one_file_the_first_marker_wins(
@@ -386,15 +372,14 @@ def test_a_store_without_conditions_is_written_without_them(
     run: Any, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stand-in for a store answers 501 to If-None-Match; the last marker counts there."""
-    call, refused = Publishing._call, []
+    refused = []
 
-    def unconditional(self: Any, method: str, key: str | None = None, **arguments: Any) -> Any:
+    def refuse(_: str, key: str, arguments: Any) -> None:
         if "IfNoneMatch" in arguments:
             refused.append(key)
             raise bucket_module._Unsupported
-        return call(self, method, key, **arguments)
 
-    monkeypatch.setattr(Publishing, "_call", unconditional)
+    around(monkeypatch, before=refuse)
     assert run("push", large(4, tmp_path / "m", 3), f"{bucket.uri}/m")[0] == 0
     assert refused == ["m/1/weights.bin"]
     assert answer(bucket.registry(), "m") == 4

@@ -442,7 +442,7 @@ def test_a_file_that_cannot_be_read_is_refused(run: Any, tmp_path: Path) -> None
     assert run("push", tmp_path / "m", tmp_path / "r" / "m") == (1, "", told)
 
 
-def test_no_server_imports_what_publishes(tmp_path: Path) -> None:
+def test_no_server_imports_what_publishes() -> None:
     """The function's artifact does not have it."""
     code = "import sys, handler.aws, handler.asgi, handler.cli; print([m for m in sys.modules if 'publish' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

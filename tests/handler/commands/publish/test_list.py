@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from handler.commands.publish.buckets.s3 import S3Bucket as Publishing
 from handler.stores.s3.client import Client
 from handler.stores.s3.store import S3Store
-from tests.handler.commands.publish.conftest import adds
+from tests.handler.commands.publish.conftest import adds, around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.handler.commands.publish.conftest import Bucket
@@ -82,13 +80,6 @@ def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
     bucket.put("a/1/")
     asked: list[tuple[str, str | None]] = []
 
-    def recorded(call: Callable[..., Any]) -> Any:
-        def record(self: Any, method: str, *key: str, **arguments: Any) -> Any:
-            asked.append((method, arguments.get("Key")))
-            return call(self, method, *key, **arguments)
-
-        return record
-
     read, page = S3Store.read, Client.page
 
     def read_one(self: S3Store, model: str, path: str, *more: Any) -> Any:
@@ -99,7 +90,7 @@ def test_a_bucket_is_listed_with_one_request_and_its_settings_files(
         asked.append(("list_objects_v2", None))
         return page(self, *query)
 
-    monkeypatch.setattr(Publishing, "_call", recorded(Publishing._call))
+    around(monkeypatch, before=lambda method, key, _: asked.append((method, key)))
     monkeypatch.setattr(S3Store, "read", read_one)
     monkeypatch.setattr(Client, "page", list_one)
     code, out, err = run("list", bucket.uri, "--json")
@@ -157,12 +148,8 @@ def test_a_repository_of_many_pages_is_listed_to_its_end(
     """A page has a thousand keys."""
     for number in range(7):
         bucket.put(f"m/{number}/model.onnx")
-    call = Publishing._call
-
-    def small(self: Any, method: str, *key: str, **arguments: Any) -> Any:
-        return call(self, method, *key, **arguments, **({"MaxKeys": 3} if method == "list_objects_v2" else {}))
-
-    monkeypatch.setattr(Publishing, "_call", small)
+    page = Client.page
+    monkeypatch.setattr(Client, "page", lambda self, query, *more: page(self, query | {"max-keys": "3"}, *more))
     assert len(json.loads(run("list", bucket.uri, "--json")[1])) == 7
 
 

@@ -195,8 +195,7 @@ def test_of_two_pushes_that_replace_a_version_one_gets_through_whole(place: Plac
         assert place.served() in through, (number, failure, failures, place.keys())
 
 
-@pytest.mark.parametrize("change", ["deleted", "written"])
-def test_an_upload_that_meets_a_change_of_its_key_is_sent_again(place: Place, change: str) -> None:
+def test_an_upload_that_meets_a_change_of_its_key_is_sent_again(place: Place) -> None:
     """The store cannot know whether the key was free all the time: 409 does not mean that another push was faster."""
     old, new = LARGE
     place.begin(old)

@@ -19,6 +19,7 @@ from handler.commands.serve import events, gateway, runtime
 from handler.commands.serve.events import Came
 from handler.commands.serve.gateway import APIS, LARGEST_BODY, LARGEST_EVENT, Gateway
 from tests.handler.edge.client import BODY, INFER, ROOT, lifespan
+from tests.support.asgi import spoken
 from tests.support.server import HOST, running
 from tests.support.wire import Wire
 
@@ -59,17 +60,9 @@ def ask(
     path = (made._api.prefix if prefix is None else prefix) + path
     half = len(body) // 2
     inbox = [{"body": body[:half], "more_body": True}, {"body": body[half:]}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     pairs = [(b"host", b"here"), *((k.replace("_", "-").encode(), v.encode()) for k, v in headers.items())]
     scope = {"type": "http", "method": method, "raw_path": path.encode(), "query_string": query.encode()}
-    asyncio.run(made({**scope, "headers": pairs, "client": ("192.0.2.1", 1)}, receive, send))
+    sent = asyncio.run(spoken(made, {**scope, "headers": pairs, "client": ("192.0.2.1", 1)}, *inbox))
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], answered, sent[1]["body"]
 

@@ -49,7 +49,7 @@ def test_a_model_in_use_is_loaded_again_when_its_files_have_settled(tmp_path: Pa
     assert models.ready(PATIENT) is not None
 
 
-def test_only_a_folder_is_watched(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_folder_is_watched() -> None:
     """A bucket has a setting for it."""
     with pytest.raises(InvalidSettings, match="--repository-poll 1"):
         Reloader(Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://b"}), None)

@@ -13,7 +13,7 @@ from handler.edge.calls import incoming as incoming_module
 from handler.edge.calls.incoming import Incoming
 from handler.edge.flight import SMALL, Flight
 from handler.edge.idling import Idling
-from tests.support.connect_samples import envelope
+from tests.support.connect_client import envelope
 
 LIMIT = 3 * SMALL
 

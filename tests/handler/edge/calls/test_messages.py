@@ -1,6 +1,5 @@
 """handler.edge.calls.messages: remote calls as jobs."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,12 @@ from handler.edge.jobs import RAW_QUICKLY_READ, Job
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.handler.edge.client import make
 from tests.support.remote import question, raw, typed
 
 METHODS = {method.rpc.name: method for method in reversed(RPCS)}
 INFER, STREAM = METHODS["ModelInfer"], METHODS["ModelStreamInfer"]
 X = np.array([1, 2.5], np.float32)
 BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToString()
-
-
-@pytest.fixture
-def app() -> Iterator[App]:
-    made = make()
-    yield made
-    made.close()
 
 
 def job(app: App, method: Any, body: bytes, *, json: bool = False) -> Any:

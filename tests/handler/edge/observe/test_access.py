@@ -17,9 +17,11 @@ from core.errors import Fault
 from handler.aws import Function
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
+from tests.handler.calling import http
 from tests.handler.edge.beside import served
-from tests.handler.edge.calls.connect.client import call, envelope
+from tests.handler.edge.calls.connect.client import call
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
+from tests.support.connect_client import envelope
 from tests.support.remote import question, raw
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def test_a_refusal_on_lambda_is_one_line(
 
     monkeypatch.setattr(Registry, "use", fail)
     with closing(function()) as made:
-        answer = made(event("POST", INFER, BODY.decode()), Context())
+        answer = made(http("POST", INFER, BODY.decode()), Context())
         (line,) = lines(made.app, capsys)
         assert f" id=invocation-1 reason={fault.name} error=" in line
         assert answer["headers"]["x-request-id"] == "invocation-1"
@@ -118,15 +120,10 @@ def function(**settings: str) -> Function:
     return Function(Settings.from_env(environ))
 
 
-def event(method: str, path: str, body: str = "") -> dict[str, Any]:
-    context = {"http": {"method": method, "path": path, "sourceIp": "203.0.113.9"}, "stage": "$default"}
-    return {"version": "2.0", "requestContext": context, "headers": {}, "body": body}
-
-
 @pytest.mark.parametrize(("what", "sent", "reason"), [
-    ("no request", event("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, "INVALID_ARGUMENT"),
-    ("too large", event("GET", "/v2"), "RESOURCE_EXHAUSTED"),
-    ("a mistake of ours", event("GET", "/v2"), "INTERNAL"),
+    ("no request", http("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, "INVALID_ARGUMENT"),
+    ("too large", http("GET", "/v2"), "RESOURCE_EXHAUSTED"),
+    ("a mistake of ours", http("GET", "/v2"), "INTERNAL"),
 ])  # fmt: skip
 def test_what_a_function_answers_instead_is_one_line(
     what: str,

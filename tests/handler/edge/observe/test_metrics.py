@@ -22,8 +22,9 @@ from handler.edge.observe import exposition
 from handler.edge.observe.families import FAMILIES, OWN, SERVERS
 from handler.edge.observe.workers import Shared, folder_of
 from handler.lifecycle.registry import Registry
+from tests.handler.calling import http
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.observe.test_access import Context, event, function
+from tests.handler.edge.observe.test_access import Context, function
 from tests.support.server import HOST, running
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def test_metrics_may_be_off_and_are_for_readers_alone() -> None:
         assert ask(app, "GET", "/metrics")[0] == 404
     for setting, status, text in (("", 404, "there is nothing at"), ("triton", 200, "nv_inference_count")):
         with closing(function(DRAGOMAN_METRICS=setting)) as made:
-            answer = made(event("GET", "/metrics"), Context())
+            answer = made(http("GET", "/metrics"), Context())
             assert (answer["statusCode"], text in answer["body"]) == (status, True)
     with closing(make()) as app:
         assert ask(app, "POST", "/metrics")[0] == 405
@@ -263,7 +264,7 @@ def test_a_line_for_cloudwatch_keeps_its_rules(
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
     with closing(function(DRAGOMAN_METRICS="emf", DRAGOMAN_METRICS_NAMESPACE="Mine", DRAGOMAN_NAME="s")) as made:
         for body in (BODY.decode(), "{}"):
-            made(event("POST", INFER, body), Context())
+            made(http("POST", INFER, body), Context())
     first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     for found in (first, second):
         emf_rules(found)

@@ -9,7 +9,6 @@ import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -25,14 +24,15 @@ from handler.edge.observe.payloads import places
 from handler.edge.observe.payloads.events import REQUEST, RESPONSE, CloudEvent
 from handler.edge.observe.payloads.outbox import Outbox
 from handler.settings import InvalidSettings
-from tests.handler.edge.calls.connect.client import OIP, call, envelope
+from tests.handler.calling import http
+from tests.handler.edge.calls.connect.client import call
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.observe.test_access import MESSAGE, Context, event, function
+from tests.handler.edge.observe.test_access import MESSAGE, Context, function
 from tests.handler.edge.observe.test_metrics import of, scraped
 from tests.handler.edge.observe.test_traces import ASK
 from tests.protocols.test_waiting import until
-from tests.support import s3_stand_in
-from tests.support.ports import free_port
+from tests.support import s3_stand_in, web
+from tests.support.connect_client import OIP, envelope
 from tests.support.remote import question, raw, tensors
 
 TYPES = ["org.kubeflow.serving.inference.request", "org.kubeflow.serving.inference.response"]
@@ -225,7 +225,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
     """And after a failure not for a while, rather than in the way of each request."""
     tries: list[int] = []
     with closing(function(DRAGOMAN_PAYLOAD_LOG=str(tmp_path))) as made:
-        made(event("POST", INFER, BODY.decode()), Context())
+        made(http("POST", INFER, BODY.decode()), Context())
         assert [each["id"] for each in logged(tmp_path)] == ["invocation-1"] * 2
 
         def fail(*_: Any) -> None:
@@ -234,7 +234,7 @@ def test_a_function_writes_before_it_answers(tmp_path: Path, monkeypatch: pytest
 
         monkeypatch.setattr(places.EventFolder, "write", fail)
         for _ in range(3):
-            assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
+            assert made(http("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
         assert (len(tries), made.app.observer.counts.payloads) == (1, {"written": 1, "failed": 3})  # type: ignore[union-attr]
 
 
@@ -281,27 +281,16 @@ def receiver(statuses: list[int]) -> Iterator[tuple[str, list[tuple[dict[str, st
     """A receiver of CloudEvents, which answers with these statuses, then with 202."""
     taken: list[tuple[dict[str, str], bytes]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(web.Handler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.body()
             status = statuses.pop(0) if statuses else 202
             if status == 202:
                 taken.append((dict(self.headers), body))
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
+            self.answer(status)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/in", taken
-    finally:
-        server.shutdown()
-        server.server_close()
+    with web.serving(Handler) as server:
+        yield f"{server.url}/in", taken
 
 
 def test_a_receiver_gets_kserves_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,13 @@ import pytest
 from grpc import aio
 
 from core.schema.open_inference import ModelInferRequest
+from tests.handler.calling import http
 from tests.handler.edge.beside import served
-from tests.handler.edge.calls.connect.client import call, envelope
+from tests.handler.edge.calls.connect.client import call
 from tests.handler.edge.client import BODY, INFER, ask, make
-from tests.handler.edge.observe.test_access import GRPS, Context, event, function, lines
+from tests.handler.edge.observe.test_access import GRPS, Context, function, lines
 from tests.handler.edge.observe.test_metrics import scraped
+from tests.support.connect_client import envelope
 from tests.support.remote import question
 
 JSON = [(b"content-type", b"application/json")]
@@ -156,7 +158,7 @@ def test_a_refusal_on_lambda_is_one_line_over_every_protocol(path: str, capsys: 
     """And counts once, with the invocation's id."""
     with closing(function(DRAGOMAN_ACCESS_LOG="true")) as made:
         body = '{"modelName": "nobody"}' if path.startswith(SERVICE) else '{"instances": [1], "model": "nobody"}'
-        answer = made(event("POST", path, body) | {"headers": {"content-type": "application/json"}}, Context())
+        answer = made(http("POST", path, body) | {"headers": {"content-type": "application/json"}}, Context())
         (line,) = lines(made.app, capsys)
         assert f" {answer['statusCode']} " in line
         assert " id=invocation-1 reason=" in line

@@ -16,10 +16,13 @@ from grpc import aio
 from handler.edge import rpc
 from handler.edge.lambda_events import scope_of
 from handler.edge.observe.record import sent_in
-from tests.handler.edge.calls.connect.client import JSON, PROTO, STREAM, TEXT, WEB, call, envelope, split, untext
+from tests.handler.calling import http
+from tests.handler.edge.calls.connect.client import TEXT, call, untext
 from tests.handler.edge.client import INFER, ask, make
-from tests.handler.edge.observe.test_access import Context, event, function, lines
+from tests.handler.edge.observe.test_access import Context, function, lines
 from tests.handler.edge.observe.test_refusals import KEYS, LARGE, SERVICE, named
+from tests.support.asgi import spoken
+from tests.support.connect_client import JSON, PROTO, STREAM, WEB, envelope, split
 from tests.support.ports import free_port
 
 OWN = 'client-1"\\{}'
@@ -98,26 +101,13 @@ def over_asgi(app: Any, own: str) -> Found:
 
 
 async def native(app: Any, body: bytes, headers: dict[str, str]) -> list[Any]:
-    inbox = [{"type": "http.request", "body": body}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return inbox.pop(0) if inbox else await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     given = {"content-type": "application/grpc", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    await app(
-        {
-            "type": "http", "method": "POST", "path": SERVICE + "ModelInfer", "client": ("127.0.0.1", 1),
-            "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
-            "extensions": {"http.response.trailers": {}},
-        },
-        receive,
-        send,
-    )  # fmt: skip
-    return sent
+    scope = {
+        "type": "http", "method": "POST", "path": SERVICE + "ModelInfer", "client": ("127.0.0.1", 1),
+        "headers": [(name.encode(), value.encode()) for name, value in given.items() if value],
+        "extensions": {"http.response.trailers": {}},
+    }  # fmt: skip
+    return await spoken(app, scope, {"type": "http.request", "body": body})
 
 
 def over_grpc(path: str, message: bytes) -> Any:
@@ -204,7 +194,7 @@ def test_a_clients_id_goes_through_a_function(
     with closing(function(DRAGOMAN_LOG_FORMAT="json", DRAGOMAN_AUTH="keys" if is_wrong else "none")) as made:
         for own in (OWN, ""):
             headers = {"content-type": JSON, **({"X-Request-Id": own} if own else {})}
-            answer = made(event("POST", path, '{"model":"nobody"}') | {"headers": headers} | more, Context())
+            answer = made(http("POST", path, '{"model":"nobody"}') | {"headers": headers} | more, Context())
             members = json.loads(answer["body"])
             told, _ = connect_details(members) if path.startswith(SERVICE) else own_members(answer["body"])
             assert told == (own or None)

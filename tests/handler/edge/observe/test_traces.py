@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,13 @@ from handler.edge.observe.traces import provider
 from handler.edge.observe.traces.parents import xray
 from handler.lifecycle.registry import Registry
 from handler.settings import InvalidSettings, Settings
+from tests.handler.calling import http
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import BODY, INFER, ROOT, ask, make
-from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, event, function, lines
+from tests.handler.edge.observe.test_access import GRPS, MESSAGE, TEXT, Context, envelope, function, lines
+from tests.support import web
 from tests.support.connect_client import OIP
 from tests.support.otlp import Collector, attributes, collecting
-from tests.support.ports import free_port
 from tests.support.remote import question
 from tests.support.server import HOST, serve
 
@@ -206,9 +205,9 @@ def test_a_function_sends_its_spans_before_it_answers(collector: Collector, monk
         ):  # fmt: skip
             monkeypatch.setenv("_X_AMZN_TRACE_ID", variable)
             before = collector.posts
-            made(event("POST", INFER, BODY.decode()) | {"headers": headers}, Context())
+            made(http("POST", INFER, BODY.decode()) | {"headers": headers}, Context())
             assert collector.posts == before + 1
-        made(event("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, Context())
+        made(http("GET", "/v2") | {"isBase64Encoded": True, "body": "%"}, Context())
     traces = [root.trace_id.hex() for root in collector.roots()]
     assert traces[1:3] == ["5759e988bd862e3fe1be46a994272793", PARENT.split("-")[1]]
     assert traces[4] == "00000001bd862e3fe1be46a994272793"
@@ -224,11 +223,11 @@ def test_a_function_does_not_wait_for_a_receiver_that_fails(
     collector.status = 400
     with closing(function(DRAGOMAN_TRACES="otlp")) as made:
         for _ in range(3):
-            assert made(event("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
+            assert made(http("POST", INFER, BODY.decode()), Context())["statusCode"] == 200
         assert collector.posts == 1
         collector.status = 200
         monkeypatch.setattr(provider, "time", type("Later", (), {"monotonic": staticmethod(lambda: float("inf"))}))
-        made(event("POST", INFER, BODY.decode()), Context())
+        made(http("POST", INFER, BODY.decode()), Context())
     assert len(collector.roots()) == 1
     assert [each for each in caplog.messages if "spans were not sent" in each]
 
@@ -265,32 +264,22 @@ def test_traces_join_across_a_proxy(collector: Collector, tmp_path: Path) -> Non
     settings = Settings.from_env({"DRAGOMAN_NAME": "proxy"})
     exporting = provider.connect(settings, at_once=False)
 
-    class Proxy(BaseHTTPRequestHandler):
+    class Proxy(web.Handler):
         def do_POST(self) -> None:
             with exporting.tracer.start_as_current_span("proxied"):
                 headers: dict[str, str] = {"content-type": self.headers["content-type"]}
                 TraceContextTextMapPropagator().inject(headers)
-                body = self.rfile.read(int(self.headers["content-length"]))
-                asked = urllib.request.Request(f"http://{HOST}:{upstream}{self.path}", body, headers)
+                asked = urllib.request.Request(f"http://{HOST}:{upstream}{self.path}", self.body(), headers)
                 with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
                     content = answer.read()
-            self.send_response(200)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(200, content)
 
-        def log_message(self, *_: Any) -> None: ...
-
-    proxy = ThreadingHTTPServer((HOST, free_port()), Proxy)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
-    with serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), TRACES="otlp") as server:
+    with web.serving(Proxy) as proxy, serve(tmp_path / "log", REPOSITORY=str(ROOT / "models"), TRACES="otlp") as server:
         upstream = server.port
-        asked = urllib.request.Request(f"http://{HOST}:{proxy.server_port}{INFER}", BODY, {"content-type": "application/json"})  # fmt: skip # noqa: E501 - loopback
+        asked = urllib.request.Request(f"{proxy.url}{INFER}", BODY, {"content-type": "application/json"})  # noqa: S310 - loopback
         with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 - loopback
             assert json.load(answer)["outputs"][0]["data"] == [3.5, 4.25]
     exporting.flush()
-    proxy.shutdown()
-    proxy.server_close()
     (outer,) = (span for span in collector.spans if span.name == "proxied")
     (inner,) = collector.children(outer)
     assert (inner.trace_id, inner.name) == (outer.trace_id, NAMES["v2"])

@@ -67,8 +67,8 @@ def hire(tmp_path: Path) -> Iterator[Hire]:
         yield hired
 
 
-def is_ready(member: Member, ref: ModelRef = IRIS) -> bool:
-    return member.shared.readiness(ref, SOON).ready
+def is_ready(member: Member) -> bool:
+    return member.shared.readiness(IRIS, SOON).ready
 
 
 def load(member: Member, name: str = "iris") -> None:

@@ -15,9 +15,9 @@ import pytest
 from handler.edge.runtime.api import EventContext, RuntimeApi, RuntimeApiError
 from handler.edge.runtime.loop import Poller
 from tests.e2e.expected import ANSWERS, EVENTS, gist
+from tests.handler.calling import http
 from tests.handler.edge.runtime.conftest import Start, function_url
 from tests.handler.edge.runtime.test_stream import INFER, generate
-from tests.handler.test_aws import http
 from tests.protocols.test_waiting import until
 from tests.support.runtime_api import RuntimeStandIn, Taken, runtime_api
 from tests.support.zoo.python import LOADS_LATE

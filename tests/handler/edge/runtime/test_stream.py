@@ -210,7 +210,7 @@ def test_a_stream_of_events_says_how_far_its_model_is(
 
 
 def test_a_stream_of_events_that_is_never_answered_ends_with_an_event(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The function's time is up while the model loads, or the application breaks."""
     monkeypatch.setattr("handler.edge.runtime.carrier.BEAT_SECONDS", 0.01)

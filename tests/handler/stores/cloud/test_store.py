@@ -291,7 +291,7 @@ def test_opening_a_store_imports_no_client() -> None:
     assert not any(name.startswith(("handler.stores.cloud", "handler.stores.web")) for name in found["s3://b"])
 
 
-def test_connections_are_made_anew_after_a_snapshot(store: CloudStore, stand_in: s3_stand_in.StandIn) -> None:
+def test_connections_are_made_anew_after_a_snapshot(store: CloudStore) -> None:
     """What was open when the snapshot was taken is not used again."""
     first = store._client.bucket
     store.disconnect()

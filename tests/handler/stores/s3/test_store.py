@@ -659,9 +659,7 @@ def test_a_small_model_takes_one_listing_and_one_get(server: servers.Store, prox
 
 
 @pytest.mark.usefixtures("_small")
-def test_a_load_that_is_longer_than_its_deadline_converges(
-    stand_in: s3_stand_in.StandIn, env: Env, behind: fault_proxy.Proxy
-) -> None:
+def test_a_load_that_is_longer_than_its_deadline_converges(stand_in: s3_stand_in.StandIn, env: Env) -> None:
     """The stand-in is slow: no single call has time for all of it, and some together do."""
     content = np.random.default_rng(3).bytes(2_000_000)
     stand_in.put("p/m/1/model.bin", content)

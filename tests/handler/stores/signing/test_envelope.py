@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from handler.stores.signing import envelope
 from handler.stores.signing.documents import Unverified
 from handler.stores.signing.envelope import Envelope
-from tests.support.signing import SIGNED, encoded, sign
+from tests.support.signing import SIGNED, sign
 
 FILES = {"model.onnx": b"x"}
 GOOD = json.loads(sign(FILES))
-CHAIN = {"certificates": [{"rawBytes": encoded(b"x")}]}
 
 
 def changed(path: str, value: Any) -> bytes:

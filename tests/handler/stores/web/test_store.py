@@ -3,8 +3,6 @@
 import http.server
 import json
 import ssl
-import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,28 +21,20 @@ from handler.stores.transfer import retries
 from handler.stores.transfer.answers import SMALL
 from handler.stores.web import index
 from handler.stores.web.store import WebStore
-from tests.handler.commands.publish.conftest import adds, answer, typed
-from tests.support import fault_proxy
+from tests.handler.commands.publish.conftest import adds, answer
+from tests.support import fault_proxy, web
 from tests.support.fault_proxy import Fault
 
 Run = Callable[..., tuple[int, str, str]]
 BIG = b"0123456789abcdef" * 30_000
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
+class Quiet(web.Handler, http.server.SimpleHTTPRequestHandler):
     """Python's own web server, which knows no ranges and no ETags."""
-
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: Any) -> None:
-        """Drops the message."""
 
     def do_GET(self) -> None:
         if self.path.startswith("/moved"):
-            self.send_response(302)
-            self.send_header("Location", "http://elsewhere.example/index.json")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self.answer(302, headers={"Location": "http://elsewhere.example/index.json"})
         else:
             super().do_GET()
 
@@ -60,26 +50,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "www"
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: Any) -> None:
-        """Ignores the error: a client that leaves is what is tested."""
-
-
 @contextmanager
 def serving(folder: Path, context: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serves a folder, and yields the port."""
-    with Server(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    with web.serving(partial(Quiet, directory=str(folder)), context) as server:
+        yield server.server_port
 
 
 @pytest.fixture
@@ -90,9 +65,9 @@ def url(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], small: None) -> Run:
-    """`dragoman`; see typed."""
-    return typed(capsys)
+def run(run: Run, small: None) -> Run:
+    """`dragoman`, which fetches in small pieces."""
+    return run
 
 
 def settings(url: str, tmp_path: Path) -> Settings:
@@ -208,12 +183,7 @@ def test_a_wrong_address_is_refused(uri: str, message: str, tmp_path: Path) -> N
 def test_a_certificate_is_verified(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of an authority of one's own is trusted by SSL_CERT_FILE."""
     run("index", folder)
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *names)
-    subprocess.run(made, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context, certificate = web.certified(tmp_path)
     with serving(folder, context) as port:
         url = f"https://127.0.0.1:{port}"
         with pytest.raises(

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +11,11 @@ import numpy as np
 
 from core.schema import open_inference as oip
 from handler.settings import Settings
+from tests.support.connect_client import JSON, OIP, split
 from tests.support.remote import question, raw
 
 ROOT = Path(__file__).parents[5]
-OIP, GRPS, HEALTH = "inference.GRPCInferenceService", "grps.protos.v1.GrpsService", "grpc.health.v1.Health"
-PROTO, JSON, STREAM, STREAM_JSON, WEB, TEXT = (
-    "application/proto", "application/json", "application/connect+proto", "application/connect+json",
-    "application/grpc-web+proto", "application/grpc-web-text",
-)  # fmt: skip
+TEXT = "application/grpc-web-text"
 X = np.array([1, 2.5], np.float32)
 BODY = question("half_plus_three", raw("x", "FP32", X), id="1").SerializeToString()
 HALVES = [3.5, 4.25]
@@ -65,22 +61,6 @@ class Answer(NamedTuple):
         assert self.headers["content-type"] == JSON
         found = json.loads(self.body)
         return self.status, found["code"], found["message"]
-
-
-def split(body: bytes) -> list[tuple[int, bytes]]:
-    """Splits a body into envelopes, the last of which ends with the body."""
-    found = []
-    while body:
-        flags, size = struct.unpack_from(">BI", body)
-        found.append((flags, body[5 : 5 + size]))
-        assert len(found[-1][1]) == size
-        body = body[5 + size :]
-    return found
-
-
-def envelope(*messages: bytes, flags: int = 0) -> bytes:
-    """Joins messages in envelopes."""
-    return b"".join(struct.pack(">BI", flags, len(message)) + message for message in messages)
 
 
 def untext(body: bytes) -> bytes:

@@ -25,23 +25,9 @@ from handler.edge.flight import NO_LIMIT
 from handler.edge.idling import Idling
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.usage import QUICK_RUNS
-from tests.handler.edge.calls.connect.client import (
-    BODY,
-    GRPS,
-    HALVES,
-    HEALTH,
-    JSON,
-    OIP,
-    PROTO,
-    ROOT,
-    STREAM,
-    TEXT,
-    WEB,
-    call,
-    envelope,
-    streamed,
-    untext,
-)
+from tests.handler.edge.calls.connect.client import BODY, HALVES, ROOT, TEXT, call, streamed, untext
+from tests.support.asgi import spoken
+from tests.support.connect_client import GRPS, HEALTH, JSON, OIP, PROTO, STREAM, WEB, envelope
 from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:
@@ -199,18 +185,9 @@ def test_an_unforeseen_error_is_logged_and_answered_without_its_text(
 
 def test_a_client_that_leaves_before_its_body_gets_nothing(app: App) -> None:
     """The application sends no message."""
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
     headers = [(b"content-type", PROTO.encode())]
     scope = {"type": "http", "method": "POST", "path": f"/{OIP}/ModelInfer", "query_string": b"", "headers": headers}
-    asyncio.run(app(scope, receive, send))
-    assert sent == []
+    assert asyncio.run(spoken(app, scope, leaves=True)) == []
 
 
 def test_an_error_before_a_compressed_message_was_read_stays_an_error() -> None:

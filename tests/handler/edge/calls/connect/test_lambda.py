@@ -12,24 +12,8 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.aws import Function
-from tests.handler.edge.calls.connect.client import (
-    BODY,
-    HALVES,
-    HEALTH,
-    JSON,
-    OIP,
-    PROTO,
-    STREAM,
-    STREAM_JSON,
-    TEXT,
-    WEB,
-    Answer,
-    X,
-    envelope,
-    settings,
-    split,
-    untext,
-)
+from tests.handler.edge.calls.connect.client import BODY, HALVES, TEXT, Answer, X, settings, untext
+from tests.support.connect_client import HEALTH, JSON, OIP, PROTO, STREAM, STREAM_JSON, WEB, envelope, split
 from tests.support.remote import question, raw, tensors
 
 if TYPE_CHECKING:

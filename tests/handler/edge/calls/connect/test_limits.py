@@ -14,22 +14,8 @@ import pytest
 
 from core.schema import open_inference as oip
 from handler.edge.app import App
-from tests.handler.edge.calls.connect.client import (
-    BODY,
-    GRPS,
-    OIP,
-    PROTO,
-    STREAM,
-    TEXT,
-    WEB,
-    Answer,
-    call,
-    envelope,
-    exchange,
-    settings,
-    untext,
-    until,
-)
+from tests.handler.edge.calls.connect.client import BODY, TEXT, Answer, call, exchange, settings, untext, until
+from tests.support.connect_client import GRPS, OIP, PROTO, STREAM, WEB, envelope
 from tests.support.remote import question, typed
 
 

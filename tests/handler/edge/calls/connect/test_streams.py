@@ -15,23 +15,8 @@ from core.schema import open_inference as oip
 from handler.edge.app import App
 from handler.edge.calls import call as call_module
 from handler.edge.calls import connect
-from tests.handler.edge.calls.connect.client import (
-    BODY,
-    GRPS,
-    HALVES,
-    HEALTH,
-    OIP,
-    PROTO,
-    STREAM,
-    STREAM_JSON,
-    WEB,
-    call,
-    envelope,
-    exchange,
-    settings,
-    streamed,
-    until,
-)
+from tests.handler.edge.calls.connect.client import BODY, HALVES, call, exchange, settings, streamed, until
+from tests.support.connect_client import GRPS, HEALTH, OIP, PROTO, STREAM, STREAM_JSON, WEB, envelope
 from tests.support.remote import question, raw, tensors
 
 
