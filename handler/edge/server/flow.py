@@ -7,7 +7,7 @@ eighteen bytes that it may have. uvicorn parses all that has come, and reads on 
 import asyncio
 from typing import Any, Final
 
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 
 MOST_WAITING: Final = 32
 """Requests of a connection behind the one under way. Further ones are kept as received bytes."""
@@ -49,6 +49,22 @@ class PacedFlow(FlowControl):
             super().pause_reading()
         elif self._wants_more:
             super().resume_reading()
+
+
+def add(piece: bytes, cycle: Any, flow: FlowControl) -> None:
+    """Gives a piece of a body to a request.
+
+    A piece that is alone stays as it is, and the application gets it: uvicorn would copy it twice.
+    """
+    if not cycle.body:
+        cycle.body = piece
+    else:
+        if isinstance(cycle.body, bytes):
+            cycle.body = bytearray(cycle.body)
+        cycle.body += piece
+    if len(cycle.body) > HIGH_WATER_LIMIT:
+        flow.pause_reading()
+    cycle.message_event.set()
 
 
 class JoinedWrites:

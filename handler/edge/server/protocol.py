@@ -13,20 +13,24 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from core.wire import Part
+from core.wire import Part, by_name
+from handler.edge.exchange import length_in
 from handler.edge.server import offers, refusals
-from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, JoinedWrites, Lingering, PacedFlow
+from handler.edge.server.flow import BODIES, HEADS, MOST_WAITING, JoinedWrites, Lingering, PacedFlow, add
+from handler.edge.server.heads import NOTED, HeadNotes
 from handler.edge.server.limits import Limits, limits
 from handler.edge.server.refusals import Refusal
 from handler.edge.server.watch import Stage, watch_of
 
-NOTED: Final = frozenset((b"expect", b"host", b"transfer-encoding", b"upgrade"))
 BODY: Final = -1
 OVER: Final = -2
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read."""
+    """One connection. `head`: bytes of a head that is not complete, else BODY, or OVER if nothing more is read.
+
+    `_left`: the bytes of a body that are still to come, if its length is known. The parser gets them as they come.
+    """
 
     bounds: Limits | None = None  # of the settings; else the environment's, under uvicorn's own command
 
@@ -42,16 +46,12 @@ class BoundedHttp(HttpToolsProtocol):
         self.limits = self.bounds or limits()
         self.url = b""
         self.headers = []
-        self.head = 0
-        self.received = 0
+        self.head = self.received = 0
         self.seen: Stage | None = None
         self.since = 0.0
-        self._fed = 0
-        self._unread = 0
-        self._odd: Refusal | None = None
+        self._fed = self._left = self._unread = self._resumed = 0
+        self._notes = HeadNotes()
         self._declined = b""
-        self._hosts = 0
-        self._resumed = 0
         self._lingers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
@@ -68,7 +68,7 @@ class BoundedHttp(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
         self.received += len(data)
-        if len(data) <= HEADS and not self.pipeline and not self.flow.kept:  # nearly always
+        if len(data) <= (self._left or HEADS) and not self.pipeline and not self.flow.kept:  # nearly always
             self._parse(data)
         else:
             self.flow.keep(data)
@@ -78,7 +78,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Parses the kept bytes, until enough requests wait for their answers."""
         flow = self.flow
         while flow.kept and len(self.pipeline) < MOST_WAITING and self.head != OVER and not self.transport.is_closing():
-            self._parse(flow.next(BODIES if self.head == BODY else HEADS))
+            self._parse(flow.next((self._left or BODIES) if self.head == BODY else HEADS))
         flow.settle()
 
     def _parse(self, data: Part) -> None:
@@ -96,6 +96,8 @@ class BoundedHttp(HttpToolsProtocol):
         """Continues where data ended within a request. `cycle`: the last request before these bytes arrived."""
         if self.head == BODY:
             self.cycle.transport = Lingering(self)  # type: ignore[assignment] # as far as a cycle uses it
+            declared = length_in(by_name([*self.cycle.scope["headers"]]), b"content-length")
+            self._left = max(0, declared - len(self.cycle.body))
         elif self.head == OVER:
             return
         elif self.cycle is cycle:
@@ -129,6 +131,7 @@ class BoundedHttp(HttpToolsProtocol):
         cycle, size = self.cycle, len(data)
         answered, had = cycle.response_complete, len(cycle.body)
         self._fed = size
+        self._left = max(0, self._left - size)
         self._feed(data)
         if self.head == BODY and self.cycle is cycle and (answered or len(cycle.body) == had):
             self._count_unread(answered=answered, size=size)
@@ -149,36 +152,28 @@ class BoundedHttp(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name, value = name.lower(), value.strip()  # the space around it is not part of a value (RFC 9110 5.5)
         if name in NOTED:
-            self._note(name, value.lower())
+            self._notes.take(name, value.lower())
         self.headers.append((name, value))
-
-    def _note(self, name: bytes, value: bytes) -> None:
-        if name == b"host":
-            self._hosts += 1
-        elif name == b"expect":
-            self.expect_100_continue = value == b"100-continue"
-        elif name == b"transfer-encoding" and value != b"chunked":
-            self._odd = refusals.OTHER_CODING
-        elif name == b"upgrade" and value == b"websocket":
-            self._odd = self._odd or refusals.WEBSOCKET  # perhaps it is not an upgrade after all
 
     def on_headers_complete(self) -> None:
         if self.head == OVER:
             raise ConnectionError  # another request behind the last one
-        if self.parser.should_upgrade() and self._odd is not refusals.WEBSOCKET:
+        notes = self._notes
+        if self.parser.should_upgrade() and notes.odd is not refusals.WEBSOCKET:
             self._declined = offers.declined(self.parser, self.url, self.headers)
             if self._declined:
                 return
         version = self.parser.get_http_version()
         is_large = self._fed > self.limits.head or len(self.headers) > refusals.MOST_HEADERS
-        if is_large or version != "1.1" or self._odd is not None or self._hosts != 1:
+        if is_large or version != "1.1" or notes.odd is not None or notes.hosts != 1:
             self._odd_headers_complete(version)
         else:
+            self.expect_100_continue = notes.expects
             super().on_headers_complete()
         self.head, self.headers = BODY, []  # trailers are not headers (RFC 9110 6.5.1)
 
     def _odd_headers_complete(self, version: str) -> None:
-        self.expect_100_continue = self.expect_100_continue and version != "1.0"  # RFC 9110 10.1.1
+        self.expect_100_continue = self._notes.expects and version != "1.0"  # RFC 9110 10.1.1
         app, refusal = self.app, self._refusal(version)
         if refusal is not None:
             self.app = refusal  # as an answer of an application it keeps its place behind those of earlier requests
@@ -192,9 +187,12 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _refusal(self, version: str) -> Refusal | None:
         """Returns the refusal of a head that is complete."""
-        odd = self._odd if self._odd is not refusals.WEBSOCKET or self.parser.should_upgrade() else None
         too_large = refusals.of_size(self.url, self.headers, self.limits.head)
-        return too_large or refusals.of_version(version, self._hosts) or odd
+        return too_large or self._notes.refusal(version, upgrades=self.parser.should_upgrade())
+
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.response_complete:
+            add(body, self.cycle, self.flow)
 
     def linger(self) -> None:
         """Closes the connection when the rest of the body was read.
@@ -213,7 +211,7 @@ class BoundedHttp(HttpToolsProtocol):
             self.leave()
             return
         self.head = 0
-        self._odd, self._hosts = None, 0
+        self._notes.reset()
         cycle = self.cycle  # as uvicorn's, except for upgrades
         if not (self._declined or cycle.response_complete):
             cycle.more_body = False

@@ -79,13 +79,6 @@ def of_method(head: Part) -> Refusal:
     return OTHER_METHOD if METHOD.match(head) else MALFORMED
 
 
-def of_version(version: str, hosts: int) -> Refusal | None:
-    """Returns the refusal of a version of HTTP, or of a number of Host headers that it does not permit."""
-    if version not in ("1.1", "1.0"):
-        return OTHER_VERSION
-    return HOSTS if hosts > 1 or (version == "1.1" and not hosts) else None  # RFC 9112 3.2
-
-
 class Unframed:
     """Sends an answer without a length to a client of HTTP/1.0. The answer ends with the connection.
 

@@ -5,10 +5,12 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
-from handler.edge.server.flow import BODIES, JoinedWrites
+from handler.edge.server.flow import BODIES, JoinedWrites, PacedFlow, add
 from handler.edge.server.http2 import EitherHttp
 from handler.edge.server.limits import Limits
 from tests.support.bounded import serving
@@ -38,6 +40,9 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         self.close()
+
+    def pause_reading(self) -> None:
+        """The client sends nothing."""
 
     def write_eof(self) -> None:
         self.close()
@@ -90,6 +95,24 @@ def test_a_second_answer_of_a_turn_is_sent_too() -> None:
         writing(b"b", then="is_closing")(joined)
 
     assert sent(answers) == ([b"a"], [b"b"])
+
+
+@pytest.mark.parametrize("size", [1, HIGH_WATER_LIMIT // 3 + 1])
+def test_a_piece_that_is_alone_is_not_copied(size: int) -> None:
+    """Further ones are joined, in linear time. Reading stops while there are too many."""
+    flow = PacedFlow(Transport())
+    cycle = SimpleNamespace(body=bytearray(), message_event=asyncio.Event())
+    first = bytes([1]) * size
+    add(first, cycle, flow)
+    assert cycle.body is first
+    assert cycle.message_event.is_set()
+    assert not flow.read_paused
+    add(first, cycle, flow)
+    joined = cycle.body
+    add(b"last" * size, cycle, flow)
+    assert cycle.body is joined
+    assert joined == first * 2 + b"last" * size
+    assert flow.read_paused == (size > 1)
 
 
 def segments(connection: socket.socket) -> int:

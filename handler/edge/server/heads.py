@@ -1,0 +1,44 @@
+"""What the headers of a request say of how it can be answered."""
+
+from typing import Final
+
+from handler.edge.server.refusals import HOSTS, OTHER_CODING, OTHER_VERSION, WEBSOCKET, Refusal
+
+NOTED: Final = frozenset((b"expect", b"host", b"transfer-encoding", b"upgrade"))
+"""The headers that `HeadNotes.take` is for."""
+
+
+class HeadNotes:
+    """Notes of the head that is being parsed.
+
+    `hosts`: its Host headers; `expects`: its client waits for 100 (Continue); `odd`: why it is perhaps refused.
+    """
+
+    __slots__ = ("expects", "hosts", "odd")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.hosts = 0
+        self.expects = False
+        self.odd: Refusal | None = None
+
+    def take(self, name: bytes, value: bytes) -> None:
+        """Notes a header. `name`: one of NOTED; both in lower case."""
+        if name == b"host":
+            self.hosts += 1
+        elif name == b"expect":
+            self.expects = value == b"100-continue"
+        elif name == b"transfer-encoding" and value != b"chunked":
+            self.odd = OTHER_CODING
+        elif name == b"upgrade" and value == b"websocket":
+            self.odd = self.odd or WEBSOCKET  # perhaps it is not an upgrade after all
+
+    def refusal(self, version: str, *, upgrades: bool) -> Refusal | None:
+        """Returns why a request of this version of HTTP is refused. `upgrades`: it really asks for another protocol."""
+        if version not in ("1.1", "1.0"):
+            return OTHER_VERSION
+        if self.hosts > 1 or (version == "1.1" and not self.hosts):  # RFC 9112 3.2
+            return HOSTS
+        return self.odd if self.odd is not WEBSOCKET or upgrades else None
