@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said(
         assert "the store refuses the request: check AZURE_STORAGE_CONNECTION_STRING" in run("list", uri)[2]
     else:  # the emulator knows no accounts, and answers 500 for a bucket that is not there
         uri = "gs://nowhere/models"
-        assert "the store answered 500 500 for gs://nowhere/models" in run("list", uri)[2]
+        assert "the store answered 500 for gs://nowhere/models" in run("list", uri)[2]
     ready = Registry(settings(uri, tmp_path)).ready(Background())
     assert not ready.ready
     assert run("doctor", uri, "--no-load")[0] == 1
