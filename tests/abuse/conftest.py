@@ -1,4 +1,4 @@
-"""Fixtures for tests of what an anonymous client can cause."""
+"""Fixtures of the tests that send hostile requests."""
 
 from collections.abc import Iterator
 from contextlib import closing
