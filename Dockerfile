@@ -14,11 +14,13 @@ ENV SOURCE_DATE_EPOCH=315532800 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK
 RUN python3 -m venv /tools && /tools/bin/pip install --quiet cyclonedx-bom==7.5.0
 WORKDIR /context
 COPY . .
+# COPY keeps the modes of the models' files, and neither image runs as root.
 RUN set -eu; \
   ls wheels/*.whl >/dev/null 2>&1 || /tools/bin/pip wheel --quiet --no-deps --wheel-dir wheels .; \
   touch constraints.txt; \
   mkdir -p repository; \
-  mv repository /models
+  mv repository /models; \
+  chmod -R a+rX /models
 # What no request needs: tests, sources in C, parts of ONNX Runtime for those who make models, AWS's other services.
 RUN printf '%s\n' 'set -eu; cd "$1"' \
   'rm -rf onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers' \

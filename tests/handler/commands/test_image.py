@@ -1,6 +1,8 @@
 """`dragoman build-image`: what the engine gets, and what is refused; tests/e2e builds the images and runs them."""
 
 import json
+import stat
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -46,6 +48,22 @@ def test_the_dockerfile_prunes_what_the_functions_artifact_does_without() -> Non
     (unused,) = (line.partition(":= ")[2] for line in made.splitlines() if line.startswith("UNUSED"))
     assert all(f"onnxruntime/{part}" in text for part in parts.split())
     assert all(f'"*.{name}"' in text for name in unused.split())
+
+
+def test_the_images_user_can_read_models_that_only_their_owner_could(tmp_path: Path) -> None:
+    """The step of the Dockerfile that takes the models over runs here, on a context like that of a strict umask."""
+    steps = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("/models", str(tmp_path / "models"))
+    (step,) = (text.partition("\n#")[0] for text in steps.split("\nRUN ") if "mv repository" in text)
+    version = tmp_path / "context" / "repository" / "iris" / "1"
+    version.mkdir(parents=True)
+    (tmp_path / "context" / "wheels").mkdir()
+    (tmp_path / "context" / "wheels" / "dragoman.whl").touch()
+    (version / "model.onnx").touch(0o600)
+    for folder in (version, version.parent, version.parents[1]):
+        folder.chmod(0o700)
+    subprocess.run(["sh", "-c", step], cwd=tmp_path / "context", check=True)  # noqa: S603, S607 - the Dockerfile's own
+    made = [tmp_path / "models", *(tmp_path / "models").rglob("*")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o755, 0o644]
 
 
 @pytest.mark.parametrize(("words", "expected"), [
