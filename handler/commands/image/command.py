@@ -63,18 +63,28 @@ def write(folder: Path, models: Path | None, constraints: Path | None = None) ->
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise Refused(f"{folder} is not empty; choose another folder")
-        name, content = wheel(installed())
-        (folder / "wheels").mkdir()
-        (folder / "wheels" / name).write_bytes(content)
-        shutil.copyfile(DOCKERFILE, folder / "Dockerfile")
-        if constraints is not None:
-            shutil.copyfile(constraints, folder / "constraints.txt")
-        if models is not None:
-            shutil.copytree(models, folder / FOLDER, copy_function=_link, ignore=IGNORED)
+        try:
+            _write(folder, models, constraints)
+        except BaseException:  # what was left would be in the way of the next attempt
+            for each in folder.iterdir():
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+            raise
     except shutil.Error as several:  # a source, a target and a reason for each file
         raise Refused(f"the image's parts cannot be written: {several.args[0][0][2]}") from None
     except OSError as error:
         raise Refused(f"the image's parts cannot be written: {error}") from None
+
+
+def _write(folder: Path, models: Path | None, constraints: Path | None) -> None:
+    """Raises OSError, whose subclass shutil.Error has the failures of several files."""
+    name, content = wheel(installed())
+    (folder / "wheels").mkdir()
+    (folder / "wheels" / name).write_bytes(content)
+    shutil.copyfile(DOCKERFILE, folder / "Dockerfile")
+    if constraints is not None:
+        shutil.copyfile(constraints, folder / "constraints.txt")
+    if models is not None:
+        shutil.copytree(models, folder / FOLDER, copy_function=_link, ignore=IGNORED)
 
 
 def _link(source: str, target: str) -> str:

@@ -61,7 +61,7 @@ def test_the_images_user_can_read_models_that_only_their_owner_could(tmp_path: P
     (version / "model.onnx").touch(0o600)
     for folder in (version, version.parent, version.parents[1]):
         folder.chmod(0o700)
-    subprocess.run(["sh", "-c", step], cwd=tmp_path / "context", check=True)  # noqa: S603, S607 - the Dockerfile's own
+    subprocess.run(["sh", "-c", step], cwd=tmp_path / "context", check=True)  # noqa: S607 - the Dockerfile's own
     made = [tmp_path / "models", *(tmp_path / "models").rglob("*")]
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o755, 0o644]
 
@@ -140,8 +140,12 @@ def test_a_context_among_the_models_is_refused(
 def test_files_that_cannot_be_copied_are_one_line(
     tmp_path: Path, models: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first of them is named. All were, each with its copy."""
+    """The first of them is named. All were, each with its copy. Nothing is in the way of the next attempt."""
     for name in ("gone", "missing"):
         (models / name).symlink_to(tmp_path / "nothing")
-    assert cli.main(["build-image", str(models), "--tag", "x", "--context", str(tmp_path / "context")]) == 1
+    words = ["build-image", str(models), "--tag", "x", "--context", str(tmp_path / "context")]
+    assert cli.main(words) == 1
     assert capsys.readouterr().err.count("No such file") == 1
+    for name in ("gone", "missing"):
+        (models / name).unlink()
+    assert cli.main(words) == 0
