@@ -1,4 +1,4 @@
-"""What commands write to, as they need it: stdout takes every name, and what cannot be written ends without a rest."""
+"""The streams of commands: each is there, stdout takes every name, what cannot be written ends without a rest."""
 
 import os
 import sys
@@ -7,9 +7,13 @@ from io import TextIOWrapper
 
 
 def prepare() -> None:
-    """Makes stdout take names that its encoding does not have: they are escaped as in JSON, which --json prints."""
-    if sys.stdout is None:  # closed, as by `>&-`
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - until the process ends
+    """Makes stdout take names that its encoding does not have: they are escaped as in JSON, which --json prints.
+
+    A stream that is closed, as by `2>&-`, becomes empty. Else the next file that a command opens would have its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # by their numbers: each takes the lowest
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         register_error("escaped", _escaped)
         sys.stdout.reconfigure(errors="escaped")

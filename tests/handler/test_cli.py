@@ -431,6 +431,21 @@ def test_a_closed_stdout_and_a_folder_that_is_gone_are_no_tracebacks(tmp_path: P
         assert re.fullmatch(told, done.stderr)
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_a_command_works_without_its_streams(tmp_path: Path, closed: str) -> None:
+    """A progress bar asked the stream that was not there whether it is a terminal, and nothing was pushed."""
+    script = f"exec {sys.executable} -m dragoman push models/iris {tmp_path}/iris {closed}"
+    assert subprocess.run(["sh", "-c", script], cwd=ROOT, check=False).returncode == 0  # noqa: S607 - any shell
+    assert [each.name for each in (tmp_path / "iris" / "1").iterdir()] == ["model.onnx"]
+
+
+def test_a_refusal_without_stderr_is_not_among_the_results() -> None:
+    """Python prints on stdout what is for a stderr that is not there."""
+    script = f"exec {sys.executable} -m dragoman list nowhere --json 2>&-"
+    done = subprocess.run(["sh", "-c", script], cwd=ROOT, stdout=subprocess.PIPE, check=False)  # noqa: S607 - any shell
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
 def test_a_name_that_the_terminals_encoding_does_not_have_is_escaped(tmp_path: Path) -> None:
     """As in JSON, so that --json stays JSON; it was a traceback."""
     for name in ("tür", "\U0001f600"):
