@@ -80,7 +80,7 @@ def _outcome(sender: senders.Replayer, exchange: Exchange, tolerance: Tolerance)
         return UNREACHED, str(error)
     except ServingError as error:
         return DIFFERENT, error.message
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         return DIFFERENT, f"the answer cannot be read: {error}"
     return (SAME, "") if found is None else (DIFFERENT, found)
 

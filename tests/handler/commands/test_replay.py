@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from core.schema.open_inference import ModelInferResponse
 from handler.cli import main
 from handler.commands.replay.compare import Tolerance, differences
-from handler.commands.replay.recorded import Exchange, Payload, Reached
+from handler.commands.replay.recorded import Exchange, Payload, Reached, read
 from tests.protocols.test_waiting import until
 from tests.support.connect_client import Caller
 from tests.support.remote import Remote, question, raw
@@ -157,7 +157,7 @@ def test_kserves_own_events_are_replayed(
     ("{\n", (), ":1 is not a CloudEvent"), ("[]", (), ":1 is not a CloudEvent"),
     ('{"type": "t"}', (), ":1 is not a CloudEvent"), ("", ("--url", "host"), "--url is 'host'"),
     ("", ("--header", "odd"), "--header has the form"), ("", ("--url", "http://host:x"), "--url is"),
-    (None, (), "there is no file"), ("[" * 100_000, (), ":1 is not a CloudEvent"),
+    (None, (), "there is no file"), ("[" * 100_000 + "\n", (), ":1 is not a CloudEvent"),
     ([{"data_base64": "%"}, {}], (), "the payload cannot be read"),
     ([{"data_base64": "YQ==", "contentencoding": "odd"}, {}], (), "the payload cannot be read"),
 ])  # fmt: skip
@@ -174,6 +174,21 @@ def test_what_cannot_be_replayed_is_one_line(
     code, found, err = replayed(capsys, file, *arguments)
     assert (code, err.count("\n"), found.get("same", 0)) == (2 if arguments else 1, 1, 0)
     assert told in err
+
+
+@pytest.mark.parametrize("payload", [
+    '{"instances": [123456789012345678901234567890]}', '{"instances": [1], "instances": [2]}',
+    '{"instances": ' + "[" * 500 + "]" * 500 + "}", '{"instances": [1.0000000000000000000001e0]}',
+])  # fmt: skip
+@pytest.mark.parametrize("more", ["", ',"traceparent":"a"'])
+def test_a_payload_is_replayed_by_its_own_bytes(payload: str, more: str, tmp_path: Path) -> None:
+    """One request with a number beyond 64 bits ended the replay of all."""
+    head = [f'{{"type":"org.kubeflow.serving.inference.{kind}","id":"1"' for kind in ("request", "response")]
+    file = tmp_path / "file.jsonl"
+    file.write_text(f'{head[0]}{more},"data":{payload}}}\n{head[1]},"data":{{}}{more}}}\n', "utf-8")
+    (found,) = read([str(file)])
+    assert found.request.content == payload.encode()
+    assert found.answer.body.content == b"{}"
 
 
 def test_a_last_line_that_is_cut_off_is_left_out(
