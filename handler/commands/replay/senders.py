@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, quote, urlsplit
 
 from core.dialects.v2.rpc import SERVICE
+from core.errors import ServingError
 from core.operations import Infer, InferResult, ModelSpec
 from core.schema.open_inference import ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse
 from handler.commands.refused import Refused, WrongOption
@@ -161,7 +162,12 @@ class Replayer:
             if (exchange.protocol == "grpc") is not isinstance(self._line, OverGrpc):
                 raise translate.Untranslatable(f"{exchange.protocol} cannot be sent to this URL: choose a --protocol")
             return self._line.send(exchange.protocol, exchange.path, exchange.request)
-        meant = translate.meant(exchange, lambda: self._spec(exchange.model, None))
+        try:
+            meant = translate.meant(exchange, lambda: self._spec(exchange.model, None))
+        except ServingError as error:
+            if exchange.answer.is_good:
+                raise
+            raise translate.Untranslatable(f"it was refused, and cannot be converted: {error.message}") from None
         reached, outputs = self._inferred(meant.infer)
         if not reached.is_good:
             return reached

@@ -191,6 +191,19 @@ def test_a_payload_is_replayed_by_its_own_bytes(payload: str, more: str, tmp_pat
     assert found.answer.body.content == b"{}"
 
 
+@pytest.mark.parametrize(("status", "outcome"), [("400", "skipped"), ("200", "different")])
+def test_a_refused_request_that_cannot_be_read_has_no_other_answer(
+    server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], status: str, outcome: str
+) -> None:
+    """No server was asked, so no answer differs. One that was answered should have been readable."""
+    about = {"id": "1", "protocol": "v1", "path": "/v1/models/iris:predict", "inferenceservicename": "iris"}
+    payload = {"datacontenttype": "application/json", "data_base64": b64encode(b"hello").decode(), "status": status}
+    found = [about | payload | {"type": f"org.kubeflow.serving.inference.{kind}"} for kind in ("request", "response")]
+    file = write(tmp_path / "file", *found)
+    _, document, _ = replayed(capsys, file, "--url", f"http://{server[0].netloc}", "--protocol", "v2")
+    assert [row["outcome"] for row in document["exceptions"]] == [outcome]
+
+
 def test_a_last_line_that_is_cut_off_is_left_out(
     server: tuple[Server, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
