@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 TAKEN: Final = {"PreconditionFailed", "412", "NoSuchUpload"}
 CONFLICT: Final = {"ConditionalRequestConflict", "409"}
 CONDITIONS: Final = {"IfMatch", "IfNoneMatch"}
+MARKERS: Final = ("KeyMarker", "UploadIdMarker")
+"""Where the next page of unfinished uploads begins."""
 WRITES: Final = {"put_object", "complete_multipart_upload", "upload_part_copy", "delete_object"}
 """Requests whose answer "not found" means that the object of a condition or a copy has gone."""
 PERMISSIONS: Final = {
@@ -151,9 +153,13 @@ class S3Bucket:
 
     def uploads(self, prefix: str) -> list[tuple[str, str]]:
         """Returns the keys and ids of uploads that are neither completed nor aborted."""
-        page = self._call("list_multipart_uploads", Prefix=self._place.prefix + prefix)
-        own = len(self._place.prefix)
-        return [(found["Key"][own:], found["UploadId"]) for found in page.get("Uploads", ())]
+        own, found, begin = len(self._place.prefix), [], dict[str, str]()
+        while True:
+            page = self._call("list_multipart_uploads", Prefix=self._place.prefix + prefix, **begin)
+            found += [(each["Key"][own:], each["UploadId"]) for each in page.get("Uploads", ())]
+            before, begin = begin, {name: page[f"Next{name}"] for name in MARKERS if page.get(f"Next{name}")}
+            if not page.get("IsTruncated") or begin in ({}, before):  # a store may not say how to go on
+                return found
 
     def delete(self, key: str, etag: str | None = None) -> None:
         """Deletes an object. `etag`: only this one; else raises Taken, if the store supports the condition."""

@@ -66,6 +66,22 @@ def test_every_refusal_has_its_meaning(
     assert message.format(permission=DENIED[method], method=method) in str(refusal.value)
 
 
+@pytest.mark.parametrize("pages", [3, 1])
+def test_uploads_are_listed_page_by_page(place: S3Bucket, pages: int) -> None:
+    """S3 lists a thousand at a time. A store that goes on with the same page for ever ends the list."""
+
+    class Client:
+        def list_multipart_uploads(self, **asked: str) -> Any:
+            last = asked.get("KeyMarker", "")
+            assert (asked["Prefix"], asked.get("UploadIdMarker", "")) == ("models/m/1/", last and f"id-{last}")
+            key = f"models/m/1/{min(pages, int(last[-1:] or 0) + 1)}"
+            page = {"IsTruncated": not key.endswith("3"), "Uploads": [{"Key": key, "UploadId": f"id-{key}"}]}
+            return page | {"NextKeyMarker": key, "NextUploadIdMarker": f"id-{key}"}
+
+    place._client = Client()
+    assert [key for key, _ in place.uploads("m/1/")] == (["m/1/1", "m/1/2", "m/1/3"] if pages > 1 else ["m/1/1"] * 2)
+
+
 def test_an_object_that_is_not_there_has_no_head(place: S3Bucket) -> None:
     """HEAD has no body: the status is the code."""
     place._client = refusing("404", 404)
