@@ -28,8 +28,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
     wanted = versions.number(options.version)
     found = versions.find(Path(options.model), wanted)
     there = shelf.model(settings, target)
-    if there.models:
-        raise Refused(f"{target} is a repository, with model {there.models[0]}: add the model's name, {target}/NAME")
+    _check_place(there, target, settings)
     jobs = _jobs(found, target, max(there.complete, default=0) + 1 if wanted is None else wanted, force=options.force)
     if not options.force:
         _check_free(jobs, there, target)
@@ -62,6 +61,14 @@ def run(options: CommandOptions, settings: Settings) -> None:
             signer=None if signs is None else signs.name,
             optimized=how or None,
         )
+
+
+def _check_place(there: shelf.RepositoryModel, target: targets.Target, settings: Settings) -> None:
+    """Raises Refused for a target that is a repository, or would be a version. Raises ServingError."""
+    if there.models:
+        raise Refused(f"{target} is a repository, with model {there.models[0]}: add the model's name, {target}/NAME")
+    if (above := shelf.above(settings, target)) is not None:
+        raise Refused(f"{target} is the place of a version of {above}: push to {above} with --version {target.name}")
 
 
 def _folder(parent: str, name: str) -> Path:

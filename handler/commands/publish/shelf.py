@@ -73,6 +73,17 @@ def model(settings: Settings, target: targets.Target) -> RepositoryModel:
     return RepositoryModel(folders, frozenset(complete), text, () if folders else _models_in(files))
 
 
+def above(settings: Settings, target: targets.Target) -> targets.Target | None:
+    """Returns the model of which the target would be a version, None without one. Raises Refused, ServingError."""
+    if not VERSION.fullmatch(target.name):
+        return None
+    try:
+        found = targets.model(target.repository)
+    except Refused:  # a bucket's root
+        return None
+    return found if model(settings, found).complete else None
+
+
 def _models_in(files: Sequence[File]) -> list[str]:
     """Returns the names of folders with a version's files. A model has none: its versions lie one level above."""
     return sorted({each.path.partition("/")[0] for each in files if is_below_model(each.path)})

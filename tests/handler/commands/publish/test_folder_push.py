@@ -467,3 +467,23 @@ def test_a_pipe_among_the_files_is_named(
     adds(1, tmp_path / "m" / "1")
     os.mkfifo("m/1/pipe")
     assert run(*words) == (1, "", "dragoman: m/1/pipe is neither a file nor a folder: remove it\n")
+
+
+@pytest.mark.parametrize("number", ["1", "02"])
+def test_a_place_in_a_model_is_no_place_for_another_model(run: Any, tmp_path: Path, number: str) -> None:
+    """The version was sent into the model's version 1, and a model of the number 2 could never be served."""
+    source = adds(1, tmp_path / "m").parent
+    target = tmp_path / "r" / "m"
+    assert run("push", source, target)[0] == 0
+    code, _, err = run("push", source, target / number)
+    told = f"{target}/{number} is the place of a version of {target}: push to {target} with --version {number}"
+    assert (code, err) == (1, f"dragoman: {told}\n")
+    assert below(target) == ["1/model.onnx"]
+
+
+def test_models_can_have_numbers_for_names(run: Any, tmp_path: Path) -> None:
+    """What has no version of its own is a repository."""
+    source = adds(1, tmp_path / "m").parent
+    for name in ("1", "2"):
+        assert run("push", source, tmp_path / "r" / name)[0] == 0
+    assert below(tmp_path / "r") == ["1/1/model.onnx", "2/1/model.onnx"]
