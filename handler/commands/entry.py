@@ -1,6 +1,7 @@
 """The one way into every command: from its work to an exit code. A refusal is one line.
 
-SIGTERM ends a command as Ctrl-C does: it removes its half-written files and ends its own processes.
+SIGTERM, and SIGHUP of a closed terminal, end a command as Ctrl-C does: it removes its half-written files and ends its
+own processes.
 """
 
 import signal
@@ -33,20 +34,24 @@ def run(work: Callable[[], int | None]) -> int:
 
 @contextmanager
 def ends_by_signal() -> Iterator[None]:
-    """Makes SIGTERM, if nothing else handles it, an exception in the work, with the exit code that shells report."""
-    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not is_free or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
+    """Makes SIGTERM and SIGHUP exceptions in the work, with the exit codes that shells report.
+
+    A signal that something else handles, or that `nohup` ignores, stays as it is.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [each for each in (signal.SIGTERM, signal.SIGHUP) if is_main and signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, _terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _terminate(number: int, _: Any) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would break off the cleaning up
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)  # a second one would break off the cleaning up
     raise SystemExit(128 + number)
 
 

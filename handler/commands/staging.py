@@ -3,13 +3,18 @@
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
+from typing import Final
 
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
+
+ABANDONED_SECONDS: Final = 24 * 60 * 60
+"""The age at which nobody writes a folder any more. The clock of a mounted disk can differ from this machine's."""
 
 
 def of_number(model: Path, number: int) -> list[Path]:
@@ -21,9 +26,13 @@ def of_number(model: Path, number: int) -> list[Path]:
 
 @contextmanager
 def staged(parent: Path, prefix: str) -> Iterator[Path]:
-    """Yields a folder on the target's file system. Servers skip its name, which has a leading dot. Raises Refused."""
+    """Yields a folder on the target's file system. Servers skip its name, which has a leading dot. Raises Refused.
+
+    Removes those that killed commands have left.
+    """
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        _clear(parent, prefix)
         stage = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     except OSError as error:
         raise _refused(parent, error) from None
@@ -33,6 +42,13 @@ def staged(parent: Path, prefix: str) -> Iterator[Path]:
         raise _refused(parent, error) from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def _clear(parent: Path, prefix: str) -> None:
+    for left in parent.glob(f"{prefix}????????"):  # as mkdtemp names them
+        with suppress(OSError):
+            if time.time() - left.lstat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(left)
 
 
 def _refused(parent: Path, error: OSError) -> Refused:

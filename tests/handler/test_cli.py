@@ -378,27 +378,28 @@ def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback(monke
     assert cli.main(["init"]) == 130
 
 
-def test_sigterm_ends_a_commands_work_unless_it_handles_the_signal_itself() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(number: signal.Signals) -> None:
     """What the work holds is let go, and a second signal does not disturb that. A server has its own way to end."""
     ended = []
 
     def work() -> None:
         try:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         finally:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
             ended.append("cleaned up")
 
     with pytest.raises(SystemExit) as code, entry.ends_by_signal():
         entry.run(work)
-    assert (code.value.code, ended) == (143, ["cleaned up"])
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert (code.value.code, ended) == (128 + number, ["cleaned up"])
+    assert signal.getsignal(number) is signal.SIG_DFL
+    own = signal.signal(number, signal.SIG_IGN)
     try:
         with entry.ends_by_signal():
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
     finally:
-        signal.signal(signal.SIGTERM, own)
+        signal.signal(number, own)
 
 
 def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:

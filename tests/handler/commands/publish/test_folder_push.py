@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -487,3 +488,14 @@ def test_models_can_have_numbers_for_names(run: Any, tmp_path: Path) -> None:
     for name in ("1", "2"):
         assert run("push", source, tmp_path / "r" / name)[0] == 0
     assert below(tmp_path / "r") == ["1/1/model.onnx", "2/1/model.onnx"]
+
+
+def test_what_a_killed_push_left_is_removed_after_a_day(run: Any, tmp_path: Path) -> None:
+    """A younger folder can be a push in progress, and other names are not ours."""
+    repository = tmp_path / "r"
+    day = 24 * 60 * 60
+    for name, age in ((".push-abcd_012", day + 60), (".push-abcd_013", day - 3600), (".push-1", 2 * day)):
+        (repository / name / "new").mkdir(parents=True)
+        os.utime(repository / name, (time.time() - age,) * 2)
+    assert run("push", adds(1, tmp_path / "m").parent, repository / "m")[0] == 0
+    assert sorted(path.name for path in repository.iterdir()) == [".push-1", ".push-abcd_013", "m"]
