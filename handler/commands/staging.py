@@ -1,4 +1,4 @@
-"""Makes a folder a version of a local repository by one rename: complete, or not at all."""
+"""Makes files and folders of a local repository appear by one rename: complete, or not at all."""
 
 import os
 import shutil
@@ -72,6 +72,20 @@ def appear(new: Path, target: Path, old: Sequence[Path], stage: Path) -> None:
             raise Refused(f"{target} has been written by somebody else meanwhile") from None
         raise
     sync(target.parent)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all, without a rest. Raises Refused."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        if isinstance(error, OSError):
+            raise Refused(f"{path.parent} cannot be written: {error.strerror}") from None
+        raise
 
 
 def sync(folder: Path) -> None:

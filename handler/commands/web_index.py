@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
-from handler.commands import results
+from handler.commands import results, staging
 from handler.commands.options import CommandOptions
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
@@ -25,12 +25,7 @@ def run(options: CommandOptions, settings: Settings) -> None:
     files = [_indexed(root, path) for path in found]
     if not files:
         raise Refused(f"{root} has no model: expected folders such as {root}/iris/1 with model.onnx")
-    new = root / f".{index.FILE}.new"
-    try:
-        new.write_bytes(index.write(files))
-        new.replace(root / index.FILE)
-    except OSError as error:
-        raise Refused(f"{root} cannot be written: {error.strerror}") from None
+    staging.write(root / index.FILE, index.write(files))
     models = 1 if is_one else len({each.path.partition("/")[0] for each in files})
     line = f"{root / index.FILE}: {models} model{'s' * (models > 1)}, {len(files)} file{'s' * (len(files) > 1)}"
     told = f"{line}; its servers need --model-name" if is_one else line

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from core.errors import ServingError
-from handler.commands import results, signature
+from handler.commands import results, signature, staging
 from handler.commands.options import CommandOptions
 from handler.commands.publish import shelf, targets, versions
 from handler.commands.publish.files import LocalFile, digest, local_file
@@ -62,12 +62,7 @@ def signed(version: LocalVersion, model_settings: bytes | None, signs: PrivateSi
 
 
 def _write(folder: Path, name: str, text: bytes) -> LocalFile:
-    new = folder / f".{name}.new"
-    try:
-        new.write_bytes(text)
-        new.replace(folder / name)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be written: {error.strerror}") from None
+    staging.write(folder / name, text)
     return local_file(name, folder / name)
 
 
