@@ -45,10 +45,12 @@ def run(options: CommandOptions) -> int:
     """Raises Refused, ServingError, InvalidSettings."""
     settings = Layered({}).settings()
     source, output = Path(options.input), Path(options.output)
-    form = _form(options)
-    for path in (source, output):  # a pipe is read once, and no file is put into a device's place
-        if paths.exists(path) and not paths.is_file(path):
+    for text, path in ((options.input, source), (options.output, output)):
+        if text in ("", "-") or "://" in text:
+            raise Refused(f"{text!r} is not a file on this machine, which input and output have to be")
+        if paths.exists(path) and not paths.is_file(path):  # a pipe is read once, and a device is not replaced
             raise Refused(f"{path} is not a regular file")
+    form = _form(options)
     if paths.exists(output) and paths.exists(source) and output.samefile(source):
         raise Refused(f"{output} is the input: name another file for the answers")
     try:

@@ -183,14 +183,17 @@ def _flat(values: Any, only: Binding | None) -> Any:
     return [row[0] for row in values] if isinstance(values, list) else values.reshape(-1)
 
 
-def typed(cells: Sequence[str], datatype: DataType | None, name: str) -> Any:
-    """Returns cells as values of the datatype; of an unknown one: numbers if all of them are. Raises InvalidInput."""
+def typed(cells: Sequence[str], datatype: DataType | None, name: str | None) -> Any:
+    """Returns cells as values of the datatype; of an unknown one: numbers if all of them are. Raises InvalidInput.
+
+    `name`: of the cells' column, None for cells of a row.
+    """
     if datatype is BYTES:
         return list(cells)
     if datatype is BOOL:
         values = [TRUTH.get(cell.strip().lower()) for cell in cells]
         if None in values:
-            raise InvalidInput(f"column {shown(name)} is {shown(cells[values.index(None)])}; expected true or false")
+            raise InvalidInput(f"{_named(name)} is {shown(cells[values.index(None)])}; expected true or false")
         return values
     try:
         return _parsed(cells, datatype)
@@ -198,7 +201,11 @@ def typed(cells: Sequence[str], datatype: DataType | None, name: str) -> Any:
         if datatype is None:
             return list(cells)
         wrong = next((cell for cell in cells if not _fits(cell, datatype)), "")
-        raise InvalidInput(f"column {shown(name)} is {shown(wrong)}; expected {datatype.name}") from None
+        raise InvalidInput(f"{_named(name)} is {shown(wrong)}; expected {datatype.name}") from None
+
+
+def _named(column: str | None) -> str:
+    return "a cell" if column is None else f"column {shown(column)}"
 
 
 def _fits(cell: str, datatype: DataType) -> bool:
@@ -224,11 +231,11 @@ def _parsed(cells: Any, datatype: DataType | None) -> Any:
 def _numbers(cells: list[list[str]], datatype: DataType | None) -> Any:
     """Returns rows of numbers as one array, and of texts as lists. Raises InvalidInput."""
     if datatype is BYTES or datatype is BOOL:
-        return [typed(row, datatype, "") for row in cells]
+        return [typed(row, datatype, None) for row in cells]
     try:
         return _parsed(cells, datatype)
     except ValueError:
-        return [list(typed(row, datatype, "")) for row in cells]
+        return [list(typed(row, datatype, None)) for row in cells]
 
 
 def _matrix(columns: Sequence[Any], datatype: DataType | None) -> Any:

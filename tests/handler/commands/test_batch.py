@@ -337,6 +337,17 @@ def test_what_is_not_a_file_is_neither_read_nor_replaced(capsys: pytest.CaptureF
     assert Path("pipe.jsonl").is_fifo()
 
 
+@pytest.mark.parametrize("text", ["s3://bucket/rows.jsonl", "https://host/rows.jsonl", "-", ""])
+def test_what_is_not_on_this_machine_is_refused_as_it_was_typed(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """An address was looked for as a folder called `s3:`, and answers for stdout went into a file called `-`."""
+    source = str(write("rows.jsonl", X[:2].tolist()))
+    for arguments in ([text, "out"], [source, text]):
+        before = sorted(Path().iterdir())
+        assert main(["batch", "iris", *arguments, "--format", "jsonl"]) == 1
+        told = f"dragoman: {text!r} is not a file on this machine, which input and output have to be\n"
+        assert (capsys.readouterr().err, sorted(Path().iterdir())) == (told, before)
+
+
 def test_a_repository_in_the_home_folder_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,10 +56,10 @@ def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: 
 @pytest.mark.parametrize(("of", "text", "message"), [
     (terms(a="INT64", b="BYTES"), "1.0,x", "column 'a' is '1.0'; expected INT64"),
     (terms(a="BYTES", b="BOOL"), "x,maybe", "column 'b' is 'maybe'; expected true or false"),
-    (terms(x=("FP32", (-1, 2))), "1,", "column '' is ''; expected FP32"),
+    (terms(x=("FP32", (-1, 2))), "1,", "a cell is ''; expected FP32"),
 ])  # fmt: skip
 def test_a_cell_that_does_not_fit_is_named(of: BatchTerms, text: str, message: str) -> None:
-    """With its column and what was expected."""
+    """With its column, if columns have names here, and what was expected."""
     with pytest.raises(InvalidInput, match=message):
         csv(text, "a", "b").call(of)
 
