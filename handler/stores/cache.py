@@ -100,7 +100,7 @@ class Cache:
     def _check(self, path: Path) -> None:
         """Raises ModelNotLoadable if another user could change the content of a place."""
         try:
-            private.check(self._root, private.FRESH.get(self._root, self._trusted))
+            private.check(self._root, self._root.absolute() if self._root in private.FRESH else self._trusted)
             private.check_one(path)
         except NotPrivate as reason:
             raise untrusted(reason) from None

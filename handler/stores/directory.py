@@ -9,7 +9,7 @@ from weakref import finalize
 
 from core.errors import ModelUnavailable, is_harmless
 from handler.settings import Settings
-from handler.stores import File, Folder, Gone, paths
+from handler.stores import File, Folder, Gone, paths, private
 from handler.stores.paths import expanded, path_of
 from handler.stores.progress import Progress
 
@@ -165,9 +165,6 @@ def _unlisted(error: OSError) -> ModelUnavailable:
 
 def empty() -> Folder:
     """Returns the folder of a version without files. It goes with its version."""
-    from shutil import rmtree  # noqa: PLC0415 - 2 ms of cold start
-    from tempfile import mkdtemp  # noqa: PLC0415 - 5 ms
-
-    folder = Folder(Path(mkdtemp(prefix="dragoman-")))
-    finalize(folder, rmtree, folder.path, ignore_errors=True)
+    folder = Folder(private.fresh("dragoman-"))
+    finalize(folder, private.remove, folder.path)
     return folder

@@ -21,8 +21,8 @@ LINKS: Final = 40
 """Symbolic links on the way. More of them are a loop, as for the kernel."""
 LAMBDA: Final = Path("/tmp")  # noqa: S108 - Lambda's own
 """Lambda's only folder that can be written. An execution environment is a machine with one user, whatever its mode."""
-FRESH: Final[dict[Path, Path]] = {}
-"""The folders that this process has made for itself, under secret names: the folders above are not checked."""
+FRESH: Final[dict[Path, int]] = {}
+"""The folders that a process, by its number, has made for itself under secret names: those above are not checked."""
 OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -72,23 +72,37 @@ def default(root: Path, trusted: Path | None) -> Path:
         with suppress(OSError):
             if is_private(choice, trusted):
                 return choice
-    import atexit  # noqa: PLC0415 - for a rare case
+    made = fresh(f"{root.name}-", root.parent)
+    log.warning(
+        "the usual folders for downloads can be changed by other users: %s is used, until this process ends", made
+    )
+    return made
+
+
+def fresh(prefix: str, parent: Path | None = None) -> Path:
+    """Makes a folder for this process, which `forget` removes. `parent`: default: that of temporary files."""
+    import atexit  # noqa: PLC0415 - for rare cases
     from tempfile import mkdtemp  # noqa: PLC0415 - 5 ms of cold start, for the same
 
-    fresh = Path(mkdtemp(prefix=f"{root.name}-", dir=root.parent))
-    log.warning(
-        "the usual folders for downloads can be changed by other users: %s is used, until this process ends", fresh
-    )
-    FRESH[fresh] = fresh.absolute()
-    atexit.register(_forget, fresh, os.getpid())
-    return fresh
+    made = Path(mkdtemp(prefix=prefix, dir=parent))
+    if not FRESH:
+        atexit.register(forget)
+    FRESH[made] = os.getpid()
+    return made
 
 
-def _forget(fresh: Path, process: int) -> None:
+def remove(made: Path) -> None:
+    """Removes a folder of this process; a fork of it leaves the folder alone."""
     import shutil  # noqa: PLC0415 - 5 ms of cold start
 
-    if os.getpid() == process:  # and not a fork of it
-        shutil.rmtree(fresh, ignore_errors=True)
+    if FRESH.pop(made, None) == os.getpid():
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def forget() -> None:
+    """Removes the folders of this process. A server calls it, because a signal ends that before the interpreter can."""
+    for made in [*FRESH]:
+        remove(made)
 
 
 def make_below(folder: Path, path: str) -> None:

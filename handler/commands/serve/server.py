@@ -3,8 +3,9 @@
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final
 from core.records import NamedTuple
 from handler.commands.serve import welcome
 from handler.settings import InvalidSettings, Settings
+from handler.stores import private
 
 NOT_STARTED: Final = 3
 """The exit code that uvicorn's own command has for it."""
@@ -130,18 +132,33 @@ def run(
         sockets = bind(bound, "--port", how.host, how.port, shared=settings.workers > 1)
         say()
         try:
-            server.run(sockets=sockets)
+            with _ends_by_sigterm():
+                server.run(sockets=sockets)
         except KeyboardInterrupt:
-            _end()
+            _end(signal.SIGINT)
     return 0 if server.started else NOT_STARTED
 
 
-def _end() -> None:
-    """Ends the process by Ctrl-C, as SIGTERM does. The interpreter would wait for the models that are being loaded."""
+@contextmanager
+def _ends_by_sigterm() -> Iterator[None]:
+    """Ends the process when uvicorn, which has stopped, raises its SIGTERM again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _: Any = None) -> None:
+    """Ends the process by a signal. The interpreter would wait for the models that are being loaded."""
     with suppress(OSError):
         sys.stdout.flush()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.raise_signal(signal.SIGINT)
+    private.forget()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _protocol(settings: Settings, how: Serving) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from core.errors import ModelUnavailable
 from handler.settings import InvalidSettings, Settings
-from handler.stores import open_store
-from handler.stores.directory import DirectoryStore, is_name
+from handler.stores import open_store, private
+from handler.stores.directory import DirectoryStore, empty, is_name
 
 
 def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
@@ -132,3 +132,14 @@ def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
     """The refusal of an unknown scheme names the known ones."""
     with pytest.raises(InvalidSettings, match="expected a directory or one of file://, s3://"):
         open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "gopher://x"}))
+
+
+def test_an_empty_folder_goes_with_its_version_or_its_process() -> None:
+    """SIGTERM of a server left one for each pipeline without files."""
+    first, second = empty(), empty()
+    paths = [first.path, second.path]
+    assert [list(path.iterdir()) for path in paths] == [[], []]
+    del first
+    assert [path.exists() for path in paths] == [False, True]
+    private.forget()
+    assert not paths[1].exists()

@@ -1,13 +1,15 @@
 """handler.commands.serve.server: the end of a server in a process of its own."""
 
 import http.client
+import shutil
 import signal
 from pathlib import Path
 from typing import Final
 
+from handler.cli import main
 from tests.protocols.test_waiting import until
 from tests.support.publishing import publish
-from tests.support.server import HOST, running
+from tests.support.server import HOST, ROOT, running
 
 SLOW: Final = b"""
 import os, time
@@ -39,3 +41,29 @@ def test_ctrl_c_ends_a_server_that_loads_a_model(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == -signal.SIGINT
     assert "Traceback" not in log.read_text()
+
+
+def test_sigterm_removes_the_folder_that_is_for_one_process(tmp_path: Path) -> None:
+    """Where others can write /tmp, each start had a new folder with copies of the models, which stayed."""
+    shutil.copytree(ROOT / "models" / "iris", tmp_path / "models" / "iris")
+    assert main(["sign", str(tmp_path / "models" / "iris"), "--unsigned"]) == 0
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    settings = {"REPOSITORY": str(tmp_path / "models"), "VERIFY": "digest", "PRELOAD": "iris"}
+
+    def arguments(port: int) -> list[str]:
+        return ["-m", "dragoman", "serve", "--host", HOST, "--port", str(port)]
+
+    def made() -> list[Path]:
+        return [path for path in (tmp_path / "open").iterdir() if any(path.rglob("model.onnx"))]
+
+    def more(*_: int) -> dict[str, str]:
+        return {"TMPDIR": str(tmp_path / "open")}
+
+    with running(arguments, 1, tmp_path / "log", settings, more) as (process, _):
+        until(lambda: b"iris version 1 loaded" in (tmp_path / "log").read_bytes())
+        assert made()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
+    assert made() == []
+    assert not list((tmp_path / "open").glob("dragoman-????????"))
