@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,22 @@ def read(path: Path) -> Any:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
         if kind == ".json":
-            return json.loads(content)
+            return parsed(content)
         return _table(content.decode("utf-8-sig")) if kind == ".csv" else content
     except Exception as error:  # noqa: BLE001 - numpy's, zipfile's, zlib's, and MemoryError have no common base below this
         raise Refused(f"{path} is not a {kind} file that can be read: {str(error)[:256]}") from None
+
+
+def parsed(text: str | bytes) -> Any:
+    """Returns the value of a JSON text. Raises ValueError, also for a number that no double can hold."""
+    return json.loads(text, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if isinf(found):
+        raise ValueError(f"{text[:64]} is out of range")
+    return found
 
 
 def _table(text: str) -> Table:

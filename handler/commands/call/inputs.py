@@ -1,6 +1,5 @@
 """From `--input NAME=VALUE` and `--file [NAME=]PATH` to tensors of the datatypes and shapes that the model declares."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def _value(name: str, text: str, datatype: DataType | None) -> Any:
     if datatype is BYTES and not text.startswith(("[", '"')):
         return text
     try:
-        return json.loads(text)
+        return files.parsed(text)
     except ValueError:
         if datatype is None or datatype is BYTES:
             return text

@@ -219,13 +219,24 @@ def _fits(cell: str, datatype: DataType) -> bool:
 def _parsed(cells: Any, datatype: DataType | None) -> Any:
     """Returns texts as numbers: int64 or uint64 for whole ones, else double. Raises ValueError."""
     if datatype is not None and _is_real(datatype):
-        return np.array(cells, np.float64)
-    for dtype in (np.int64, np.uint64, *(() if datatype is not None else (np.float64,))):
+        return _doubles(cells)
+    for dtype in (np.int64, np.uint64):
         try:
             return np.array(cells, dtype)
         except (ValueError, OverflowError):
             continue
-    raise ValueError(cells)
+    if datatype is not None:
+        raise ValueError(cells)
+    return _doubles(cells)
+
+
+def _doubles(cells: Any) -> NDArray[np.float64]:
+    """Returns texts as doubles. Raises ValueError, also for digits that no double can hold, as JSON's readers do."""
+    values = np.array(cells, np.float64)
+    infinite = np.array(cells, object)[np.isinf(values)]
+    if any(not set("iI") & set(text) for text in infinite):
+        raise ValueError(cells)
+    return values
 
 
 def _numbers(cells: list[list[str]], datatype: DataType | None) -> Any:

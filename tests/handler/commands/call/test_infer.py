@@ -116,6 +116,7 @@ def test_a_file_has_all_inputs_of_a_table(
 
 @pytest.mark.parametrize(("words", "told"), [
     (("iris",), "model 'iris' needs 'x' (FP32 [-1, 4]); try: --input 'x=[0.5, 0.5, 0.5, 0.5]', or --sample"),
+    (("iris", "--input", "x=[1, 1e400]"), "input 'x' is '[1, 1e400]'; expected FP32 in JSON"),
     (("iris", "--input", "x=abc"), "input 'x' is 'abc'; expected FP32 in JSON, such as 1 or [1, 2]"),
     (("iris", "--input", "x=[1, [2]]"), "Encountered list at unexpected"),
     (("iris", "--input", 'x=["a"]'), "input 'x' has 'a' where FP32 needs"),

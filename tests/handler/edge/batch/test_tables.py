@@ -57,6 +57,8 @@ def test_cells_are_of_the_inputs_datatypes(of: BatchTerms, text: str, expected: 
     (terms(a="INT64", b="BYTES"), "1.0,x", "column 'a' is '1.0'; expected INT64"),
     (terms(a="BYTES", b="BOOL"), "x,maybe", "column 'b' is 'maybe'; expected true or false"),
     (terms(x=("FP32", (-1, 2))), "1,", "a cell is ''; expected FP32"),
+    (terms(x=("FP32", (-1, 2))), "inf,1e400", "a cell is '1e400'; expected FP32"),
+    (terms(a="FP64", b="BYTES"), "-1e400,x", "column 'a' is '-1e400'; expected FP64"),
 ])  # fmt: skip
 def test_a_cell_that_does_not_fit_is_named(of: BatchTerms, text: str, message: str) -> None:
     """With its column, if columns have names here, and what was expected."""
