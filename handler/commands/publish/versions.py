@@ -117,9 +117,15 @@ def _files(folder: Path) -> tuple[LocalFile, ...]:
 
 
 def _paths(folder: Path) -> Iterator[str]:
-    """Yields the paths of all files below, except hidden ones and compiled Python. Follows links to files."""
+    """Yields the paths of all files below, except hidden ones and compiled Python. Follows links to files.
+
+    Raises Refused for a link to a folder, which can lead back.
+    """
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith(".") and each != SKIPPED)
+        for each in folders:
+            if (link := Path(parent) / each).is_symlink():
+                raise Refused(f"{link} is a symbolic link to a folder: put the folder itself there")
         for name in sorted(names):
             if not name.startswith("."):
                 yield _plain((Path(parent) / name).relative_to(folder).as_posix())

@@ -499,3 +499,15 @@ def test_what_a_killed_push_left_is_removed_after_a_day(run: Any, tmp_path: Path
         os.utime(repository / name, (time.time() - age,) * 2)
     assert run("push", adds(1, tmp_path / "m").parent, repository / "m")[0] == 0
     assert sorted(path.name for path in repository.iterdir()) == [".push-1", ".push-abcd_013", "m"]
+
+
+@pytest.mark.parametrize("words", [("push", "{}", "{}/../r/m"), ("sign", "{}", "--unsigned")])
+def test_a_linked_folder_in_a_version_is_not_left_out(run: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Its files were not sent, and no message said so; servers of the folder itself see them."""
+    source = adds(1, tmp_path / "m").parent
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "a.txt").touch()
+    (source / "words").symlink_to(tmp_path / "words")
+    code, _, err = run(*(word.replace("{}", str(source)) for word in words))
+    told = f"dragoman: {source}/words is a symbolic link to a folder: put the folder itself there\n"
+    assert (code, err) == (1, told)
