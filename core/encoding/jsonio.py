@@ -25,6 +25,8 @@ from core.tensor import Tensor
 
 FEW_ELEMENTS: Final = 1024
 """An array of more elements is tested for NaN and infinities by numpy, which takes less time than a text search."""
+TOGETHER: Final = 2**18
+"""The most elements that are written at a time. The writer stops all other threads meanwhile: 40 ms for so many."""
 LONGEST_INTEGER: Final = 400
 """The most digits; more are beyond any double, and take time that grows with their square."""
 BEYOND_JSON: Final = re.compile(r'(?s)"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|-NaN\b|\bInf\b')
@@ -227,18 +229,30 @@ def numbers(array: NDArray[Any], non_finite: NonFinite = NonFinite.QUOTED) -> An
     if not array.ndim and array.dtype.kind != "f":  # the writer refuses arrays without a dimension, and some scalars
         return array.item()
     ready = np.ascontiguousarray(array) if array.ndim else array[()]
-    if array.dtype.kind != "f" or non_finite is NonFinite.NULL:
-        return ready
-    if array.size > FEW_ELEMENTS and np.isfinite(array).all():
+    is_plain = array.dtype.kind != "f" or non_finite is NonFinite.NULL
+    is_plain = is_plain or (array.size > FEW_ELEMENTS and bool(np.isfinite(array).all()))
+    if is_plain and array.size <= TOGETHER:
         return ready
     # orjson writes null exactly where an element is not finite.
-    text = orjson.dumps(ready, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" not in text:
+    text = _text(ready)
+    if is_plain or b"null" not in text:
         return orjson.Fragment(text)
     tokens = [_token(x, non_finite) for x in array[~np.isfinite(array)].tolist()]
     pieces = text.split(b"null")
     woven = b"".join(piece + token for piece, token in zip(pieces, [*tokens, b""], strict=True))
     return orjson.Fragment(woven)
+
+
+def _text(array: Any) -> bytes:
+    """Returns the text of an array or a scalar; that of a large array is written in pieces."""
+    if array.size <= TOGETHER:
+        return orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    each = array[0].size
+    if each > TOGETHER:
+        return b"[%b]" % b",".join(map(_text, array))
+    step = TOGETHER // each
+    first, *others = [memoryview(_text(array[start : start + step])) for start in range(0, len(array), step)]
+    return b",".join([first[:-1], *(piece[1:-1] for piece in others[:-1]), others[-1][1:]])
 
 
 def _token(value: float, non_finite: NonFinite) -> bytes:

@@ -134,7 +134,7 @@ def integers(array: NDArray[Any]) -> Any:
     """Returns a flat array of 64-bit integers for `jsonio.dumps`, each as a string."""
     if not array.size:
         return []
-    text = jsonio.dumps(np.ascontiguousarray(array))[1:-1].replace(b",", b'","')
+    text = jsonio.dumps(jsonio.numbers(array))[1:-1].replace(b",", b'","')
     return jsonio.verbatim(b'["%b"]' % text)
 
 

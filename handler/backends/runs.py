@@ -1,13 +1,15 @@
 """The run that a thread works on. Another thread may end it: at its time limit, or because its client has left."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, Final
 
 _LOCK: Final = threading.Lock()
 """For threads that end the same run: the first one's reason counts."""
+LARGE: Final = 2**18
+"""Elements of an inference's outputs. Writing them as JSON takes 40 ms, perhaps a hundred times the inference."""
 
 
 class Run:
@@ -16,11 +18,14 @@ class Run:
     The order of the attributes stands for a lock, which each run would take twice. `end` writes the error, then reads
     the options; `begin` and `finish` write the options, then read the error. So either the runtime is told, or `begin`
     raises; and options that are told to end are never used again.
+
+    `on_large`: returns what ends a run whose outputs are too large to be written where it runs.
     """
 
-    __slots__ = ("_error", "_options", "ended")
+    __slots__ = ("_error", "_on_large", "_options", "ended")
 
-    def __init__(self) -> None:
+    def __init__(self, on_large: Callable[[], BaseException] | None = None) -> None:
+        self._on_large = on_large
         self._error: Callable[[], BaseException] | None = None
         self._options: Any = None
         self.ended = False
@@ -51,6 +56,12 @@ class Run:
         if self._error is not None:
             raise self._error()
 
+    def weigh(self, outputs: Iterable[Any]) -> None:
+        """Ends the run if its outputs are too large, and raises why."""
+        if self._on_large is not None and sum(getattr(output, "size", 0) for output in outputs) > LARGE:
+            self.end(self._on_large)
+            self.check()
+
 
 class _Current(threading.local):
     """`options`: a runtime's, which the thread's runs use one after the other. Making them costs 2 us."""
@@ -71,7 +82,7 @@ def check() -> None:
 
 
 def stoppable(call: Callable[[Any], Any], make: Callable[[], Any]) -> Any:
-    """Returns the result of `call`, which gets options by which another thread may end it. Raises why it did.
+    """Returns the outputs of `call`, which gets options by which another thread may end it. Raises why it did.
 
     `make`: makes the options of the runtime. `call` gets None where nothing would end it.
     """
@@ -82,10 +93,13 @@ def stoppable(call: Callable[[Any], Any], make: Callable[[], Any]) -> Any:
     options = current.options = current.options or make()
     try:
         run.begin(options)
-        return call(options)
+        outputs = call(options)
+        run.weigh(outputs)
     except Exception:
         run.check()
         raise
+    else:
+        return outputs
     finally:
         if not run.finish():
             current.options = None

@@ -4,10 +4,13 @@ The site is imported with its first request. An unknown caller gets the page tha
 pages refer to, which have no data of this server: neither imports FastAPI.
 """
 
+import asyncio
+from collections.abc import MutableMapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from core.dialects import DIALECTS
-from core.errors import NotPermitted, ServingError, Unauthenticated
+from core.errors import NotPermitted, ServerBusy, ServingError, Unauthenticated
 from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY
 from core.router import Router
 from core.wire import HttpResponse, MethodNotAllowed, Right
@@ -25,6 +28,31 @@ if TYPE_CHECKING:
     from handler.edge.dispatch.threads import Threads
 
 ASSETS: Final = "/assets/"
+PAGES, SCRAPES = 2, 1
+"""How many are made at a time. With many models, each takes tenths of a second from inferences and health."""
+MOST_WAITING: Final = 32
+
+
+class Turns:
+    """Limits how many answers of a kind are made at a time, and how many requests wait for that. `kind`: their name."""
+
+    def __init__(self, kind: str, most: int) -> None:
+        self._kind = kind
+        self._places = asyncio.Semaphore(most)
+        self._waiting = 0
+
+    async def taken(self) -> ExitStack:
+        """Waits for a turn, and returns what ends it. Raises ServerBusy."""
+        if self._waiting >= MOST_WAITING:
+            raise ServerBusy(f"{self._waiting} requests for {self._kind} wait already: try again", retry_after=1)
+        self._waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        turn = ExitStack()
+        turn.callback(self._places.release)
+        return turn
 
 
 class Elsewhere:
@@ -39,6 +67,8 @@ class Elsewhere:
         self._observer = observer
         self._dispatcher = dispatcher
         self._site: Any = None
+        self._pages = Turns("pages", PAGES)
+        self._scrapes = Turns("metrics", SCRAPES)
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send, visitor: Visitor) -> None:
         """Answers a request. `path`: below the application's mount."""
@@ -46,15 +76,25 @@ class Elsewhere:
         try:
             if answer is None:
                 answer = await self._own(path, scope, visitor)
+            if answer is None:
+                with await self._pages.taken() as turn:
+                    await self._page(scope, receive, send, turn)
+                unfound(path)
+                return
         except ServingError as error:
             answer = self._refusal(error, scope, path)
-        if answer is None:
-            if self._site is None:
-                self._site = await self._dispatcher.aside(self._made)
-            await self._site(scope, receive, send)
-            unfound(path)
-        else:
-            await exchange.answer(answer, scope["method"], send)
+        await exchange.answer(answer, scope["method"], send)
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send, turn: ExitStack) -> None:
+        """Has the site answer. The turn ends when the page was made: its client may be slow to read."""
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            turn.close()
+            await send(message)
+
+        if self._site is None:
+            self._site = await self._dispatcher.aside(self._made)
+        await self._site(scope, receive, sending)
 
     async def _own(self, path: str, scope: Scope, visitor: Visitor) -> HttpResponse | None:
         """Returns the answer to all but the site's pages, whose scope it prepares. Raises ServingError."""
@@ -82,7 +122,8 @@ class Elsewhere:
         if visitor.recognise().models is not None:
             raise NotPermitted("this credential is for some models; the metrics concern all of them")
         accept = visitor.headers.get(b"accept", b"").decode("latin-1")
-        kind, metrics = await self._dispatcher.aside(self._observer.scrape, path, accept)
+        with await self._scrapes.taken():
+            kind, metrics = await self._dispatcher.aside(self._observer.scrape, path, accept)
         return HttpResponse(200, (kind,), (metrics,))
 
     def _refusal(self, error: ServingError, scope: Scope, path: str) -> HttpResponse:

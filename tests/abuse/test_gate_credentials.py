@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import threading
 import time
 from contextlib import closing
 from functools import partial
@@ -250,6 +251,26 @@ def test_many_tokens_wait_for_one_request(site: Any, issuer: Issuer) -> None:
 
         assert asyncio.run(main()) == [True] * 8
         assert site.asked == 1
+
+
+class _Endless(web.Handler):
+    def do_GET(self) -> None:
+        server: Any = self.server
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
+        while not server.ends.wait(0.05):
+            self.wfile.write(b"x")
+
+
+def test_no_token_waits_for_an_issuer_whose_answer_never_ends(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte of a head has the time limit of a read, and so the request has none."""
+    monkeypatch.setattr(jwks, "SECONDS", 0.5)
+    server: Any
+    with web.serving(_Endless) as server:
+        server.ends = threading.Event()
+        with closing(remote(server, issuer)) as app:
+            answers = [ask(app, "GET", MODELS, bearer(issuer.token("read"))) for _ in range(2)]
+            server.ends.set()
+        assert [(each.status, each.headers["retry-after"]) for each in answers] == [(503, "5")] * 2
 
 
 def test_a_new_key_is_fetched_and_a_withdrawn_one_is_forgotten(

@@ -46,9 +46,6 @@ class EnvelopeCodec(MessageCodec):
     def ref(self) -> ModelRef | None:
         return None if self._inflate is not None or self._question.deflates else super().ref()
 
-    def known(self) -> ModelRef | None:
-        return None if self._inflate is not None else super().known()
-
     def is_long(self) -> bool:
         return self._inflate is not None or super().is_long()
 

@@ -72,7 +72,10 @@ class MessageCodec:
     `size`: bytes of the message, of a compressed body until it is read.
     """
 
-    __slots__ = ("_body", "_decoded", "_inflate", "_is_long", "_json", "_method", "_request", "refused", "size")
+    __slots__ = (
+        *("_body", "_decoded", "_inflate", "_is_long", "_json", "_method", "_named", "_request"),
+        *("refused", "size"),
+    )
 
     def __init__(
         self, method: RpcMethod, body: Any, *, json: bool = False, inflate: Callable[[], Any] | None = None
@@ -82,6 +85,7 @@ class MessageCodec:
         self._inflate = inflate
         self._json = json
         self._is_long: bool | None = None
+        self._named: ModelRef | None = None
         self._request: Any = None
         self.refused = False
         self._decoded: Decoded | None = None
@@ -109,22 +113,28 @@ class MessageCodec:
         return self._method.path, self._body if is_only else b""
 
     def named(self) -> ModelRef | None:
-        """Looks into a long message for its name alone, and reads one that is quickly read."""
-        rpc = self._method.rpc
-        if rpc.ref is None:
-            return None
+        """Looks into a long message for its name alone, and reads one that is quickly read.
+
+        A message that is long once it is inflated is inflated again when its model is there. It may wait for that, and
+        the bytes in flight count what was received.
+        """
+        if self._named is None and self._method.rpc.ref is not None:
+            received = self._body, self._inflate
+            self._named = self._found(self._method.rpc.ref)
+            if self.size > QUICKLY_READ and self._inflate is not received[1]:
+                (self._body, self._inflate), self._request = received, None
+        return self._named
+
+    def _found(self, ref: Callable[[Any], ModelRef]) -> ModelRef:
         if self._request is None:
             body = self._plain()
             found = self._method.peek(body, json=self._json) if self.is_long() else None
             if found is not None:
                 return found
-        return rpc.ref(self._message())
+        return ref(self._message())
 
     def known(self) -> ModelRef | None:
-        if self._decoded is not None:
-            return ref_of(self._decoded)
-        ref = self._method.rpc.ref
-        return None if ref is None or self._request is None else ref(self._request)
+        return self._named if self._decoded is None else ref_of(self._decoded)
 
     def read(self, _spec: ModelSpec | None = None) -> Decoded:
         if self._decoded is None:

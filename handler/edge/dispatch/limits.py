@@ -13,11 +13,13 @@ from handler.backends.runs import CURRENT, Run
 T = TypeVar("T")
 LOOK_SECONDS: Final = 0.05
 LOOP_SECONDS: Final = 0.05
-"""Work in the event loop that takes longer is ended at the next look, and done again in a thread."""
+"""Work in the event loop that takes longer is ended at the next look, and done again in a thread.
+
+So is work whose outputs are large: writing them cannot be ended."""
 
 
 class Hurried(Exception):
-    """Ends work in the event loop that is not as short as it always was."""
+    """Ends work in the event loop that is not as short, or whose outputs are not as small, as always."""
 
 
 def late(spec: ModelSpec, version: str, default: float | None) -> TimedOut:
@@ -43,17 +45,17 @@ class Watchdog:
     def __init__(self) -> None:
         self._guarded: _Guarded | None = None
         self._until = 0.0
-        self._hurried = _Guarded(Run(), lambda: self._until, Hurried)
+        self._hurried = _Guarded(Run(Hurried), lambda: self._until, Hurried)
         self._turn = 0
         self._closed = False
         self._awake = threading.Event()
         self._thread: threading.Thread | None = None
 
     def hurry(self, call: Callable[[], T]) -> T:
-        """Returns the result of quick work. Raises Hurried if it takes long, and its runtime can be ended."""
+        """Returns the result of quick work. Raises Hurried if it takes long, or makes much, and can be ended."""
         guarded = self._hurried
         if guarded.run.ended:
-            guarded = self._hurried = guarded._replace(run=Run())
+            guarded = self._hurried = guarded._replace(run=Run(Hurried))
         self._until = time.monotonic() + LOOP_SECONDS
         return self._guard(call, guarded)
 

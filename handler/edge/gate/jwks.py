@@ -27,7 +27,9 @@ FIRST_COOLDOWN: Final = 5.0
 FRESH: Final = 600.0
 """Seconds after which a use of the set starts its renewal; no token waits for it."""
 SECONDS: Final = 5.0
-"""Seconds for one request, from its start to its last byte."""
+"""Seconds for one request, from its start to its last byte. No token waits longer, even if the request does.
+
+A host's address, and each piece of a head, may take as long again."""
 LARGEST: Final = 512 * 1024
 PIECE: Final = 16 * 1024
 MOST_KEYS: Final = 256
@@ -71,12 +73,12 @@ class JwkSet:
         if found is None and self._flight is None and self._may_ask():
             self._start()
         if found is None and self._flight is not None:
-            await landed(self._flight)
+            await landed(self._flight, SECONDS)
             self._land()
             found = self._find(kid)
         if found is not None:
             return found
-        if self._keys is None:
+        if self._keys is None or self._flight is not None:
             raise ServerBusy(
                 "the keys that tokens are signed with cannot be fetched at the moment", retry_after=FIRST_COOLDOWN
             )

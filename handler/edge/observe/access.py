@@ -8,6 +8,7 @@ for a line than the rest of this package for a request.
 import asyncio
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import orjson
@@ -125,14 +126,15 @@ class Lines:
         self.flush()
 
     def flush(self) -> None:
-        """Writes what waits."""
+        """Writes what waits. What cannot be written, such as on a full disk, is lost: no request fails for its line."""
         entries, self._entries = self._entries, []
         if not entries:
             return
         form = self._form
         lines = [form.note(each) if isinstance(each, str) else form.line(each) for each in entries]
-        sys.stderr.write(b"\n".join((*lines, b"")).decode("utf-8", "replace"))
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.write(b"\n".join((*lines, b"")).decode("utf-8", "replace"))
+            sys.stderr.flush()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

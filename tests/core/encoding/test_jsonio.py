@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.encoding import jsonio, simd
+from core.encoding.jsonio import TOGETHER
 from core.errors import InvalidInput
 from tests.support import needs
 
@@ -402,6 +404,30 @@ def test_arrays_of_any_length_are_written_alike(size: int) -> None:
     text = jsonio.dumps({"x": jsonio.numbers(array, jsonio.NonFinite.BARE)})
     assert text.endswith(b",Infinity]}")
     assert json.loads(text)["x"] == array.tolist()
+
+
+LONG = np.arange(TOGETHER + 1, dtype=np.float32)
+
+
+@pytest.mark.parametrize("array", [
+    LONG, LONG.astype(np.int64), LONG > 1, np.resize(LONG, (3, TOGETHER // 2)), np.resize(LONG, (TOGETHER // 2, 3)),
+    np.resize(LONG, (2, 1, TOGETHER + 1)), np.where(LONG == TOGETHER, np.nan, LONG),
+], ids=lambda array: f"{array.dtype}{array.shape}")  # fmt: skip
+@pytest.mark.parametrize("non_finite", jsonio.NonFinite)
+def test_a_large_array_is_written_in_pieces(
+    array: Any, non_finite: jsonio.NonFinite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer stops all other threads until it returns: for seconds, if it wrote an answer of 200 MB at once."""
+    sizes, dumps = [], orjson.dumps
+
+    def noted(value: Any, **options: Any) -> bytes:
+        sizes.append(getattr(value, "size", 0))
+        return dumps(value, **options)
+
+    whole = dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    monkeypatch.setattr(jsonio.orjson, "dumps", noted)
+    assert jsonio.dumps(jsonio.numbers(array, non_finite)) == whole.replace(b"null", non_finite.value[0])
+    assert 0 < max(sizes) <= TOGETHER
 
 
 @pytest.mark.parametrize(

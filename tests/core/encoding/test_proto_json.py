@@ -1,11 +1,15 @@
-"""core.encoding.proto_json: what protobuf's reader of JSON refuses, in words that name the place and the value."""
+"""core.encoding.proto_json: proto3's JSON as it is written, and what protobuf's reader of it refuses, and why."""
 
 from typing import Any
 
+import numpy as np
+import orjson
 import pytest
 from google.protobuf import json_format
 
-from core.encoding.proto_json import unreadable
+from core.encoding import jsonio
+from core.encoding.jsonio import TOGETHER
+from core.encoding.proto_json import integers, unreadable
 from core.schema.grps import GrpsMessage
 from core.schema.open_inference import ModelInferRequest
 
@@ -60,3 +64,17 @@ def test_any_other_mistake_has_protobufs_own_words(document: dict[str, Any]) -> 
 def test_a_message_is_as_long_as_any_other() -> None:
     """A client chooses names and values."""
     assert len(refused({"parameters": {"a" * 10_000: {"boolParam": "b" * 10_000}}})) < 1000
+
+
+def test_many_integers_are_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer stops all other threads until it returns."""
+    sizes, dumps = [], orjson.dumps
+
+    def noted(value: Any, **options: Any) -> bytes:
+        sizes.append(getattr(value, "size", 0))
+        return dumps(value, **options)
+
+    monkeypatch.setattr(jsonio.orjson, "dumps", noted)
+    array = np.arange(-1, TOGETHER, dtype=np.int64)
+    assert jsonio.dumps(integers(array)) == dumps([*map(str, array.tolist())])
+    assert 0 < max(sizes) <= TOGETHER

@@ -1,12 +1,14 @@
 """handler.edge.elsewhere: paths that no protocol owns."""
 
+import asyncio
 import threading
 from typing import Any
 
 import pytest
 
+from handler.edge.elsewhere import MOST_WAITING, PAGES, SCRAPES
 from handler.site import pages
-from tests.handler.edge.client import ask, make
+from tests.handler.edge.client import ask, exchange, make
 
 
 def test_the_first_look_at_a_page_does_not_stop_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,4 +24,60 @@ def test_the_first_look_at_a_page_does_not_stop_the_event_loop(monkeypatch: pyte
     assert [ask(app, "GET", path)[0] for path in ("/docs", "/nothing", "/status")] == [200, 404, 200]
     assert len(makers) == 1
     assert makers[0] is not threading.main_thread()
+    app.close()
+
+
+@pytest.mark.parametrize(("path", "most", "kind"), [("/docs", PAGES, "pages"), ("/metrics", SCRAPES, "metrics")])
+def test_few_pages_and_metrics_are_made_at_a_time_and_few_requests_wait_for_them(
+    path: str, most: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crowd that asks for them does not take all threads, which health waits for, too."""
+    app, may_end, running, counts = make(), threading.Event(), [0], []
+
+    def slow(*_: Any) -> Any:
+        running[0] += 1
+        counts.append(running[0])
+        may_end.wait(60)
+        running[0] -= 1
+        return "" if path == "/docs" else ((b"content-type", b"text/plain"), b"")
+
+    monkeypatch.setattr(pages.Documentation, "content", slow)
+    monkeypatch.setattr(app.observer, "scrape", slow)
+
+    async def crowd() -> tuple[Any, Any, list[Any]]:
+        asked = [asyncio.ensure_future(exchange(app, "GET", path)) for _ in range(most + MOST_WAITING + 3)]
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        ready = await exchange(app, "GET", "/v2/health/ready")
+        may_end.set()
+        return done.pop().result(), ready, await asyncio.gather(*asked)
+
+    refused, ready, answers = asyncio.run(crowd())
+    assert refused[0] == 503
+    assert refused[1]["retry-after"] == "1"
+    assert refused[2] == b'{"error":"%d requests for %s wait already: try again"}' % (MOST_WAITING, kind.encode())
+    assert ready[0] == 200
+    assert sorted(status for status, *_ in answers) == [200] * (most + MOST_WAITING) + [503] * 3
+    assert max(counts) <= most
+    app.close()
+
+
+def test_a_client_that_does_not_read_its_page_keeps_no_other_one_waiting() -> None:
+    """The turn ends when the page was made, and not when it was sent."""
+    app = make()
+    scope = {"type": "http", "method": "GET", "path": "/docs", "headers": [], "client": ("127.0.0.1", 1)}
+
+    async def stall(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    async def stalled() -> int:
+        idle = [asyncio.ensure_future(app(dict(scope), receive, stall)) for _ in range(PAGES)]
+        status, *_ = await asyncio.wait_for(exchange(app, "GET", "/status"), 60)
+        for each in idle:
+            each.cancel()
+        return status
+
+    assert asyncio.run(stalled()) == 200
     app.close()

@@ -1,5 +1,6 @@
 """handler.edge.calls.messages: remote calls as jobs."""
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from google.protobuf import json_format
 from core.dialects.grps import messages as grps_messages
 from core.dialects.rpcs import RPCS
 from core.errors import InvalidInput, ServingError
+from core.operations import ModelRef
 from core.schema import grps
 from core.schema import open_inference as oip
 from handler.edge.app import App
@@ -57,6 +59,31 @@ def test_a_long_message_of_raw_numbers_is_quickly_read(body: bytes, *, is_long: 
     assert MessageCodec(INFER, body).is_long() is is_long
     assert MessageCodec(INFER, body, json=True).is_long()
     assert MessageCodec(STREAM, body).is_long()
+
+
+LAST = b'{"inputs":[{"name":"x","datatype":"FP32","shape":["40000"],"contents":{"fp32Contents":[%s]}}],"modelName":"m"}'
+
+
+@pytest.mark.parametrize(("body", "json"), [
+    (TYPED, False),
+    (question("m", raw("x", "FP32", NUMBERS)).SerializeToString(), False),
+    (LAST % b",".join([b"0"] * 40_000), True),
+])  # fmt: skip
+def test_a_message_that_was_inflated_for_its_name_is_not_kept_while_it_waits(body: bytes, *, json: bool) -> None:
+    """A thousandth of it has come over the network, and nothing counts the rest. It is inflated again to be read."""
+    made = []
+
+    def inflate() -> Any:
+        array = np.frombuffer(body, np.uint8).copy()
+        made.append(weakref.ref(array))
+        return array.data
+
+    codec = MessageCodec(INFER, b"", json=json, inflate=inflate)
+    assert codec.named() == codec.known() == codec.named() == ModelRef("m")
+    assert [each() for each in made] == [None]
+    assert codec.read()[0].inputs[0].shape == (40_000,)
+    assert len(made) == 2
+    assert codec.size == len(body)
 
 
 def test_a_job_is_quick_once_its_model_is_and_its_message_is_not_too_large_to_be_read_first(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from core.errors import TimedOut
-from handler.backends.runs import CURRENT, stoppable
+from handler.backends.runs import CURRENT, LARGE, stoppable
 from handler.edge.dispatch.limits import Hurried, Watchdog
 
 CALLS = 2000
@@ -40,8 +42,20 @@ def test_work_that_is_no_longer_quick_is_ended() -> None:
         for _ in range(2):
             with pytest.raises(Hurried):
                 watchdog.hurry(lambda: stoppable(endless, options))
-            assert [watchdog.hurry(lambda: stoppable(lambda _: 7, options)) for _ in range(CALLS)] == [7] * CALLS
+            assert [watchdog.hurry(lambda: stoppable(lambda _: (7,), options)) for _ in range(CALLS)] == [(7,)] * CALLS
             time.sleep(0.2)  # its thread falls asleep
+
+
+def test_quick_work_that_makes_much_is_ended() -> None:
+    """Writing it would keep the event loop for longer than the inference has taken."""
+    with closing(Watchdog()) as watchdog:
+        for half, is_large in ((LARGE // 2, False), (LARGE // 2 + 1, True), (1, False)):
+            outputs = [np.zeros(half), np.zeros(half)]
+            with pytest.raises(Hurried) if is_large else nullcontext():
+                assert watchdog.hurry(lambda made=outputs: stoppable(lambda _: made, options)) is outputs
+        outputs = [np.zeros(LARGE + 1)]
+        made = watchdog.guard(lambda: stoppable(lambda _: outputs, options), lambda: math.inf, Hurried)
+        assert made is outputs
 
 
 def test_work_ends_when_it_is_due() -> None:

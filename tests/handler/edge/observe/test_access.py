@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 from contextlib import closing
@@ -15,6 +16,7 @@ from grpc import aio
 from core import errors
 from core.errors import Fault
 from handler.aws import Function
+from handler.edge.observe.access import MOST_ENTRIES
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
 from tests.handler.calling import http
@@ -224,6 +226,24 @@ def test_a_flood_of_refusals_stays_short(capsys: pytest.CaptureFixture[str], mon
         for _ in range(50):
             ask(app, "GET", "/v2/nothing")
         assert len(lines(app, capsys)) == 50
+
+
+class FullDisk:
+    """A stream to a file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", len(text))
+
+    def flush(self) -> None: ...
+
+
+def test_a_log_that_cannot_be_written_breaks_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request that found many lines to write kept its body for good, and lost its connection."""
+    app = make(ACCESS_LOG="true")
+    monkeypatch.setattr("sys.stderr", FullDisk())
+    assert {ask(app, "GET", "/v2")[0] for _ in range(MOST_ENTRIES + 1)} == {200}
+    assert not app._open
+    app.close()
 
 
 def test_the_gates_refusal_is_the_requests_own_line(
