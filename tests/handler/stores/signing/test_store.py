@@ -31,9 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_aws")
 @pytest.fixture
 def bucket(stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
     """A signed version in a bucket."""
-    for name, value in stand_in.variables().items():
-        if not name.startswith("DRAGOMAN_"):
-            monkeypatch.setenv(name, value)
+    stand_in.settings(monkeypatch)
     for path, content in (FILES | {"model.sig": sign(FILES)}).items():
         stand_in.put(f"p/m/1/{path}", content)
     return stand_in
