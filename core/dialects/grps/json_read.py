@@ -14,7 +14,6 @@ import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.grps.content import (
-    FP64,
     LARGEST_SIZE,
     MAP_FIELDS,
     TYPES,
@@ -29,7 +28,7 @@ from core.dialects.grps.content import (
     element,
 )
 from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
-from core.dtype import BY_GRPS, BYTES, DataType
+from core.dtype import BY_GRPS, BYTES, FP64, DataType
 from core.encoding import jsonio
 from core.errors import InvalidInput, TooMany, shown
 from core.tensor import Tensor, check_count, check_rank, checked_shape, named

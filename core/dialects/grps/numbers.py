@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dialects.grps.content import FP32
-from core.dtype import DataType
+from core.dtype import FP32, DataType
 from core.encoding import proto_json
 from core.encoding.jsonio import Oversized
 from core.encoding.values import from_values

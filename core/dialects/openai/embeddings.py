@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.openai.refusals import WrongParameter
-from core.dtype import DATATYPES, NDArray
+from core.dtype import FP32, INT64, NDArray
 from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed, shown
@@ -27,7 +27,6 @@ MOST_TEXTS: Final = 2048
 FORMATS: Final = ("float", "base64")
 TOKENS: Final = "token_count"
 """The output with the tokens of each text, INT64 [n], unless the settings name another. A tokenizer step makes it."""
-FP32: Final = DATATYPES["FP32"]
 LEAST_LENGTH: Final = 1e-12
 
 
@@ -149,7 +148,7 @@ def _is_vectors(spec: TensorSpec) -> bool:
 
 
 def _is_counts(spec: TensorSpec) -> bool:
-    return spec.datatype.name == "INT64" and spec.shape is not None and len(spec.shape) == 1
+    return spec.datatype is INT64 and spec.shape is not None and len(spec.shape) == 1
 
 
 def _check_dimensions(wanted: int | None, shape: tuple[int, ...] | None, spec: ModelSpec) -> None:
