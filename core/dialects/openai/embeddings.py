@@ -20,7 +20,7 @@ from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec, TextTensor, as_column, objects
-from core.wire import JSON, AnyReply, Call, HttpResponse
+from core.wire import AnyReply, Call, HttpResponse, json_answer
 
 MOST_TEXTS: Final = 2048
 """OpenAI's own limit."""
@@ -191,7 +191,7 @@ def _answer(
         "model": result.model_name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
-    return HttpResponse(200, (JSON,), (jsonio.dumps(body),))
+    return json_answer(body)
 
 
 def _shortened(vectors: NDArray[Any], dimensions: int) -> NDArray[Any]:
