@@ -91,7 +91,7 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
         done = stats.success.times
         more += [
             (("success", model), done),
-            (("runs", model), getattr(stats, "execution_count", stats.inference_count)),
+            (("runs", model), stats.execution_count),
             (("request_ns", model), stats.success.ns),
             (("request", model), [done, stats.success.ns]),
             (("queue_ns", model), stats.queue.ns),
