@@ -65,7 +65,7 @@ COLUMNS: Final = Form("columns", b'{"inputs":{"x":', b"}}", "outputs", lambda do
 def read(body: bytes) -> tuple[Infer, Reply]:
     deferred: Deferred
     deferred, _ = ROUTE.decode(Call(HttpRequest("POST", PATH, {}, body), MODEL))  # type: ignore[assignment] # predict's
-    return deferred.decode(SPEC)  # type: ignore[return-value] # the same
+    return deferred.decode(SPEC)  # type: ignore[return-value] # predict's
 
 
 def answered(body: bytes, array: Array) -> bytes:

@@ -61,7 +61,7 @@ def serving(folder: Path, workers: int, *flags: str, **settings: str) -> Iterato
 def asked(port: int, path: str, document: Any = None) -> str:
     body = None if document is None else json.dumps(document).encode()
     asking = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, JSON)
-    with urllib.request.urlopen(asking, timeout=300) as answer:  # noqa: S310 - the same
+    with urllib.request.urlopen(asking, timeout=300) as answer:  # noqa: S310 - loopback
         return str(answer.read().decode())
 
 

@@ -74,6 +74,9 @@ BYTES: Final = DATATYPES["BYTES"]
 BF16: Final = DATATYPES["BF16"]
 BOOL: Final = DATATYPES["BOOL"]
 FP16: Final = DATATYPES["FP16"]
+FP32: Final = DATATYPES["FP32"]
+FP64: Final = DATATYPES["FP64"]
+INT64: Final = DATATYPES["INT64"]
 BY_GRPS: Final = {row.grps: row for row in DATATYPES.values() if row.grps}
 BY_ONNX: Final = {row.onnx: row for row in DATATYPES.values()}
 # BF16 shares numpy's uint16 with UINT16, so an array alone never means BF16.

@@ -65,6 +65,9 @@ class Tensor(NamedTuple):
     def reshaped(self, shape: tuple[int, ...]) -> "Tensor":
         return Tensor(self.name, self.datatype, self.array.reshape(shape))
 
+    def rows(self, start: int, end: int) -> "Tensor":
+        return Tensor(self.name, self.datatype, self.array[start:end])
+
 
 class TextTensor(Tensor):
     """BYTES that exist as `str`, of which UTF-8 can encode each: from JSON, ONNX Runtime, or short binary elements.
@@ -94,6 +97,9 @@ class TextTensor(Tensor):
 
     def reshaped(self, shape: tuple[int, ...]) -> "TextTensor":
         return TextTensor(self.name, self.texts.reshape(shape))
+
+    def rows(self, start: int, end: int) -> "TextTensor":
+        return TextTensor(self.name, self.texts[start:end])
 
     def _replace(self, **changes: Any) -> Tensor:  # type: ignore[override]  # with other elements it is not a TextTensor
         return Tensor(*self)._replace(array=self.array)._replace(**changes)
@@ -182,6 +188,15 @@ def from_raw(name: str, datatype: DataType, shape: tuple[int, ...], raw: bytes |
     if not array.flags.aligned:
         array = array.copy()
     return Tensor(name, datatype, shaped(array, shape, name))
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Returns one tensor of the rows of several. Raises ValueError if they differ in another axis."""
+    first = parts[0]
+    texts = [tensor.texts for tensor in parts if tensor.texts is not None]
+    if len(texts) == len(parts):
+        return TextTensor(first.name, np.concatenate(texts))
+    return Tensor(first.name, first.datatype, np.concatenate([tensor.array for tensor in parts]))
 
 
 def objects(elements: Sequence[Any]) -> NDArray[Any]:

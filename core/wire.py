@@ -5,6 +5,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
+from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import Fault, ServingError, TooLarge, Unauthenticated, shown
 from core.operations import ModelRef, Operation
@@ -13,6 +14,7 @@ from core.records import NamedTuple
 Header = tuple[bytes, bytes]
 Part = bytes | memoryview
 JSON: Final[Header] = (b"content-type", b"application/json")
+OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 REQUEST_ID: Final = b"x-request-id"
 """The header with a request's id, in requests and answers."""
 ID_MEMBER: Final = "request_id"
@@ -159,6 +161,11 @@ class HttpResponse(NamedTuple):
         return sum(map(len, self.parts))
 
 
+def json_answer(value: Any, status: int = 200) -> HttpResponse:
+    """Returns a value as an answer in JSON."""
+    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
+
+
 class HttpStream(NamedTuple):
     """An answer in chunks, each sent as soon as it exists.
 
@@ -186,7 +193,6 @@ class Call(NamedTuple):
 
 
 Reply = Callable[[Any], HttpResponse]
-StreamReply = Callable[[Any], HttpStream]
 AnyReply = Callable[[Any], HttpResponse | HttpStream]
 Decode = Callable[[Call], tuple[Operation, AnyReply]]
 

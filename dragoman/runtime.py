@@ -13,8 +13,8 @@ BEGAN = time.monotonic()
 
 
 def function(carrier: Any) -> Any:
-    """Makes the function. Lambda is told if it cannot be imported."""
-    from handler.aws import Function  # noqa: PLC0415 - as above
+    """Makes the function."""
+    from handler.aws import Function  # noqa: PLC0415 - the loop reports a failed import to Lambda
 
     made = Function(began=BEGAN, carrier=carrier)
     gc.freeze()  # what exists now lives as long as the process

@@ -88,12 +88,17 @@ class Loader(Protocol):
         ...
 
 
+def _marked(files: Collection[str]) -> Backend | None:
+    """Returns the runtime whose marker is among the files, None without one."""
+    return next((backend for backend in BACKENDS.values() if backend.marker in files), None)
+
+
 def found(files: Collection[str], implementation: str | None) -> bool:
     """Decides whether a version's files are complete.
 
     They are if a marker is there, which a publisher writes last, or if `implementation` is a third party's runtime.
     """
-    if any(backend.marker in files for backend in BACKENDS.values()):
+    if _marked(files) is not None:
         return True
     return implementation is not None and plugins.find(implementation, {}, "dragoman.backends") is not None
 
@@ -106,10 +111,10 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
     if settings.pipeline is not None:
         _check_alone(name, files)
         files = {PIPELINE}
-    for backend in BACKENDS.values():
-        if backend.marker in files:
-            loader: Loader = import_module(backend.module).load
-            return loader
+    backend = _marked(files)
+    if backend is not None:
+        loader: Loader = import_module(backend.module).load
+        return loader
     if settings.implementation:
         third_party = plugins.find(settings.implementation, {}, "dragoman.backends")
         if third_party is not None:
@@ -120,24 +125,23 @@ def choose(name: str, files: Collection[str], settings: ModelSettings) -> Loader
 
 def is_pipeline(files: Collection[str], settings: ModelSettings) -> bool:
     """Decides whether a version calls other models: by its marker, else by its settings."""
-    marker = next((backend.marker for backend in BACKENDS.values() if backend.marker in files), None)
-    return marker == PIPELINE or (marker is None and settings.pipeline is not None)
+    backend = _marked(files)
+    return settings.pipeline is not None if backend is None else backend.marker == PIPELINE
 
 
 def _check_alone(name: str, files: Collection[str]) -> None:
     """Raises ModelNotLoadable for a version that has a model of its own beside the pipeline in its settings."""
-    other = next((backend.marker for backend in BACKENDS.values() if backend.marker in files), None)
+    other = _marked(files)
     if other is not None:
-        raise ModelNotLoadable(f"model {name!r} has {other}, and a pipeline in its settings: remove one of them")
+        raise ModelNotLoadable(f"model {name!r} has {other.marker}, and a pipeline in its settings: remove one of them")
 
 
 def prepare(files: Collection[str]) -> None:
     """Imports the runtime for a version's files. If it is missing, the loader raises later."""
-    for backend in BACKENDS.values():
-        if backend.marker in files:
-            with suppress(ImportError):
-                import_module(backend.runtime or __name__)
-            return
+    backend = _marked(files)
+    if backend is not None and backend.runtime:
+        with suppress(ImportError):
+            import_module(backend.runtime)
 
 
 def model_spec(

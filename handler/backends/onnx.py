@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, BY_ONNX, BYTES, DATATYPES, NDArray
+from core.dtype import BF16, BY_ONNX, BYTES, FP32, NDArray
 from core.errors import InvalidInput, ModelFailed, ModelNotLoadable, ServingError, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
@@ -159,7 +159,7 @@ def _own(role: str, value: Value) -> TensorSpec:
     """Returns the file's description of a tensor. Raises ModelNotLoadable if no protocol can carry the tensor."""
     if value.classes:  # a sequence of maps is a tensor of a row for each map
         names = tuple(map(str, value.classes))
-        return TensorSpec(value.name, DATATYPES["FP32"], (-1, len(names)), names)
+        return TensorSpec(value.name, FP32, (-1, len(names)), names)
     if value.kind != "tensor" or value.element not in BY_ONNX:
         kind = f"a {value.kind}" + (f" of ONNX type {value.element}" if value.kind == "tensor" else "")
         raise ModelNotLoadable(f"{role} {shown(value.name)} is {kind}, which no protocol can carry")

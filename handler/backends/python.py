@@ -11,9 +11,8 @@ This optional function answers whole requests on the path in the model's setting
 core.dialects.custom.
 
 BYTES are object arrays of `bytes` (results may hold `str`, too), whatever MLServer's content type is; those of "base64"
-are decoded. BF16 is uint16. The settings may declare `inputs` and
-`outputs`, or a module variable `metadata` of the same form may. Requests are checked against the declaration, and
-metadata shows it.
+are decoded. BF16 is uint16. The settings may declare `inputs` and `outputs`, or a module variable `metadata` of the
+same form may. Requests are checked against the declaration, and metadata shows it.
 
     def explain(inputs: dict[str, ndarray], parameters: dict) -> ndarray | dict[str, ndarray] | list[dict]
 

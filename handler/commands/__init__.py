@@ -1,1 +1,1 @@
-"""A publisher's commands: `dragoman convert`, `push`, `pull`, `list`. No server imports them."""
+"""The commands of `dragoman`: light modules with their options, and what does their work. No server imports them."""

@@ -26,17 +26,21 @@ RESET_PEAK: Final = "5"
 """Sets VmHWM back to the bytes that are resident now (proc(5), /proc/pid/clear_refs)."""
 
 
+def _glibc(name: str, *arguments: int) -> None:
+    """Calls a function of glibc's allocator. Does nothing with another allocator."""
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*arguments)
+
+
 def keep_large_blocks() -> None:
     """Makes glibc reuse the blocks of request bodies and tensors instead of returning each to the kernel.
 
     By default a block from 128 KB on (growing by use) is a mapping of its own. The kernel faults in and zeroes its
-    pages again at every request: that took half the time of a binary inference of 600 KB. Other allocators stay as
-    they are.
+    pages again at every request: that took half the time of a binary inference of 600 KB.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
-        mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
+    _glibc("mallopt", M_MMAP_THRESHOLD, LARGEST_KEPT)
+    _glibc("mallopt", M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
 
 
 @contextmanager
@@ -46,22 +50,16 @@ def separate_blocks() -> Iterator[None]:
     Models are loaded so. Among other blocks, glibc would keep up to 64 MB of a model for each thread that loaded one.
     malloc_trim returns free blocks in the middle of a thread's arena, but not those at its end.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        yield
-        return
-    mallopt(M_MMAP_THRESHOLD, SEPARATE_FROM)
+    _glibc("mallopt", M_MMAP_THRESHOLD, SEPARATE_FROM)
     try:
         yield
     finally:
-        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
+        _glibc("mallopt", M_MMAP_THRESHOLD, LARGEST_KEPT)
 
 
 def trim() -> None:
     """Returns free memory to the kernel, as far as glibc does that."""
-    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if malloc_trim is not None:
-        malloc_trim(0)
+    _glibc("malloc_trim", 0)
 
 
 @cache

@@ -39,7 +39,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, DATATYPES, DataType, NDArray
+from core.dtype import BF16, FP32, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.explain import explanation, shapley
@@ -236,7 +236,7 @@ def _rows(value: Any, tensor: TensorSpec, path: str) -> NDArray[Any]:
         len(shape) != len(expected) or any(e not in (-1, s) for s, e in zip(shape[1:], expected[1:], strict=True))
     ):
         raise _wrong(path, list(shape), f"rows of the input's shape {list(expected)}, except its first axis")
-    datatype = DATATYPES["FP32"] if tensor.datatype is BF16 else tensor.datatype
+    datatype = FP32 if tensor.datatype is BF16 else tensor.datatype
     try:
         array = from_values(tensor.name, datatype, shape, _wide(value, datatype, path)).array
     except InvalidInput as error:

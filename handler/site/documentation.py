@@ -20,8 +20,9 @@ FORMS: Final = {
     Form.WATCH: "one, and one at each change",
 }
 CALLS: Final = (
-    "By Connect and gRPC-Web on this port, with POST and JSON or protobuf; by gRPC over HTTP/2 on the port of "
-    "<code>--grpc-port</code>. <code>proto/</code> of the source has the messages."
+    "By Connect and gRPC-Web on this port, with POST and JSON or protobuf; by gRPC on the port of "
+    "<code>--grpc-port</code>, and on this one with <code>--http2</code>. <code>proto/</code> of the source has the "
+    "messages."
 )
 FILTER: Final = (
     '<form class="filters" role="search" hidden><label class="grow"><span class="hidden">Filter the operations</span>'

@@ -1,4 +1,4 @@
-"""Facts of this process for the status page: its age, its memory, its platform."""
+"""Facts of this process for the status page, its age and its platform, and how numbers are written there."""
 
 import os
 import platform
@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from handler.lifecycle import memory
 from handler.settings import Settings
 
 IMPORTED: Final = time.monotonic()
@@ -26,11 +25,6 @@ def age(proc: Path = PROC) -> float:
         return float((proc / "uptime").read_text("utf-8").split()[0]) - began / os.sysconf("SC_CLK_TCK")
     except OSError:
         return time.monotonic() - IMPORTED
-
-
-def resident() -> int | None:
-    """Returns the bytes of this process in memory, None where the system does not say."""
-    return memory.resident() or None
 
 
 def described(settings: Settings) -> str:

@@ -22,6 +22,7 @@ from core.errors import ModelNotFound, ServingError, shown
 from core.operations import IndexEntry, ModelRef, ModelSpec
 from core.ports import CONTROL_KEY, MODELS_KEY, OWN_ID_KEY, Models
 from core.wire import ID_MEMBER, HttpResponse, headers_of, status_of
+from handler.lifecycle import memory
 from handler.lifecycle.particulars import Particulars
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background
@@ -85,7 +86,7 @@ class _Site:
             version=server.version,
             looked=now(),
             up_seconds=int(instance.age()),
-            resident_bytes=instance.resident(),
+            resident_bytes=memory.resident(),
             platform=instance.described(self._settings),
             python=platform.python_version(),
             trouble=trouble,

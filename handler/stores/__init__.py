@@ -88,7 +88,11 @@ class WrongContent(ModelNotLoadable):
 class Store(Protocol):
     """Where models are. Callers validate names. Every failure is a ServingError with its cure.
 
-    Each method raises StillLoading soon after the deadline of `progress`.
+    Each method raises StillLoading soon after the deadline of `progress`. A store can have further members. `has`: a
+    model's folder is there, which costs no request. `glance`, `everything`: the files of all models by name, if they
+    fit into one listing, and however many there are. `accepts`, `confirm`: something shows that the store accepts the
+    keys, and a request that finds it out. `hashes`: see `fetch`. `verifies`: files are checked while they are fetched
+    or read. `remote`: see REMOTE. `disconnect`: forgets connections and credentials.
     """
 
     uri: str

@@ -162,7 +162,7 @@ class Place:
             if not self._is_shared:
                 private.check_below(folder)
             elif not folder.is_dir():
-                raise FileNotFoundError  # noqa: TRY301 - as above
+                raise FileNotFoundError  # noqa: TRY301 - as check_below does
         except FileNotFoundError:
             os.close(lock)
             return None

@@ -49,6 +49,11 @@ def is_version(files: Sequence[str], folders: Sequence[str]) -> bool | None:
     return False if any(map(routing.VERSION.fullmatch, folders)) else None
 
 
+def as_only_version(files: Sequence[File]) -> Sequence[File]:
+    """Returns the files of a folder that is a version under the paths that a repository would have for them."""
+    return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
+
+
 def place_of(folder: Path) -> LoosePlace | None:
     """Returns where the one model of a folder is, None if the folder is a repository. Raises ModelUnavailable."""
     for _ in range(DEEPEST):
@@ -123,9 +128,7 @@ class LooseStore:
             return () if self._awaits or self._only() is not None else self._inner.files(model)
         self.check()
         files = settled(place.folder)
-        if not place.is_version:
-            return files
-        return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
+        return as_only_version(files) if place.is_version else files
 
     def read(self, model: str, path: str, _: Progress | None = None) -> bytes | None:
         place = self._place(model)

@@ -10,13 +10,12 @@ from typing import Any, Final, TypeVar
 from core.errors import ServingError
 from handler.settings import Settings
 from handler.stores import File, Folder, Forbidden, Store
-from handler.stores.loose import OF_THE_MODEL, ONLY, LooseFolder, found_in, said_name
+from handler.stores.loose import ONLY, SETTINGS, LooseFolder, as_only_version, found_in, said_name
 from handler.stores.progress import Progress
 from handler.stores.transfer.answers import Broken, ObjectReader, StoreRefused
 from handler.stores.transfer.fetching import Fetcher, Remote
 
 T = TypeVar("T")
-SETTINGS: Final = OF_THE_MODEL[0]
 MARK: Final = "one model"
 """Keeps the cached files of a place's one model apart from those of a repository there."""
 
@@ -48,9 +47,7 @@ class _LooseRemote:
             return ()
         below = len(place.path)
         files = [file._replace(path=file.path[below:]) for file in listed if file.path.startswith(place.path)]
-        if not place.is_version:
-            return files
-        return [file if file.path in OF_THE_MODEL else file._replace(path=ONLY + file.path) for file in files]
+        return as_only_version(files) if place.is_version else files
 
     def disconnect(self) -> None:
         self._whole.disconnect()

@@ -161,9 +161,9 @@ def test_features_that_no_example_has_are_looked_at_once(monkeypatch: pytest.Mon
 def _classifier(folder: Path) -> Path:
     signature = {"method": "classify", "inputs": {"x": {"tensor": "x", "shape": [1]}}, "outputs": {"scores": "y"}}
     settings = {"signatures": {"serving_default": signature}}
-    from onnx import helper, save  # noqa: PLC0415 - the same
+    from onnx import helper, save  # noqa: PLC0415 - for this model alone
 
-    from tests.support.zoo.models import graph  # noqa: PLC0415 - onnx, for this model alone
+    from tests.support.zoo.models import graph  # noqa: PLC0415 - the same
 
     node = helper.make_node("Identity", ["x"], ["y"])
     (folder / "m" / "1").mkdir(parents=True)

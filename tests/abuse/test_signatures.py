@@ -87,9 +87,7 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with s3_stand_in.running() as store:
-        for name, value in store.variables().items():
-            if not name.startswith("DRAGOMAN_"):
-                monkeypatch.setenv(name, value)
+        store.settings(monkeypatch)
         yield Repository(tmp_path, store)
 
 
@@ -282,9 +280,7 @@ def test_without_permission_to_list_the_manifest_says_what_to_fetch(
     """The manifest names the other files, which the server could not know before."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with s3_stand_in.running() as store:
-        for name, value in store.variables().items():
-            if not name.startswith("DRAGOMAN_"):
-                monkeypatch.setenv(name, value)
+        store.settings(monkeypatch)
         store.listable = False
         repository = Repository(tmp_path, store)
         repository.put(ONNX | {SIG: sign(ONNX), "extra.txt": b""})

@@ -80,10 +80,7 @@ def _long_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
     """Returns the settings of a server of the stand-in's bucket."""
-    variables = stand_in.variables() | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    return Settings.from_env({name: value for name, value in variables.items() if name.startswith("DRAGOMAN_")})
+    return stand_in.settings(monkeypatch, DRAGOMAN_CACHE=str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def test_what_is_converted_is_optimised_as_a_push_does_it(run: Any, tmp_path: Pa
         y = v1.reshape(x, [-1, 1]) + np.full((1, 300_000), 3, np.float32)
         return {"serving_default": signature({"x": x}, {"y": y})}
 
-    saved_models.build(tmp_path / "1", make)
+    saved_models.build(tmp_path / "1", unfed)
     code, out, err = run(tmp_path / "1", tmp_path / "models" / "large", "--optimize", "--quiet")
     assert (code, err, out.endswith("; served; optimised\n")) == (0, "", True), out
     made = tmp_path / "models" / "large" / "1"
@@ -159,14 +159,15 @@ def test_a_models_config_becomes_models_with_their_policies(run: Any, versions: 
     }
 
 
+def unfed() -> dict[str, Any]:
+    """Returns a signature that does not feed one of its placeholders."""
+    x = v1.placeholder(FLOAT, [None], name="x")
+    return {"serving_default": signature({"x": x}, {"y": v1.placeholder(FLOAT, [None], name="y") + x})}
+
+
 def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
     """The refusal has one line and no traceback, and leaves no folder."""
-
-    def make() -> dict[str, Any]:
-        x = v1.placeholder(FLOAT, [None], name="x")
-        return {"serving_default": signature({"x": x}, {"y": v1.placeholder(FLOAT, [None], name="y") + x})}
-
-    saved_models.build(tmp_path / "1", make)
+    saved_models.build(tmp_path / "1", unfed)
     code, out, err = run(tmp_path / "1", tmp_path / "models/m", "--quiet")
     assert (code, out) == (1, "")
     assert err == "dragoman: signature 'serving_default' needs the placeholder 'y', which it does not feed\n"
@@ -175,13 +176,8 @@ def test_a_refused_conversion_leaves_nothing(run: Any, tmp_path: Path) -> None:
 
 def test_nothing_is_published_before_everything_is_converted(run: Any, versions: Path, tmp_path: Path) -> None:
     """If the second version of a base path cannot be converted, the first stays unpublished, too."""
-
-    def make() -> dict[str, Any]:
-        x = v1.placeholder(FLOAT, [None], name="x")
-        return {"serving_default": signature({"x": x}, {"y": v1.placeholder(FLOAT, [None], name="y") + x})}
-
     shutil.copytree(versions / "1", tmp_path / "base/1")
-    saved_models.build(tmp_path / "base/2", make)
+    saved_models.build(tmp_path / "base/2", unfed)
     code, out, err = run(tmp_path / "base", tmp_path / "models/m", "--quiet")
     assert (code, err.count("\n")) == (1, 1)
     assert out.startswith(f"{tmp_path / 'base/1'}: serving_default (predict); ")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.loaders import JSONFileLoader
 
+from handler.stores.directory import DirectoryStore
 from handler.stores.transfer import answers, retries
 from handler.stores.transfer import download as fetching
 from handler.stores.transfer import ranges as regions
+
+ROOT = Path(__file__).parents[2]
+MB = 10**6
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,6 +31,32 @@ def _read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(JSONFileLoader, "load_file", once)
         yield
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A function whose model has 300 MB of files, of which each invocation gets 120: the fetches' progresses.
+
+    No time passes: a fetch with a deadline ends when it has as many bytes.
+    """
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
+    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
+    asked: list[Any] = []
+    fetch = DirectoryStore.fetch
+
+    def slowly(self: Any, model: str, version: str, files: Any, progress: Any) -> Any:
+        done = asked[-1].done if asked else 0
+        asked.append(progress)
+        progress.total, progress.done = 300 * MB, done
+        if progress.deadline.is_never:
+            progress.done = progress.total
+        progress.add(min(120 * MB, progress.total - progress.done))
+        if progress.done < progress.total:
+            raise progress.out_of_time(model)
+        return fetch(self, model, version, files, progress)
+
+    monkeypatch.setattr(DirectoryStore, "fetch", slowly)
+    return asked
 
 
 @pytest.fixture

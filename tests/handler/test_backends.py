@@ -460,6 +460,7 @@ def test_third_parties_runtimes_are_found_by_the_settings_implementation(monkeyp
     found = {"theirs": [Entry()]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group, name: found.get(name, []))
     assert backends.choose("m", {"model.bin"}, ModelSettings(implementation="theirs")) is not None
+    assert not backends.is_pipeline({"model.bin"}, ModelSettings(implementation="theirs"))
     with pytest.raises(ModelNotLoadable, match="has no model.onnx, model.py or pipeline.json; its files: model.bin"):
         backends.choose("m", {"model.bin"}, ModelSettings(implementation="nobodys"))
     with pytest.raises(ModelNotLoadable, match="its files: none"):

@@ -9,7 +9,6 @@ import pytest
 from core.errors import ModelNotLoadable, ModelUnavailable
 from core.operations import ModelRef
 from handler.lifecycle.registry import Registry
-from handler.settings import Settings
 from tests.support import s3_stand_in
 from tests.support.registries import get
 from tests.support.zoo import models
@@ -48,11 +47,7 @@ class Place(NamedTuple):
 @pytest.fixture
 def place(no_aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     with s3_stand_in.running() as bucket:
-        variables = bucket.variables() | {"DRAGOMAN_CACHE": str(tmp_path / "cache")}
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        own = {name: value for name, value in variables.items() if name.startswith("DRAGOMAN_")}
-        yield Place(bucket, Registry(Settings.from_env(own)))
+        yield Place(bucket, Registry(bucket.settings(monkeypatch, DRAGOMAN_CACHE=str(tmp_path / "cache"))))
 
 
 def fetched(place: Place) -> bytes:

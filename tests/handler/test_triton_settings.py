@@ -218,7 +218,7 @@ def test_what_contradicts_the_model_is_refused(root: Path, text: str, message: s
 @pytest.mark.parametrize(
     ("dims", "fits"), [("[ -1, 4 ]", True), ("[ 5, 4 ]", True), ("[ -1, 5 ]", False), ("[ 4 ]", False)]
 )
-def test_a_shape_that_is_not_the_models_is_refused(tmp_path: Path, dims: str, fits: bool) -> None:  # noqa: FBT001 - as above
+def test_a_shape_that_is_not_the_models_is_refused(tmp_path: Path, dims: str, fits: bool) -> None:  # noqa: FBT001 - a case
     """It may say more of a size that the file leaves open."""
     shutil.copytree(ROOT / "models" / "iris", tmp_path / "iris")
     (tmp_path / "iris" / "config.pbtxt").write_text(f'input {{ name: "x" data_type: TYPE_FP32 dims: {dims} }}')

@@ -1,6 +1,7 @@
 """One server of all models and protocols for the session, connections to it, and the same application in process."""
 
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support import remote as grpc_client
 from tests.support.asgi import Local, application
 from tests.support.catalogue import note
 from tests.support.server import HOST, Server, serve_rpc
+from tests.support.triton import process
 from tests.support.wire import Wire
 from tests.support.zoo import grps, v1
 
@@ -81,6 +83,13 @@ def rpc(server: Server) -> Iterator[grps_client.Rpc]:
     with grps_client.Rpc(server.rpc_netloc) as connection:
         yield connection
         assert connection.ask("Predict", model="text-1", str_data="alive").str_data == "alive"
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[ProcessPoolExecutor]:
+    """The process of tritonclient.grpc."""
+    with process() as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")

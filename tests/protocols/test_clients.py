@@ -15,7 +15,7 @@ from tests.protocols.v2.test_values import extremes, special
 from tests.support.catalogue import row
 from tests.support.kserve_client import KServe
 from tests.support.server import Server, serve_rpc
-from tests.support.triton import Elsewhere, Refused, Triton, process
+from tests.support.triton import Elsewhere, Refused, Triton
 from tests.support.wire import same
 from tests.support.zoo.models import DATATYPES, JSON_DATATYPES, LABELS
 
@@ -27,13 +27,6 @@ BOTH = {"INPUT0": ("INT32", LEFT), "INPUT1": ("INT32", RIGHT)}
 BF16 = np.array([1.0, -2.5, 3e38, np.inf], DATATYPES["BF16"].numpy)
 X = {"x": ("INT64", np.array([0]))}
 SCORES = {"features": ("FP32", np.array([0.1, 0.5, -1.0, 0.25], np.float32))}
-
-
-@pytest.fixture(scope="session")
-def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """Starts the process of tritonclient.grpc."""
-    with process() as pool:
-        yield pool
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.support import grps_client, v1_client
 from tests.support.server import HOST, Server, serve_rpc
-from tests.support.triton import Elsewhere, Triton, process
+from tests.support.triton import Elsewhere, Triton
 from tests.support.wire import Wire, json_input
 from tests.support.zoo.models import DATATYPES
 
@@ -52,13 +52,6 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of the exports, where they are."""
     with serve_rpc(tmp_path_factory.mktemp("exports") / "log", REPOSITORY=str(ROOT)) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def elsewhere() -> Iterator[ProcessPoolExecutor]:
-    """The process of tritonclient.grpc."""
-    with process() as pool:
-        yield pool
 
 
 @pytest.fixture

@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+import pytest
+
+from handler.settings import Settings
 from tests.support import web
 from tests.support.s3_writes import Objects, Thing, Writes
 
@@ -69,6 +72,13 @@ class StandIn:
             "AWS_ACCESS_KEY_ID": "k",
             "AWS_SECRET_ACCESS_KEY": "s",
         }
+
+    def settings(self, patch: pytest.MonkeyPatch, url: str | None = None, **more: str) -> Settings:
+        """Sets the environment of a store that asks here. Returns a server's settings, with `more` of them."""
+        variables = self.variables(url)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return Settings.from_env(variables | more)
 
 
 class Handler(Writes):

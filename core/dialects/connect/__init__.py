@@ -1,1 +1,1 @@
-"""Connect and gRPC-Web: remote calls over plain HTTP."""
+"""Remote calls over HTTP: Connect, gRPC-Web, and gRPC itself where the server speaks HTTP/2."""

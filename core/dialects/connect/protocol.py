@@ -6,20 +6,19 @@ is gRPC-Web with its last envelope as trailers.
 Sources: connectrpc.com/docs/protocol; gRPC's PROTOCOL-WEB.md and PROTOCOL-HTTP2.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from core.dialects.connect import ends, requests
 from core.dialects.connect.codes import UnknownCompression, UnknownMethod, WrongType, WrongVerb
 from core.dialects.connect.envelopes import COMPRESSED, Frame, deflated, framed, frames, head
-from core.dialects.connect.requests import Query, check_version
+from core.dialects.connect.requests import Headers, Query, check_version
 from core.encoding import compression
 from core.errors import ServingError, shown
 from core.records import NamedTuple
 from core.rpc import Form, RpcMethod
 from core.wire import Header, HttpResponse, Part
 
-Headers = Mapping[bytes, bytes]
 End = Callable[[ServingError | None, bytes], bytes]
 
 

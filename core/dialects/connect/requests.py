@@ -94,7 +94,7 @@ def _from_slice(body: memoryview) -> bytes:
     padding = np.flatnonzero(characters == ord("="))
     place = padding % 4
     # The last one or two of four characters may be padding.
-    if (place < 2).any() or (characters[padding[place == 2] + 1] != ord("=")).any():  # noqa: PLR2004 - see above
+    if (place < 2).any() or (characters[padding[place == 2] + 1] != ord("=")).any():  # noqa: PLR2004 - their places
         raise InvalidInput("the body is not base64 text: it has padding inside a group of four characters")
     try:
         content = binascii.a2b_base64(text.replace(b"=", b"A"), strict_mode=True)

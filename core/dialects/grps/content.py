@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BF16, BYTES, DATATYPES, DataType, NDArray
+from core.dtype import BF16, BYTES, DATATYPES, FP32, FP64, INT64, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ModelFailed, shown
 from core.float16 import bf16_from_float, bf16_to_float
@@ -16,9 +16,6 @@ from core.records import NamedTuple
 from core.tensor import Tensor, named
 
 UINT8: Final = DATATYPES["UINT8"]
-INT64: Final = DATATYPES["INT64"]
-FP32: Final = DATATYPES["FP32"]
-FP64: Final = DATATYPES["FP64"]
 TYPES: Final = (
     "DT_INVALID", "DT_UINT8", "DT_INT8", "DT_INT16", "DT_INT32", "DT_INT64", "DT_FLOAT16", "DT_FLOAT32", "DT_FLOAT64",
     "DT_STRING",

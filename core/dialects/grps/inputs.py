@@ -6,7 +6,6 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.grps.content import (
-    FP32,
     MAP_FIELDS,
     UINT8,
     Binary,
@@ -20,7 +19,7 @@ from core.dialects.grps.content import (
     converted,
     element,
 )
-from core.dtype import BF16, BYTES, DataType
+from core.dtype import BF16, BYTES, FP32, DataType
 from core.errors import InvalidInput, shown
 from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, as_column, named

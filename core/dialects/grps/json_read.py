@@ -14,7 +14,6 @@ import numpy as np
 
 from core.bounds import MOST_PARTS, check_number, check_parts
 from core.dialects.grps.content import (
-    FP64,
     LARGEST_SIZE,
     MAP_FIELDS,
     TYPES,
@@ -29,12 +28,12 @@ from core.dialects.grps.content import (
     element,
 )
 from core.dialects.grps.numbers import flat, nested, scalar, to_bytes
-from core.dtype import BY_GRPS, BYTES, DataType
+from core.dtype import BY_GRPS, BYTES, FP64, DataType
 from core.encoding import jsonio
 from core.errors import InvalidInput, TooMany, shown
 from core.tensor import Tensor, check_count, check_rank, checked_shape, named
+from core.wire import Part
 
-Body = bytes | memoryview
 BARE: Final = (b"NaN", b"Inf")
 """The text of numbers that JSON does not have; it may also be part of a string."""
 NO_FIELD: Final = "No legal field in json."
@@ -56,7 +55,7 @@ def camel(name: str) -> str:
     return first + "".join(word[0].upper() + word[1:] for word in rest)
 
 
-def document(body: Body, loads: Callable[[Body], Any] = jsonio.loads_exact) -> dict[str, Any]:
+def document(body: Part, loads: Callable[[Part], Any] = jsonio.loads_exact) -> dict[str, Any]:
     """Returns the members of a message. Raises InvalidInput."""
     value = loads(body)
     content = bytes(body)
@@ -98,7 +97,7 @@ def text(value: Any, name: str) -> str:
     return value
 
 
-def read(body: Body, *, binary: bool = False) -> GrpsQuestion:
+def read(body: Part, *, binary: bool = False) -> GrpsQuestion:
     """Reads a request. Raises InvalidInput.
 
     `binary`: bin_data is permitted in the JSON, as base64. HTTP has a content type of its own for it.

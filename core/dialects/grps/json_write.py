@@ -8,9 +8,9 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from core.dialects.grps.content import FP32, INT64, Binary, Content, Map, MapEntry, Numbers, Tensors, Text
+from core.dialects.grps.content import Binary, Content, Map, MapEntry, Numbers, Tensors, Text
 from core.dialects.grps.status import SUCCESS
-from core.dtype import BYTES, FP16
+from core.dtype import BYTES, FP16, FP32, INT64
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.proto_json import floats, from_bytes, integers

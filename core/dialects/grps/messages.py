@@ -11,8 +11,6 @@ import numpy as np
 
 from core.bounds import check_number, check_parts
 from core.dialects.grps.content import (
-    FP32,
-    FP64,
     MAP_FIELDS,
     TYPES,
     Binary,
@@ -24,7 +22,7 @@ from core.dialects.grps.content import (
     element,
 )
 from core.dialects.grps.status import SUCCESS, failure
-from core.dtype import BY_GRPS, BYTES, DATATYPES, DataType, NDArray
+from core.dtype import BY_GRPS, BYTES, DATATYPES, FP32, FP64, INT64, DataType, NDArray
 from core.encoding.values import from_values
 from core.errors import InvalidInput, ServingError
 from core.records import NamedTuple
@@ -46,7 +44,7 @@ INTEGERS: Final = {
     "flat_int8": DATATYPES["INT32"].numpy,
     "flat_int16": DATATYPES["INT32"].numpy,
     "flat_int32": DATATYPES["INT32"].numpy,
-    "flat_int64": DATATYPES["INT64"].numpy,
+    "flat_int64": INT64.numpy,
 }
 """The element type of each field of integers, which may be wider than the datatype in it."""
 ELEMENTS: Final = {**INTEGERS, **{field: dtype for field, (_, dtype) in FLOATS.items()}}

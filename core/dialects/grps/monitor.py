@@ -10,10 +10,9 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.statistics import Series, Span
-from core.wire import JSON, HttpResponse
+from core.wire import HttpResponse, json_answer
 
 PERCENT: Final = (*range(10, 100, 10), *range(91, 102))
 PARTS: Final = {100: 0.999, 101: 0.9999}
@@ -71,7 +70,7 @@ def _quantile(times: Sequence[tuple[int, int]], percent: int) -> int:
 def answer(name: str, series: Series) -> HttpResponse:
     """Returns {"label", "data"} of a metric, as GRPS's page reads it."""
     told: dict[str, Any] = {"label": "cdf" if name == CDF else "trend", "data": points(name, series)}
-    return HttpResponse(200, (JSON,), (jsonio.dumps(told),))
+    return json_answer(told)
 
 
 def page(series: Series) -> HttpResponse:

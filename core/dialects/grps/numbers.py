@@ -11,15 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dialects.grps.content import FP32
-from core.dtype import DataType
+from core.dtype import FP32, DataType
 from core.encoding import proto_json
-from core.encoding.jsonio import Oversized
+from core.encoding.jsonio import CONSTANTS, Oversized
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.tensor import MAX_RANK, Tensor, named
 
-TOKENS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 INTEGERS: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:,-?(?:0|[1-9][0-9]{0,18}))*")
 """Integers with commas between them, each of at most 19 digits: an int64 needs no more, and a uint64 holds them all."""
 _FLOAT: Final = r"-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,20})?"
@@ -109,7 +107,7 @@ def _check(name: str, datatype: DataType, data: list[Any], kinds: set[type]) -> 
 
 def _number(name: str, datatype: DataType, text: str) -> Any:
     if datatype.is_float:
-        if text in TOKENS:
+        if text in CONSTANTS:
             return text
         if NUMBER.fullmatch(text):
             return value if math.isfinite(value := float(text)) else Oversized(text)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from core.dialects.grps.content import (
-    FP32,
-    INT64,
     LARGEST_SIZE,
     MAP_FIELDS,
     UINT8,
@@ -23,13 +21,13 @@ from core.dialects.grps.content import (
     carried,
     converted,
 )
-from core.dtype import BYTES, DATATYPES, FP16
+from core.dtype import BYTES, FP16, FP32, FP64, INT64
 from core.errors import InvalidInput, ModelFailed, shown
 from core.tensor import Tensor
 
 NO_FLOATS: Final = "No float32 tensors in output. Cannot convert to ndarray."
 TWO_TENSORS: Final = "NDArray only support one tensor"
-MAP_FIELD: Final = {INT64: "s_i64", FP32: "s_f", FP16: "s_f", DATATYPES["FP64"]: "s_d"}
+MAP_FIELD: Final = {INT64: "s_i64", FP32: "s_f", FP16: "s_f", FP64: "s_d"}
 """The map of a number; every other integer is in s_i32."""
 
 

@@ -20,9 +20,8 @@ from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ServingError
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, Stream
 from core.records import NamedTuple
-from core.wire import JSON, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
+from core.wire import JSON, OCTETS, AnyReply, Call, Header, HttpRequest, HttpResponse, HttpStream
 
-OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 SHORT: Final = 64 * 1024
 """Bytes of a body that costs little to read."""
 NO_TYPE: Final = "No content type in headers."

@@ -13,21 +13,20 @@ from typing import Any, Final
 import numpy as np
 
 from core.dialects.openai.refusals import WrongParameter
-from core.dtype import DATATYPES, NDArray
+from core.dtype import FP32, INT64, NDArray
 from core.encoding import jsonio, peek
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, ModelFailed, shown
 from core.operations import Deferred, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.records import NamedTuple
 from core.tensor import Tensor, TensorSpec, TextTensor, as_column, objects
-from core.wire import JSON, AnyReply, Call, HttpResponse
+from core.wire import AnyReply, Call, HttpResponse, json_answer
 
 MOST_TEXTS: Final = 2048
 """OpenAI's own limit."""
 FORMATS: Final = ("float", "base64")
 TOKENS: Final = "token_count"
 """The output with the tokens of each text, INT64 [n], unless the settings name another. A tokenizer step makes it."""
-FP32: Final = DATATYPES["FP32"]
 LEAST_LENGTH: Final = 1e-12
 
 
@@ -149,7 +148,7 @@ def _is_vectors(spec: TensorSpec) -> bool:
 
 
 def _is_counts(spec: TensorSpec) -> bool:
-    return spec.datatype.name == "INT64" and spec.shape is not None and len(spec.shape) == 1
+    return spec.datatype is INT64 and spec.shape is not None and len(spec.shape) == 1
 
 
 def _check_dimensions(wanted: int | None, shape: tuple[int, ...] | None, spec: ModelSpec) -> None:
@@ -192,7 +191,7 @@ def _answer(
         "model": result.model_name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
-    return HttpResponse(200, (JSON,), (jsonio.dumps(body),))
+    return json_answer(body)
 
 
 def _shortened(vectors: NDArray[Any], dimensions: int) -> NDArray[Any]:

@@ -7,14 +7,27 @@ Source: https://docs.aws.amazon.com/sagemaker/latest/dg/mms-container-apis.html.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from core import operations as ops
 from core.bounds import check_call
 from core.dialects.platforms import invocations
 from core.encoding import jsonio
 from core.errors import InvalidInput, MemoryShort, ModelNotFound, NeverFits, ServingError, shown
-from core.wire import JSON, Call, Dialect, HttpResponse, Reply, Right, Route, Surface, Waits, headers_of, status_of
+from core.wire import (
+    JSON,
+    Call,
+    Dialect,
+    HttpResponse,
+    Reply,
+    Right,
+    Route,
+    Surface,
+    Waits,
+    headers_of,
+    json_answer,
+    status_of,
+)
 
 LOADED: Final = 409
 SHORT: Final = 507
@@ -40,10 +53,6 @@ def refuse(error: ServingError, _method: str = "", _path: str = "") -> HttpRespo
     return HttpResponse(status, (JSON, *headers_of(error)), (jsonio.dumps({"error": error.message}),))
 
 
-def _answer(value: Any, status: int = 200) -> HttpResponse:
-    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
-
-
 def _load(folder: str, call: Call) -> tuple[ops.Operation, Reply]:
     body = bytes(call.request.content())
     check_call(len(body))
@@ -56,8 +65,8 @@ def _load(folder: str, call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(was_loaded: bool) -> HttpResponse:  # noqa: FBT001 - the operation's result
         if was_loaded:
-            return _answer(_shown(folder, name))
-        return _answer({"error": f"model {shown(name)} is already loaded"}, LOADED)
+            return json_answer(_shown(folder, name))
+        return json_answer({"error": f"model {shown(name)} is already loaded"}, LOADED)
 
     return ops.Load(name, anew=False), reply
 
@@ -71,7 +80,7 @@ def _list(folder: str, _: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(entries: Sequence[ops.IndexEntry]) -> HttpResponse:
         names = dict.fromkeys(entry.name for entry in entries)
-        return _answer({"models": [_shown(folder, name) for name in names]})
+        return json_answer({"models": [_shown(folder, name) for name in names]})
 
     return ops.RepositoryIndex(ready_only=True), reply
 
@@ -80,7 +89,7 @@ def _one(folder: str, call: Call) -> tuple[ops.Operation, Reply]:
     name = call.path["model"]
 
     def reply(result: ops.Readiness) -> HttpResponse:
-        return _answer(_shown(folder, name)) if result.ready else _absent(name)
+        return json_answer(_shown(folder, name)) if result.ready else _absent(name)
 
     return ops.ModelReady(ops.ModelRef(name)), reply
 
@@ -89,7 +98,7 @@ def _unload(call: Call) -> tuple[ops.Operation, Reply]:
     name = call.path["model"]
 
     def reply(was_there: bool) -> HttpResponse:  # noqa: FBT001 - the operation's result
-        return _answer({}) if was_there else _absent(name)
+        return json_answer({}) if was_there else _absent(name)
 
     return ops.Unload(name), reply
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from core.dialects.v1.answer import Output, columns, rows
-from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite
 from core.errors import InvalidInput, shown
-from core.wire import JSON, HttpError, HttpRequest, HttpResponse
+from core.wire import HttpError, HttpRequest, HttpResponse, json_answer
 
 AS_JSON, AS_CSV, AS_NPY, AS_LINES = "application/json", "text/csv", "application/x-npy", "application/jsonlines"
 FORMS: Final = (AS_JSON, AS_CSV, AS_NPY, AS_LINES)
@@ -46,7 +45,7 @@ def wanted(request: HttpRequest, own: str) -> str:
 def phrase(outputs: Sequence[Output], form: str, value: Value, non_finite: NonFinite | None) -> HttpResponse:
     """Returns the answer of an inference. `value`: makes the JSON value of the outputs. Raises InvalidInput."""
     if form == AS_JSON:
-        return HttpResponse(200, (JSON,), (jsonio.dumps(value(outputs, non_finite)),))
+        return json_answer(value(outputs, non_finite))
     if form == AS_LINES:
         from core.dialects.platforms import lines  # noqa: PLC0415 - for its clients alone
 

@@ -5,10 +5,11 @@ Source: CloudEvents' HTTP protocol binding, sections 3.1 and 3.2; KServe's datap
 """
 
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from core.dialects.v1.request import Finish
 from core.encoding import jsonio
 from core.errors import InvalidInput, shown
 from core.wire import Call, HttpResponse
@@ -20,7 +21,6 @@ SOURCE: Final = "io.kserve.inference."
 VERSIONS: Final = ("1.0", "0.3")
 REQUIRED: Final = ("id", "source", "type")
 ATTRIBUTES: Final = ("specversion", *REQUIRED)
-Finish = Callable[[HttpResponse], HttpResponse]
 
 
 def opened(call: Call) -> tuple[bytes | memoryview, Finish]:

@@ -24,7 +24,7 @@ from core.float16 import bf16_to_float
 from core.operations import Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.signature import Binding, Method, Signature
 from core.tensor import Tensor, TensorSpec
-from core.wire import JSON, HttpResponse, Reply
+from core.wire import HttpResponse, Reply, json_answer
 
 NO_SIGNATURE: Final = "No signature was found with the name: {name}"
 FLOAT: Final = "float"
@@ -79,7 +79,7 @@ def regress(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
 
 
 def _answer(results: Any) -> HttpResponse:
-    return HttpResponse(200, (JSON,), (jsonio.dumps({"results": results}),))
+    return json_answer({"results": results})
 
 
 def _signature(question: V1Question, spec: ModelSpec, method: Method) -> Signature:

@@ -26,6 +26,7 @@ from core.wire import (
     Surface,
     Waits,
     headers_of,
+    json_answer,
     status_of,
 )
 
@@ -33,11 +34,6 @@ SHORT: Final = 64 * 1024
 """Bytes of a body that costs little to read."""
 LONGEST_PATH: Final = 256
 MODEL_SEGMENT: Final = 3
-
-
-def answer(value: Any, status: int = 200) -> HttpResponse:
-    """Returns `value` as a JSON response."""
-    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
 
 
 def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
@@ -49,7 +45,7 @@ def refuse(error: ServingError, method: str, path: str) -> HttpResponse:
     if isinstance(error, RouteNotFound | MethodNotAllowed):
         shortened = path if len(path) <= LONGEST_PATH else path[: LONGEST_PATH - 3] + "..."
         malformed = f"Malformed request: {method} {shortened}".encode(errors="replace").decode()
-        return answer({"error": escaped(malformed)}, 400)
+        return json_answer({"error": escaped(malformed)}, 400)
     text = error.message
     if isinstance(error, ModelNotFound | VersionNotFound):
         version = error.version if isinstance(error, VersionNotFound) else ""
@@ -67,7 +63,7 @@ def _servable(path: str, version: str) -> str:
 
 
 def _names(_: Call) -> tuple[ops.Operation, Reply]:
-    return ops.ListModels(), lambda names: answer({"models": list(names)})
+    return ops.ListModels(), lambda names: json_answer({"models": list(names)})
 
 
 def _verb(name: str) -> Decode:
@@ -82,7 +78,7 @@ def _verb(name: str) -> Decode:
 def _metadata(call: Call) -> tuple[ops.Operation, Reply]:
     from core.dialects.v1.metadata import metadata  # noqa: PLC0415 - as the verbs
 
-    return ops.ModelMetadata(ref(call)), lambda info: answer(metadata(info.spec))
+    return ops.ModelMetadata(ref(call)), lambda info: json_answer(metadata(info.spec))
 
 
 # -- status -------------------------------------------------------------------------------------------------------
@@ -94,12 +90,12 @@ def _status(call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(result: ops.StatusResult) -> HttpResponse:
         if not result.versions:
-            return answer({"error": _unknown(reference, result.missing)}, 404)
+            return json_answer({"error": _unknown(reference, result.missing)}, 404)
         dialect = "tfs" if pinned else result.v1_dialect or call.request.options.v1_dialect
         told: dict[str, Any] = {} if dialect == "tfs" else {"name": reference.name, "ready": result.ready}
         if dialect != "kserve":
             told["model_version_status"] = _versions(result.versions)
-        return answer(told, 200 if result.ready or dialect == "tfs" else 503)
+        return json_answer(told, 200 if result.ready or dialect == "tfs" else 503)
 
     return ops.ModelStatus(reference), reply
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from core.bounds import check_filled, check_parts
 from core.dialects.v1.values import Irregular, elements, flattened, is_binary, quoted, to_tensor
-from core.dtype import BOOL, BYTES, DATATYPES, DataType, of_array
+from core.dtype import BOOL, BYTES, FP64, INT64, DataType, of_array
 from core.errors import InvalidInput, shown
 from core.signature import Binding
 from core.tensor import Tensor, TensorSpec, as_column
@@ -113,8 +113,8 @@ def _inferred(value: Any) -> DataType:
     if kinds <= {bool} and kinds:
         return BOOL
     if kinds <= {int} and kinds:
-        return DATATYPES["INT64"]
-    return DATATYPES["FP64"] if kinds <= {int, float} else BYTES
+        return INT64
+    return FP64 if kinds <= {int, float} else BYTES
 
 
 def from_rows(instances: Any, bindings: Bindings) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from core.errors import InvalidInput, ModelFailed
 from core.operations import Explain, ExplainResult, Infer, InferResult, ModelRef, ModelSpec, RequestedOutput
 from core.signature import Signature
 from core.tensor import Tensor
-from core.wire import JSON, HttpResponse, Reply
+from core.wire import JSON, HttpResponse, Reply, json_answer
 
 BOTH: Final = ("predictions", "outputs")
 NO_SIGNATURE: Final = 'Serving signature name: "{name}" not found in signature def'
@@ -39,7 +39,7 @@ def predict(question: V1Question, spec: ModelSpec) -> tuple[Infer, Reply]:
         if keys == BOTH:
             return HttpResponse(200, (JSON,), _both(outputs, question))
         answer = {key: _FORMS[key](outputs, question.non_finite) for key in keys}
-        return HttpResponse(200, (JSON,), (jsonio.dumps(answer),))
+        return json_answer(answer)
 
     return infer_of(inputs, signature, spec), reply
 

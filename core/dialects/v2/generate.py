@@ -15,7 +15,7 @@ import numpy as np
 
 from core.bounds import check_parts
 from core.dialects.v2.parameters import for_model
-from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType
+from core.dtype import BF16, BOOL, BYTES, FP64, INT64, DataType
 from core.encoding import jsonio
 from core.encoding.jsonio import NonFinite, numeric
 from core.encoding.values import Inexact, flatten, from_values
@@ -33,8 +33,8 @@ OWN: Final = ("id", "parameters")
 GUESSED: Final[dict[type, DataType]] = {
     str: BYTES,
     bool: BOOL,
-    int: DATATYPES["INT64"],
-    float: DATATYPES["FP64"],
+    int: INT64,
+    float: FP64,
 }
 """The datatypes of values for a model that does not declare its inputs."""
 

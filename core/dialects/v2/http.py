@@ -14,7 +14,6 @@ from core.errors import InvalidInput, shown
 from core.statistics import Statistics
 from core.tensor import TensorSpec
 from core.wire import (
-    JSON,
     AnyReply,
     Call,
     Decode,
@@ -24,6 +23,7 @@ from core.wire import (
     Route,
     Surface,
     Waits,
+    json_answer,
 )
 
 EXTENSIONS: Final = (
@@ -34,10 +34,6 @@ EXTENSIONS: Final = (
     "model_repository",
     "statistics",
 )
-
-
-def answer(value: Any, status: int = 200) -> HttpResponse:
-    return HttpResponse(status, (JSON,), (jsonio.dumps(value),))
 
 
 def ref(call: Call) -> ops.ModelRef:
@@ -76,18 +72,18 @@ def _ready(_: Call) -> tuple[ops.Operation, Reply]:
 def _health(result: ops.Readiness) -> HttpResponse:
     # Both members on both paths: kserve's client reads "live" and "ready", the specification's text has "live" twice.
     if result.ready:
-        return answer({"live": True, "ready": True})
-    return answer({"live": True, "ready": False, "error": result.reason}, 503)
+        return json_answer({"live": True, "ready": True})
+    return json_answer({"live": True, "ready": False, "error": result.reason}, 503)
 
 
 def _server(_: Call) -> tuple[ops.Operation, Reply]:
-    return ops.ServerMetadata(), lambda info: answer(
+    return ops.ServerMetadata(), lambda info: json_answer(
         {"name": info.name, "version": info.version, "extensions": list(EXTENSIONS)}
     )
 
 
 def _names(_: Call) -> tuple[ops.Operation, Reply]:
-    return ops.ListModels(), lambda names: answer({"models": list(names)})
+    return ops.ListModels(), lambda names: json_answer({"models": list(names)})
 
 
 def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
@@ -95,10 +91,10 @@ def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(result: ops.Readiness) -> HttpResponse:
         if result.ready:
-            return answer({"name": name, "ready": True})
+            return json_answer({"name": name, "ready": True})
         told = {"state": result.state, "reason": result.reason}
         error = f"model {shown(name)} is not ready: {result.reason}"
-        return answer({"name": name, "ready": False, **told, "error": error}, 503)
+        return json_answer({"name": name, "ready": False, **told, "error": error}, 503)
 
     return ops.ModelReady(ref(call)), reply
 
@@ -106,7 +102,7 @@ def _model_ready(call: Call) -> tuple[ops.Operation, Reply]:
 def _model(call: Call) -> tuple[ops.Operation, Reply]:
     def reply(info: ops.ModelInfo) -> HttpResponse:
         spec = info.spec
-        return answer(
+        return json_answer(
             {
                 "name": spec.name,
                 "versions": list(info.versions),
@@ -140,7 +136,7 @@ def _config(call: Call) -> tuple[ops.Operation, Reply]:
 
     def reply(info: ops.ModelInfo) -> HttpResponse:
         spec = info.spec
-        return answer(
+        return json_answer(
             {
                 "name": spec.name,
                 "platform": spec.platform,
@@ -206,7 +202,7 @@ def _model_statistics(call: Call) -> tuple[ops.Operation, Reply]:
 def _statistics(result: Sequence[Statistics]) -> HttpResponse:
     from core.dialects.v2 import statistics  # noqa: PLC0415 - cold start, as below
 
-    return answer({"model_stats": [statistics.members(stats) for stats in result]})
+    return json_answer({"model_stats": [statistics.members(stats) for stats in result]})
 
 
 def _index(call: Call) -> tuple[ops.Operation, Reply]:
@@ -215,7 +211,7 @@ def _index(call: Call) -> tuple[ops.Operation, Reply]:
         raise InvalidInput(f"'ready' is {shown(ready_only)}; expected true or false")
 
     def reply(entries: Sequence[ops.IndexEntry]) -> HttpResponse:
-        return answer(
+        return json_answer(
             [
                 {"name": entry.name, "version": entry.version, "state": entry.state, "reason": entry.reason}
                 for entry in entries
@@ -236,7 +232,7 @@ def _unload(call: Call) -> tuple[ops.Operation, Reply]:
 
 
 def _done(_: None) -> HttpResponse:
-    return answer({})
+    return json_answer({})
 
 
 def _generate(call: Call) -> tuple[ops.Operation, AnyReply]:

@@ -19,13 +19,12 @@ from core.encoding.values import Inexact, from_values
 from core.errors import InvalidInput, shown
 from core.operations import Infer, InferResult, ModelRef, RequestedOutput
 from core.tensor import Tensor, checked_shape, flat_texts, from_raw, to_raw
-from core.wire import JSON, Call, Header, HttpResponse, Part, Reply
+from core.wire import JSON, OCTETS, Call, HttpResponse, Part, Reply
 
 if TYPE_CHECKING:
     from core.dialects.v2.content_types import ContentTypes
 
 HEADER_LENGTH: Final = b"inference-header-content-length"
-OCTETS: Final[Header] = (b"content-type", b"application/octet-stream")
 ARRAYS: Final = frozenset({"data"})
 NO_BYTES: Final = memoryview(b"")
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from core.errors import InvalidInput, ModelFailed, ServingError, located, shown
-from core.tensor import Tensor, TextTensor
+from core.tensor import Tensor, joined
 from handler.backends.pipeline.steps import Took
 
 Ran = tuple[list[Tensor], Sequence[Took]]
@@ -27,7 +25,7 @@ def run(once: Callable[[Mapping[str, Tensor]], Ran], inputs: Mapping[str, Tensor
     for start in range(0, count, most):
         end = min(count, start + most)
         try:
-            outputs, times = once({name: _part(tensor, start, end) for name, tensor in inputs.items()})
+            outputs, times = once({name: tensor.rows(start, end) for name, tensor in inputs.items()})
         except ServingError as error:
             raise located(error, f"rows {start} to {end - 1}") from error
         parts.append(outputs)
@@ -36,16 +34,10 @@ def run(once: Callable[[Mapping[str, Tensor]], Ran], inputs: Mapping[str, Tensor
     return [_joined(each, count) for each in zip(*parts, strict=True)], [*took.items()]
 
 
-def _part(tensor: Tensor, start: int, end: int) -> Tensor:
-    if tensor.texts is not None:
-        return TextTensor(tensor.name, tensor.texts[start:end])
-    return Tensor(tensor.name, tensor.datatype, tensor.array[start:end])
-
-
 def _joined(parts: Sequence[Tensor], count: int) -> Tensor:
     shapes = {part.array.shape[1:] for part in parts}
     if len(shapes) > 1 or sum(len(part.array) if part.array.ndim else 0 for part in parts) != count:
         found = ", ".join(str(list(part.array.shape)) for part in parts[:8])
         told = f"output {shown(parts[0].name)} has the shapes {found} in parts of the request"
         raise ModelFailed(f"{told}, which do not make one tensor of {count} rows")
-    return Tensor(parts[0].name, parts[0].datatype, np.concatenate([part.array for part in parts]))
+    return joined(parts)

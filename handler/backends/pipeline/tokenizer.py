@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BYTES, DATATYPES, NDArray
+from core.dtype import BYTES, INT64, NDArray
 from core.errors import InvalidInput, ModelFailed, ServingError, TooMany, shown
 from core.tensor import Tensor, TensorSpec, flat_texts
 from handler.backends.reasons import one_line
@@ -20,7 +20,6 @@ from handler.backends.runs import check
 from handler.settings.checked import Wrong, size_of
 from handler.settings.functions import TokenizerSettings
 
-INT64: Final = DATATYPES["INT64"]
 TEXT: Final = "text"
 PAIR: Final = "text_pair"
 IDS: Final = "input_ids"

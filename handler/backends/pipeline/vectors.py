@@ -5,12 +5,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import DATATYPES, NDArray
+from core.dtype import FP32, INT64, NDArray
 from core.errors import InvalidInput
 from core.tensor import Tensor, TensorSpec
 
-FP32: Final = DATATYPES["FP32"]
-INT64: Final = DATATYPES["INT64"]
 HIDDEN: Final = "token_embeddings"
 MASK: Final = "attention_mask"
 POOLED: Final = "pooled"

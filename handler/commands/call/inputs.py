@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from core.dialects.v1.values import flattened
-from core.dtype import BF16, BOOL, BYTES, DATATYPES, DataType, of_array
+from core.dtype import BF16, BOOL, BYTES, FP32, FP64, INT64, DataType, of_array
 from core.encoding.values import from_values
 from core.errors import InvalidInput, shown
 from core.float16 import bf16_from_float
@@ -129,7 +129,7 @@ def _of_values(name: str, flat: Sequence[Any], shape: tuple[int, ...], datatype:
     if datatype is BYTES:
         flat = [str(each) if type(each) in (int, float) else each for each in flat]  # a table's column of numbers
     if datatype is BF16:
-        numbers = from_values(name, DATATYPES["FP32"], shape, flat).array
+        numbers = from_values(name, FP32, shape, flat).array
         return Tensor(name, BF16, bf16_from_float(numbers.reshape(-1)).reshape(shape))
     return from_values(name, datatype, shape, list(flat))
 
@@ -138,9 +138,9 @@ def guessed(flat: Sequence[Any]) -> DataType:
     """Returns the datatype of values without a declaration: FP64, INT64, BOOL or BYTES."""
     kinds = set(map(type, flat))
     if kinds <= {int}:
-        return DATATYPES["INT64"]
+        return INT64
     if kinds <= {int, float}:
-        return DATATYPES["FP64"]
+        return FP64
     return BOOL if kinds == {bool} else BYTES
 
 

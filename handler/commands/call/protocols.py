@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from core.dialects.v1.values import flattened, to_tensor
+from core.dialects.v2.infer import HEADER_LENGTH
 from core.dtype import BF16, BYTES, DATATYPES, DataType
 from core.encoding import jsonio, proto_json
 from core.encoding.jsonio import NonFinite, numeric
@@ -18,7 +19,7 @@ from handler.commands.call.transport import Landed, Packet
 from handler.commands.refused import Refused
 
 JSON: Final = {"content-type": "application/json"}
-LENGTH: Final = "inference-header-content-length"
+LENGTH: Final = HEADER_LENGTH.decode()
 
 
 class ModelAnswer(NamedTuple):

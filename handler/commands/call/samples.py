@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from core.dtype import BOOL, BYTES, DATATYPES, DataType
+from core.dtype import BOOL, BYTES, FP32, DataType
 from core.encoding.values import from_values
 from core.errors import shown
 from core.float16 import bf16_from_float
@@ -49,7 +49,7 @@ def _elements(datatype: DataType, count: int, rng: np.random.Generator) -> Any:
     if datatype.is_float:
         return rng.standard_normal(count).astype(datatype.numpy)
     if datatype.name == "BF16":
-        return bf16_from_float(rng.standard_normal(count).astype(DATATYPES["FP32"].numpy))
+        return bf16_from_float(rng.standard_normal(count).astype(FP32.numpy))
     numbers = rng.integers(0, 2 if datatype is BOOL else BEYOND, count)
     return numbers.astype(bool) if datatype is BOOL else from_values("", datatype, (count,), numbers).array
 

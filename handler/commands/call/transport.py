@@ -51,7 +51,7 @@ def credentials(key: str | None) -> dict[str, str]:
         return {}
     if not (key.isascii() and key.isprintable()):
         raise WrongOption("--key has characters that a header cannot have")
-    return {"authorization": f"Bearer {key}"} if key.count(".") == 2 else {"x-api-key": key}  # noqa: PLR2004 - as above
+    return {"authorization": f"Bearer {key}"} if key.count(".") == 2 else {"x-api-key": key}  # noqa: PLR2004 - a JWT
 
 
 class HttpTransport:

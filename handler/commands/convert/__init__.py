@@ -1,1 +1,1 @@
-"""`dragoman convert`: TensorFlow SavedModels to ONNX and settings. No server imports this publisher's tool."""
+"""`dragoman convert`: models of other libraries become ONNX models and their settings, in a process of their own."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from core.dtype import BY_ONNX
 from core.explain.shapley import least_budget
 from core.records import NamedTuple
+from core.signature import DEFAULT
 from handler.backends.onnx_file import Value
 from handler.commands.convert.parity import given
 from handler.commands.convert.parity.measured import Measured, ParityJob, measured
@@ -100,7 +101,7 @@ def _digest(source: Path) -> str | None:
 def _signatures(model: LibraryModel, found: Measured) -> dict[str, Any]:
     """Returns the key "signatures": predict with all outputs, and classify or regress where the outputs are so."""
     names = {value.name: value.name for value in found.outputs}
-    signatures: dict[str, Any] = {"serving_default": {"method": "predict", "outputs": names}}
+    signatures: dict[str, Any] = {DEFAULT: {"method": "predict", "outputs": names}}
     if not all(_is_feature(value) for value in found.specs):
         return {}
     scores = next((value for value in found.outputs if value.name == model.scores), None)

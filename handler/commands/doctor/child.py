@@ -40,8 +40,8 @@ def _load(model: str, number: str) -> dict[str, Any]:
     """Loads a version.
 
     Seconds: `runtime` to import it, `fetch`, `load`. Bytes: `runtime_bytes` of the imported runtime, `cost` of the
-    model for good, `peak` while it is loaded, `size` of its files. `pipeline`: it
-    calls other models, and its bytes are theirs. `logged`: the warnings of this load.
+    model for good, `peak` while it is loaded, `size` of its files. `pipeline`: it calls other models, and its bytes are
+    theirs. `logged`: the warnings of this load.
     """
     from handler.commands.doctor.logged import listening  # noqa: PLC0415 - not for INIT
 

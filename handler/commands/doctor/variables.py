@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from core.errors import nearest
 from handler.commands.doctor.findings import Finding, error, expected, note, warning
-from handler.settings import ALIKE, SETTINGS, InvalidSettings, Settings, hosts
+from handler.settings import ALIKE, PREFIX, SETTINGS, InvalidSettings, Settings, hosts
 from handler.settings.sources import in_file
 
 KNOWN: Final = {setting.variable: setting for setting in SETTINGS}
-PREFIX: Final = "DRAGOMAN_"
 HERE: Final = "localhost"
 TABLE: Final = "docs/settings.md lists the settings"
 

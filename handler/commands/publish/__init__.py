@@ -1,1 +1,1 @@
-"""`dragoman push`, `pull` and `list`. No server imports these publisher's tools."""
+"""`dragoman push`, `pull`, `list`, `sign` and `verify`: versions on their way to a repository, and what it has."""

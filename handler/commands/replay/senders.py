@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 from urllib.parse import SplitResult, quote, urlsplit
 
+from core.dialects.v2 import infer
 from core.dialects.v2.rpc import SERVICE
 from core.errors import ServingError
 from core.operations import Infer, InferResult, ModelSpec
@@ -16,7 +17,7 @@ from handler.commands.replay import translate
 from handler.commands.replay.compare import V2_CALL, tensors
 from handler.commands.replay.recorded import CALLS, WEB, Exchange, Payload, Reached, reached_by
 
-HEADER_LENGTH: Final = "inference-header-content-length"
+HEADER_LENGTH: Final = infer.HEADER_LENGTH.decode()
 KINDS: Final = {"connect": "application/proto", WEB: "application/grpc-web+proto"}
 
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from core.records import NamedTuple
+from core.wire import JSON
 
 HOP: Final = frozenset((b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade"))
 TEXTS: Final = ("text/", "application/json", "application/javascript", "application/xml")
 """Content types of bodies that an HTTP API passes as text. A REST API of the template takes every body for binary."""
-JSON: Final = (b"content-type", b"application/json")
 
 
 class Came(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from core.records import NamedTuple
+from core.wire import JSON
 from handler.commands.serve import events
 from handler.commands.serve.events import Came, Goes
 from handler.commands.serve.function import FunctionFailed, FunctionTimedOut, LambdaInstance
@@ -105,7 +106,7 @@ class Gateway:
         """Returns API Gateway's own answer, which does not say why. The log does."""
         status, text = self._api.own[kind]
         log.warning("API Gateway answers %d %s: %s", status, text, why[:1024])
-        return Goes(status, (events.JSON,), json.dumps({"message": text}).encode())
+        return Goes(status, (JSON,), json.dumps({"message": text}).encode())
 
 
 async def _gathered(receive: Any) -> bytes | None:

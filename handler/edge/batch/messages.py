@@ -36,7 +36,7 @@ class RecordMessage(NamedTuple):
 
 
 class MessageRunner:
-    """Runs messages. `options`: the operator's choices for JSON. `put`: notes that a message's result is there."""
+    """Runs messages. `place`: where their results go. `options`: the operator's choices for JSON."""
 
     def __init__(self, models: Models, place: ResultPlace, options: Options) -> None:
         self._models = models

@@ -20,7 +20,7 @@ from core.operations import ModelRef
 from core.ports import Models
 from core.records import NamedTuple
 from core.wire import Options
-from handler.edge.batch import files
+from handler.edge.batch import files, places
 from handler.edge.batch.messages import OF_THE_MESSAGE
 from handler.edge.batch.places import ResultPlace, answered
 from handler.edge.batch.runner import BatchRunner, batch_rows
@@ -30,7 +30,6 @@ from handler.settings import InvalidSettings, Settings
 
 log = logging.getLogger(__name__)
 NAME: Final = "DRAGOMAN_BATCH_INPUT"
-OUTPUT: Final = "DRAGOMAN_BATCH_OUTPUT"
 COMPLETE: Final = "complete.json"
 PART: Final = re.compile(r"v(\d+)-(\d{12})-(\d{12})-(\d{12})\.jsonl")
 """The version of the model, the first record, the one behind the last, and how many have failed."""
@@ -68,7 +67,7 @@ class ObjectRunner:
         self._models = models
         self._results = place
         self._place = location.locate(settings.batch_input, os.environ, NAME)
-        for setting, uri in (("DRAGOMAN_REPOSITORY", settings.repository), (OUTPUT, settings.batch_output)):
+        for setting, uri in (("DRAGOMAN_REPOSITORY", settings.repository), (places.NAME, settings.batch_output)):
             other = location.locate(uri, os.environ, setting) if uri.startswith("s3://") else None
             if other is not None and other.bucket == self._place.bucket and _overlap(other.prefix, self._place.prefix):
                 raise InvalidSettings(f"{NAME} and {setting} overlap: a new object would have two meanings")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from core.dialects.v2.infer import HEADER_LENGTH
 from core.errors import InvalidInput, ServingError, shown
 from core.records import NamedTuple
 from handler.edge.app import App
@@ -34,7 +35,6 @@ FAILED: Final = 500
 CODES: Final = "AWS_LWA_ERROR_STATUS_CODES"
 LONGEST_MS: Final = 86_400_000.0
 """No function runs for a day."""
-BINARY: Final = b"inference-header-content-length"
 
 
 class PassedContext(NamedTuple):
@@ -127,7 +127,7 @@ class PassedEvents:
 
         inner = {**scope, "path": path, "raw_path": path.encode(), "headers": headers, INVOKED: True}
         await self._served(inner, given, taken)
-        if any(name.lower() == BINARY for name, _ in begun["headers"]):
+        if any(name.lower() == HEADER_LENGTH for name, _ in begun["headers"]):
             raise InvalidInput("an answer to a direct invocation is JSON: do not ask for binary outputs")
         return begun["status"], b"".join(parts)
 

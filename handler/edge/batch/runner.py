@@ -12,8 +12,7 @@ from core.encoding import jsonio
 from core.errors import Fault, InvalidInput, ServingError
 from core.operations import InferResult, ModelSpec
 from core.records import NamedTuple
-from core.tensor import Tensor
-from handler.edge.batch import slices
+from core.tensor import Tensor, joined
 from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall
 
 ROWS: Final = 256
@@ -151,7 +150,7 @@ class BatchRunner:
         parts = []
         for place in range(start, min(end, halted.records), size):
             behind = min(place + size, halted.records)
-            outputs = self._predict(prepared, slices.of_inputs(prepared.inputs, place, behind))
+            outputs = self._predict(prepared, {n: each.rows(place, behind) for n, each in prepared.inputs.items()})
             if any(tensor.shape[:1] != (behind - place,) for tensor in outputs):
                 self._is_unfit = True
                 raise InvalidInput("an output does not have a row for each record")
@@ -176,7 +175,7 @@ class BatchRunner:
             return self._in_parts(block, submit)
         try:
             parts = [outputs for share in shares for outputs in share.result()]
-            outputs = parts[0] if len(parts) == 1 else [slices.joined(each) for each in zip(*parts, strict=True)]
+            outputs = parts[0] if len(parts) == 1 else [joined(each) for each in zip(*parts, strict=True)]
             result = self._result(halted, outputs)
             self._is_unfit = self._is_unfit or _lacks_rows(result, halted.prepared.rows)
             return Answered(halted.call.write(result))

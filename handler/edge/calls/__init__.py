@@ -1,1 +1,1 @@
-"""Remote calls over HTTP: Connect, gRPC-Web, and gRPC itself where the server speaks HTTP/2."""
+"""The edge of Connect, gRPC-Web, and gRPC over HTTP/2: a call is read, worked on, and answered as it goes on."""

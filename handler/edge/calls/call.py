@@ -60,7 +60,7 @@ class RemoteCall:
         # The platform has one, too: that of a function.
         self._until = min(self._deadline, timing.deadline, key=attrgetter("at"))
         self._options = options
-        # A function answers once: whoever watches would pay for an instance.
+        # A function answers once: a client that watches would keep an instance busy, which is paid for.
         self._answers_once = isinstance(tools.dispatcher, Inline) or not timing.deadline.is_never
 
     @property

@@ -1,1 +1,1 @@
-"""What an operator sees of the requests: counts, lines of the log, metrics."""
+"""What an operator sees of the requests: counts, lines of the log, metrics, traces, payloads."""

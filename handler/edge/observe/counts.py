@@ -12,6 +12,8 @@ STEPS: Final = (0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 
 STEPS_NS: Final = tuple(int(ms * 1e6) for ms in STEPS)
 TFS_STEPS_NS: Final = tuple(int(10e3 * 1.8**power) for power in range(33))
 """TensorFlow Serving's: 10 us, and 1.8 times as much each (servables/tensorflow/util.cc)."""
+CANCELED: Final = "CANCELED"
+"""The reason of a request whose client has left, beside the names of faults."""
 
 
 class Histogram:

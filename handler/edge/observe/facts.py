@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from core.errors import Fault
-from handler.edge.observe.counts import Counts, Histogram
+from handler.edge.observe.counts import CANCELED, Counts, Histogram
 from handler.edge.observe.families import FAMILIES, GAUGE
 from handler.lifecycle import memory
 from handler.lifecycle.registry import Registry
@@ -13,8 +13,6 @@ from handler.lifecycle.traffic.loads import LOADS
 Key = tuple[str, tuple[str, ...]]
 Facts = dict[Key, Any]
 """Numbers, and of histograms lists: each step's count, then the nanoseconds."""
-CANCELED: Final = "CANCELED"
-"""The reason of a request whose client has left, beside the names of faults."""
 REASONS: Final = {
     Fault.UNAVAILABLE.name: "REJECTED",
     Fault.RESOURCE_EXHAUSTED.name: "REJECTED",
@@ -93,7 +91,7 @@ def _inferences(counts: Counts, registry: Registry, facts: Facts) -> None:
         done = stats.success.times
         more += [
             (("success", model), done),
-            (("runs", model), getattr(stats, "execution_count", stats.inference_count)),
+            (("runs", model), stats.execution_count),
             (("request_ns", model), stats.success.ns),
             (("request", model), [done, stats.success.ns]),
             (("queue_ns", model), stats.queue.ns),

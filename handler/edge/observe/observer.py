@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from core.errors import ServingError
 from core.wire import Header, Right
 from handler.edge.exchange import Scope, Send
-from handler.edge.observe.counts import Counts
+from handler.edge.observe.counts import CANCELED, Counts
 from handler.edge.observe.record import CANCELLED, ID_KEY, RECORD, Failure, Record, drawn
 from handler.lifecycle.registry import Registry
 from handler.settings import Settings
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LEFT: Final = 499
 """The status of a request whose client has left before its answer began, as nginx counts it."""
 FAILED: Final = 500
-CANCELED: Final = "CANCELED"
 GONE: Final = (LEFT, CANCELLED)
 """The statuses without an answer, of HTTP and of gRPC."""
 STEPPED: Final = frozenset(("kserve", "tfserving"))

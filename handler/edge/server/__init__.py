@@ -1,1 +1,1 @@
-"""The connections of uvicorn with bounds: sizes of heads, times of heads and bodies, numbers of connections."""
+"""The connections of uvicorn, HTTP/1.1 and HTTP/2, with bounds: sizes and times of requests, numbers of connections."""

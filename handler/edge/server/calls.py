@@ -2,14 +2,12 @@
 
 from typing import Any, Final
 
-from core.dialects.connect.protocol import kind_of
+from core.dialects.connect.protocol import GRPC, is_native, kind_of
 from core.errors import TooLarge
 from core.wire import by_name
 from handler.edge import exchange
 from handler.edge.exchange import Receive, Scope, Send, path_of
 
-GRPC: Final = b"application/grpc"
-"""The media type of gRPC. That of gRPC-Web, application/grpc-web, has a body with a length."""
 TE: Final = (b"te", b"trailers")
 
 
@@ -18,8 +16,7 @@ def is_call(scope: Any) -> bool:
 
     Its type alone does not make it one: any client can send that to any path, and only remote calls have own limits.
     """
-    media_type = by_name(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return (media_type == GRPC or media_type.startswith(GRPC + b"+")) and path_of(scope)[1]
+    return is_native(by_name(scope["headers"])) and path_of(scope)[1]
 
 
 def with_trailers(scope: Any) -> None:

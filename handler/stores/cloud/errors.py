@@ -9,13 +9,12 @@ from typing import Final
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.cloud.providers import NO_CREDENTIALS, CloudPlace
-from handler.stores.transfer.answers import Broken, StoreRefused, in_words
+from handler.stores.transfer.answers import Broken, StoreRefused, in_words, is_transient
 
 STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 CODE: Final = re.compile(r"<Code>\s*(\w{1,64})\s*</Code>")
 LONGEST: Final = 16_384
 """Characters of an error's text that are searched. It has the store's answer, twice."""
-TRANSIENT: Final = {408, 429}
 TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServerBusy", "OperationTimedOut"}
 DENIED: Final = {
     "403",
@@ -66,7 +65,7 @@ def reason(error: Exception, *, started: bool = False) -> Broken | StoreRefused:
     code = coded[1] if coded else str(status)
     if not status:
         return Broken(_word(text, type(error).__name__), started=started)
-    if status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES:  # noqa: PLR2004 - server errors
+    if is_transient(status) or code in TRANSIENT_CODES:
         return Broken(in_words(status, code), status, code)
     return StoreRefused(status, code)
 

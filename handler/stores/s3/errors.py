@@ -5,13 +5,11 @@ from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.s3.location import Location
-from handler.stores.transfer.answers import Broken, StoreRefused, in_words
+from handler.stores.transfer.answers import UNTRUSTED, Broken, StoreRefused, in_words
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
 CROWDED: Final = {"SlowDown", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "429"}
-UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
-"""The errors of a certificate whose authority is not known, as Python and botocore name them."""
 EXPIRED: Final = "the credentials have expired: renew them"
 ELSEWHERE: Final = "bucket {bucket!r} is in another region: set AWS_REGION"
 DAMAGED: Final = "the store has received other bytes than were read: push again"

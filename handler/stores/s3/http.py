@@ -27,6 +27,7 @@ from handler.stores.transfer.answers import (
     StoreRefused,
     broken_off,
     in_words,
+    is_transient,
     limit,
     whole,
 )
@@ -35,7 +36,6 @@ CONNECT: Final = 3.0
 KEPT: Final = 4.0
 """Seconds for which an idle connection is kept: S3 closes it after 5, and a frozen function does not notice."""
 MOST_IDLE: Final = 32
-TRANSIENT: Final = {408, 429}
 TRANSIENT_CODES: Final = {"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable", "ThrottlingException"}
 EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 LEAST: Final = "list-type=2&max-keys=1"
@@ -171,7 +171,7 @@ class BucketReader:
         code = found[1].decode() if found else str(status)
         if code in EXPIRED:
             self._signer.renew()
-        elif not (status >= 500 or status in TRANSIENT or code in TRANSIENT_CODES):  # noqa: PLR2004 - server errors
+        elif not (is_transient(status) or code in TRANSIENT_CODES):
             raise StoreRefused(status, code, response.headers.get("x-amz-bucket-region", ""))
         raise Broken(in_words(status, code), status, code)
 

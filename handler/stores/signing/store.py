@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from core.errors import ModelNotLoadable
 from handler.settings import Settings
@@ -57,8 +57,9 @@ class VerifiedStore:
     def read(self, model: str, path: str, progress: Progress | None = None) -> bytes | None:
         return self._store.read(model, path, progress)
 
-    def disconnect(self) -> None:
-        getattr(self._store, "disconnect", lambda: None)()  # a directory keeps nothing open
+    def __getattr__(self, name: str) -> Any:
+        """Returns a member that not every store has: how it lists, whether it accepts the keys, its end."""
+        return getattr(self._store, name)
 
     def fetch(self, model: str, version: str, files: Sequence[File], progress: Progress) -> Folder:
         try:

@@ -23,9 +23,16 @@ TOO_LONG: Final = "TooLong"
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
+UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
+"""The errors of a certificate whose authority is not known, as Python and botocore name them."""
 NUMBER: Final = re.compile("[0-9]{1,18}")
 RANGE: Final = re.compile("bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 """Python refuses to read a number of thousands of digits, and no object has so many bytes."""
+
+
+def is_transient(status: int) -> bool:
+    """Decides whether a request with this status can succeed when it is tried again."""
+    return status >= 500 or status in (408, 429)  # noqa: PLR2004 - Request Timeout, Too Many Requests, server errors
 
 
 def in_words(status: int, code: str) -> str:

@@ -23,6 +23,7 @@ from handler.stores.transfer import retries
 from handler.stores.transfer.answers import (
     SMALL,
     TOO_LONG,
+    UNTRUSTED,
     Answer,
     Broken,
     Line,
@@ -41,7 +42,6 @@ TRIES: Final = 3
 """Attempts at a request by itself. Files have more (see `download`)."""
 REDIRECTS: Final = range(300, 400)
 MISSING: Final = {404, 410}
-UNTRUSTED: Final = {"SSLCertVerificationError", "SSLError"}
 
 
 class WebReader:

@@ -14,7 +14,7 @@ from core.dialects import DIALECTS
 from core.errors import InvalidInput, ModelFailed
 from core.operations import Infer, ModelRef, ModelSpec, Stream
 from core.router import Router
-from core.wire import Call, HttpRequest, HttpResponse, HttpStream, Options, Route, StreamReply, Waits
+from core.wire import AnyReply, Call, HttpRequest, HttpResponse, HttpStream, Options, Route, Waits
 from handler.edge.jobs import QUICKLY_READ, HttpCodec, Job, compressed
 from handler.edge.timing import Timing
 from handler.lifecycle.single_flight import Pending
@@ -204,7 +204,7 @@ def of_stream(shelf: Shelf, *elements: float) -> Job[Any]:
         for result in results:
             yield str(result.outputs[0].array.tolist()).encode()
 
-    def decode(_: Call) -> tuple[Any, StreamReply]:
+    def decode(_: Call) -> tuple[Any, AnyReply]:
         return Stream(Infer(ModelRef("m"), inputs)), lambda results: HttpStream(200, (), chunks(results))
 
     route = Route("POST", "/stream", decode, "", Waits.MODEL)

@@ -12,7 +12,6 @@ import pytest
 from core.schema import open_inference as oip
 from handler.edge.app import App
 from handler.lifecycle.single_flight import Background
-from handler.settings import Settings
 from tests.handler.edge.beside import served
 from tests.handler.edge.client import ROOT, ask, make
 from tests.handler.edge.test_rpc import ask as call
@@ -156,9 +155,7 @@ def test_a_pipeline_in_a_bucket(
     said = json.loads((ROOT / "models/flowers/1/pipeline.json").read_bytes())
     stand_in.put("p/stated/model-settings.json", json.dumps({"pipeline": said}).encode())
     stand_in.put("p/stated/1/", b"")
-    for name, value in stand_in.variables().items():
-        monkeypatch.setenv(name, value)
-    app = App(Settings.from_env({**stand_in.variables(), "DRAGOMAN_CACHE": str(tmp_path)}), inline=True)
+    app = App(stand_in.settings(monkeypatch, DRAGOMAN_CACHE=str(tmp_path)), inline=True)
     for name in ("flowers", "stated"):
         status, _, answer = ask(app, "POST", f"/v2/models/{name}/infer", json.dumps(V2).encode())
         assert (status, names(json.loads(answer))) == (200, "virginica")

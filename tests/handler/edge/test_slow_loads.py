@@ -12,17 +12,8 @@ from core.errors import StillLoading
 from core.operations import State
 from handler.aws import Function
 from handler.lifecycle.single_flight import Background
-from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
-from tests.handler.lifecycle.samples import PATIENT, ROOT
-
-
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A model with 300 MB of files, of which each invocation gets 120."""
-    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
-    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
-    return slow_store.install(monkeypatch, 300, 120)
+from tests.handler.lifecycle.samples import PATIENT
 
 
 @pytest.fixture

@@ -16,18 +16,9 @@ from handler.lifecycle.single_flight import Background
 from handler.stores.progress import Progress
 from handler.stores.s3.http import BucketReader
 from handler.stores.transfer.answers import Broken
-from tests.handler import slow_store
 from tests.handler.calling import context, http, infer
 from tests.handler.lifecycle.samples import ONNX, PATIENT, ROOT, served
 from tests.support import s3_stand_in
-
-
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A model with 300 MB of files, of which each invocation gets 120."""
-    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "f")
-    monkeypatch.setenv("DRAGOMAN_REPOSITORY", str(ROOT / "models"))
-    return slow_store.install(monkeypatch, 300, 120)
 
 
 def overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Function:

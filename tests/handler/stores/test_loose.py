@@ -129,8 +129,7 @@ def test_without_a_platform_or_a_name_a_folder_is_a_repository(tmp_path: Path) -
 def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[s3_stand_in.StandIn]:
     """A bucket of S3, which Google's client reads, too: their listings and objects are the same."""
     with s3_stand_in.running() as running:
-        for name, value in running.variables().items():
-            monkeypatch.setenv(name, value)
+        running.settings(monkeypatch)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
             monkeypatch.setenv(name, "x")
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)

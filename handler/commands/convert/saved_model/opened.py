@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from core.records import NamedTuple
+from core.signature import DEFAULT
 from handler.commands.convert.saved_model.runtime import convert_to_constants, datatype, tf, tf_optimizer
 from handler.commands.refused import Refused
 
 SERVE: Final = "serve"
-DEFAULT: Final = "serving_default"
 ALIASES: Final = {"classify": ({"classes"}, {"scores"}, {"classes", "scores"}), "regress": ({"outputs"},)}
 """Method -> the sets of output aliases that it prescribes. Every other signature predicts."""
 EXAMPLES: Final = "inputs"

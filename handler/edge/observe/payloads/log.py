@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from core.dialects.v2.infer import HEADER_LENGTH
 from core.errors import escaped
 from core.wire import Part, Right
 from handler.edge.exchange import Send
@@ -19,7 +20,6 @@ from handler.settings import Settings
 TOO_LARGE: Final = "size"
 MOST_DIGITS: Final = 18
 PROTOBUF: Final = "application/protobuf"
-HEADER_LENGTH: Final = "inference-header-content-length"
 """V2's header with the bytes of a body's JSON. Tensors follow it."""
 
 
@@ -60,7 +60,7 @@ class Copy:
     def _head(self, headers: Mapping[bytes, bytes]) -> None:
         self.kind = headers.get(b"content-type", b"").decode("latin-1")
         self.encoding = headers.get(b"content-encoding", b"").decode("latin-1")
-        self.length = headers.get(HEADER_LENGTH.encode(), b"").decode("latin-1")
+        self.length = headers.get(HEADER_LENGTH, b"").decode("latin-1")
 
 
 class PayloadLog:
@@ -94,7 +94,7 @@ class PayloadLog:
         kind = headers.get("content-type", "")[:SEEN]
         kinds = (_message_kind(kind), copy.kind or PROTOBUF) if is_rpc else (kind or JSON, copy.kind)
         came = time.time_ns() - (time.perf_counter_ns() - record.came)
-        request = about | {"type": REQUEST, "time": stamp(came)} | _length(headers.get(HEADER_LENGTH, ""))
+        request = about | {"type": REQUEST, "time": stamp(came)} | _length(headers.get(HEADER_LENGTH.decode(), ""))
         status = {"status": str(record.status)}
         response = about | {"type": RESPONSE, "time": stamp(time.time_ns())} | status | _length(copy.length)
         encoding = "" if is_rpc else headers.get("content-encoding", "")[:SEEN]

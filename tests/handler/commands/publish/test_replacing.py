@@ -15,7 +15,6 @@ from handler.commands.publish import upload, versions
 from handler.commands.publish.buckets.s3 import S3Bucket
 from handler.commands.refused import Refused
 from handler.lifecycle.repository import Repository
-from handler.settings import Settings
 from handler.stores import Store, open_store
 from handler.stores.progress import Progress
 from tests.handler.commands.publish.direct import Client
@@ -90,10 +89,8 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """An S3 server that writes like Amazon's, and botocore's client for it, which retries at once."""
     folder = tmp_path_factory.mktemp("replacing")
     with s3_stand_in.running() as server, pytest.MonkeyPatch.context() as patched:
-        for variable, value in server.variables().items():
-            patched.setenv(variable, value)
         patched.setattr("botocore.endpoint.time.sleep", lambda _: None)
-        settings = Settings.from_env({"DRAGOMAN_REPOSITORY": URI, "DRAGOMAN_CACHE": str(folder / "cache")})
+        settings = server.settings(patched, DRAGOMAN_REPOSITORY=URI, DRAGOMAN_CACHE=str(folder / "cache"))
         store = open_store(settings)
         store.check()  # this connects
         yield Place(server, store, S3Bucket(settings, URI), Client(server.objects), folder)

@@ -194,8 +194,7 @@ def test_a_batch_of_an_asynchronous_invocation(monkeypatch: pytest.MonkeyPatch, 
 def test_results_are_objects_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that refuses them leaves the messages in the queue."""
     with s3_stand_in.running() as store:
-        for name, value in store.variables().items():
-            monkeypatch.setenv(name, value)
+        store.settings(monkeypatch)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
@@ -231,8 +230,7 @@ def created(*keys: str, bucket: str = "bucket") -> dict[str, Any]:
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
     """A bucket, with credentials for it."""
     with s3_stand_in.running() as running:
-        for name, value in running.variables().items():
-            monkeypatch.setenv(name, value)
+        running.settings(monkeypatch)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "x")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")

@@ -12,8 +12,8 @@ from core.dtype import DATATYPES
 from core.errors import InvalidInput
 from core.operations import ModelSpec
 from core.signature import Binding, Method, Signature, plain
-from core.tensor import TensorSpec
-from handler.edge.batch import files, slices
+from core.tensor import TensorSpec, joined
+from handler.edge.batch import files
 from handler.edge.batch.tables import ArrayBlock, ColumnBlock, CsvBlock
 from handler.edge.batch.terms import BatchTerms, BlockLimits
 
@@ -154,8 +154,7 @@ def test_texts_stay_texts_in_slices() -> None:
     of = terms(t="BYTES", x="FP32")
     block = ColumnBlock({"t": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]}, 3)
     inputs = {tensor.name: tensor for tensor in block.call(of).infer.inputs}
-    cut = [slices.of_inputs(inputs, start, end) for start, end in ((0, 1), (1, 3))]
-    whole = {name: slices.joined([each[name] for each in cut]) for name in inputs}
+    whole = {name: joined([each.rows(0, 1), each.rows(1, 3)]) for name, each in inputs.items()}
     assert whole["t"].texts is not None
     assert {name: tensor.array.tolist() for name, tensor in whole.items()} == asked(block, of)
     assert json.dumps(whole["x"].shape) == "[3, 1]"

@@ -64,6 +64,20 @@ def of(found: Mapping[Any, float], name: str, **labels: str) -> float:
 MODEL = {"model": "half_plus_three", "version": "123"}
 
 
+def test_a_run_for_several_requests_is_one_execution() -> None:
+    """Triton counts runs of the model beside the inferences in them."""
+    with closing(make()) as app:
+        for _ in range(3):
+            ask(app, "POST", INFER, BODY)
+        (version,) = (each for each in app.registry.known() if each.name == "half_plus_three")
+        for _ in range(3):
+            version.traffic.share()
+        version.traffic.executed(3, 1, 1, 1)
+        found = scraped(app)
+        counts = [of(found, f"nv_inference_{name}", **MODEL) for name in ("count", "exec_count")]
+        assert counts == [3, 1]
+
+
 def test_the_counts_are_those_of_the_requests() -> None:
     """Inferences, failures, requests, refusals and loads, under Triton's names and our own."""
     with closing(make()) as app:

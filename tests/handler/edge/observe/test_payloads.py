@@ -344,8 +344,7 @@ def test_without_a_place_nothing_is_different() -> None:
 def test_a_bucket_gets_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """One for many requests, below a folder of its day."""
     with s3_stand_in.running() as store:
-        for name, value in store.variables().items():
-            monkeypatch.setenv(name, value)
+        store.settings(monkeypatch)
         with closing(make(PAYLOAD_LOG="s3://bucket/logs")) as app:
             for _ in range(5):
                 ask(app, "POST", INFER, BODY)

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support import s3_stand_in, web
+from tests.support import fault_proxy, s3_stand_in, web
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture
+def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
+    """A proxy in front of the stand-in."""
+    with fault_proxy.running(stand_in.url) as between:
+        yield between
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from core.deadline import NEVER, within
 from core.errors import ServingError
-from handler.settings import Settings
 from handler.stores.progress import Progress
 from handler.stores.s3.store import S3Store
 from handler.stores.transfer import answers
@@ -28,28 +27,15 @@ from handler.stores.transfer import download as fetching
 from tests.support import fault_proxy, s3_stand_in
 from tests.support.fault_proxy import Fault
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 SCHEDULES = 500
 GROUPS = 10
 KINDS = ("truncate", "reset", "stall", "flip", "short", "refuse", "latency", "expired", "slow", "error", "swap")
 SIZES = (0, 1, 5_000, 70_000, 300_000)
 
 
-@pytest.fixture
-def proxy(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
-    """A proxy in front of the stand-in."""
-    with fault_proxy.running(stand_in.url) as between:
-        yield between
-
-
 def store_at(stand_in: s3_stand_in.StandIn, url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
     """Returns a store with a separate cache."""
-    for name, value in stand_in.variables(url).items():
-        monkeypatch.setenv(name, value)
-    settings = Settings.from_env({"DRAGOMAN_REPOSITORY": "s3://bucket/p", "DRAGOMAN_CACHE": str(cache)})
-    return S3Store(settings._replace(cpus=1.0))
+    return S3Store(stand_in.settings(monkeypatch, url, DRAGOMAN_CACHE=str(cache))._replace(cpus=1.0))
 
 
 class Schedule:
@@ -134,25 +120,25 @@ def found(folder: Path) -> dict[str, bytes]:
 def test_after_any_schedule_of_faults_the_next_fetch_is_right_and_the_cache_was_never_wrong(
     group: int,
     stand_in: s3_stand_in.StandIn,
-    proxy: fault_proxy.Proxy,
+    behind: fault_proxy.Proxy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There are five hundred in all; the seed is in the assertion."""
     monkeypatch.setattr(fetching, "READ", 32 * 1024)
-    store = store_at(stand_in, proxy.url, tmp_path / "cache", monkeypatch)
+    store = store_at(stand_in, behind.url, tmp_path / "cache", monkeypatch)
     for seed in range(group, SCHEDULES, GROUPS):
         cache = tmp_path / str(seed)
         store._fetcher._cache._root = cache
-        schedule = Schedule(seed, stand_in, proxy)
+        schedule = Schedule(seed, stand_in, behind)
         files = store.files(schedule.model)
-        proxy.faults = list(schedule.faults)
+        behind.faults = list(schedule.faults)
         deadline = NEVER if schedule.deadline is None else within(schedule.deadline)
         with monkeypatch.context() as impatient, suppress(ServingError):
             impatient.setattr(answers, "STALL", 0.15)
             store.fetch(schedule.model, "1", files, Progress(deadline))
         assert schedule.is_clean(cache), seed
-        proxy.faults = []
+        behind.faults = []
         schedule.end()
         files = store.files(schedule.model)
         folder = store.fetch(schedule.model, "1", files, Progress())

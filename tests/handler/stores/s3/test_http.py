@@ -75,6 +75,8 @@ def speaks() -> Iterator[Any]:
         (b"HTTP/1.1 200 OK\r\n\r\n", "without Content-Length"),
         (b"HTTP/1.1 206 OK\r\nContent-Length: 2\r\nContent-Range: bytes 0-4/9\r\n\r\nab", "2 bytes for the range 0-4"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nab", "without Content-Length"),
+        (b"HTTP/1.1 408 Late\r\nContent-Length: 0\r\n\r\n", "408"),
+        (b"HTTP/1.1 429 Many\r\nContent-Length: 0\r\n\r\n", "429"),
         (b"HTTP/1.1 503 Slow\r\nContent-Length: 0\r\n\r\n", "503"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n<Error><Code>Inter", "500"),
     ],

@@ -63,13 +63,6 @@ def proxy(server: servers.Store) -> Iterator[fault_proxy.Proxy]:
 
 
 @pytest.fixture
-def behind(stand_in: s3_stand_in.StandIn) -> Iterator[fault_proxy.Proxy]:
-    """A proxy in front of the stand-in."""
-    with fault_proxy.running(stand_in.url) as between:
-        yield between
-
-
-@pytest.fixture
 def _small(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens waits, too."""
     monkeypatch.setattr(answers, "STALL", 0.5)

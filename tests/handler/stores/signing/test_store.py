@@ -9,6 +9,8 @@ import pytest
 
 from core.deadline import within
 from core.errors import ModelNotLoadable, StillLoading
+from handler.lifecycle.registry import Registry
+from handler.lifecycle.single_flight import Background
 from handler.settings import Settings
 from handler.stores import Gone, checksums, open_store
 from handler.stores.cache import Cache
@@ -31,12 +33,30 @@ pytestmark = pytest.mark.usefixtures("no_aws")
 @pytest.fixture
 def bucket(stand_in: s3_stand_in.StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[s3_stand_in.StandIn]:
     """A signed version in a bucket."""
-    for name, value in stand_in.variables().items():
-        if not name.startswith("DRAGOMAN_"):
-            monkeypatch.setenv(name, value)
+    stand_in.settings(monkeypatch)
     for path, content in (FILES | {"model.sig": sign(FILES)}).items():
         stand_in.put(f"p/m/1/{path}", content)
     return stand_in
+
+
+def test_a_verified_bucket_is_listed_like_any_other(bucket: s3_stand_in.StandIn, tmp_path: Path) -> None:
+    """All models take one request, and keys that are denied everything are not ready."""
+    for name in "abc":
+        bucket.put(f"p/{name}/1/model.onnx", b"")
+    opened = settings(tmp_path)
+    assert {entry.name for entry in Registry(opened).index(Background())} == {"a", "b", "c", "m"}
+    assert bucket.asked == [""]
+    bucket.refusal = (403, "AccessDenied", {})
+    assert "check AWS_ACCESS_KEY_ID" in Registry(opened).ready(Background()).reason
+
+
+def test_a_verified_folder_is_asked_for_each_name(tmp_path: Path) -> None:
+    """A model that comes a moment after a look is found, as without verification."""
+    root = folder(tmp_path / "repository")
+    models = Registry(settings(tmp_path, root))
+    assert models.names(Background()) == ["m"]
+    (root / "n/1").mkdir(parents=True)
+    assert models.names(Background()) == ["m", "n"]
 
 
 def folder(root: Path) -> Path:
@@ -48,9 +68,13 @@ def folder(root: Path) -> Path:
     return root
 
 
-def store(tmp_path: Path, repository: Any = "s3://bucket/p", **more: str) -> Any:
+def settings(tmp_path: Path, repository: Any = "s3://bucket/p", **more: str) -> Settings:
     cache = {"DRAGOMAN_REPOSITORY": str(repository), "DRAGOMAN_CACHE": str(tmp_path / "cache")}
-    return open_store(Settings.from_env(cache | VERIFY | more))
+    return Settings.from_env(cache | VERIFY | more)
+
+
+def store(tmp_path: Path, repository: Any = "s3://bucket/p", **more: str) -> Any:
+    return open_store(settings(tmp_path, repository, **more))
 
 
 def fetch(opened: Any, progress: Progress | None = None) -> Any:
