@@ -211,7 +211,7 @@ def _body(event: Mapping[str, Any]) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
-        raise InvalidInput(f"the event's body is not base64, as it claims to be:  {error}") from None
+        raise InvalidInput(f"the event's body is not base64, as it claims to be: {error}") from None
 
 
 def _headers(headers: Mapping[str, Any], form: EventForm, body: bytes) -> dict[str, Any]:
