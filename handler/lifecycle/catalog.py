@@ -197,7 +197,7 @@ class Catalog:
         if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in model.versions):
             return model.target
         if wanted is None or str(wanted) != ref.version:
-            raise no_version(ref.name, ref.version, "versions are numbers")
+            raise no_version(ref.name, ref.version, "versions are numbers of at most 18 digits, without leading zeros")
         version = model.find(ref.version) or self._newer(model, wanted, deadline).find(ref.version)
         if version is None:
             served = [str(number) for number in self.model(ref.name, deadline).versions]

@@ -75,6 +75,14 @@ def test_what_a_selector_does_not_find_is_said_in_its_own_words(
         selected(folder, selector)
 
 
+@pytest.mark.parametrize("version", ["01", "v1", "1.0", "9" * 19])
+def test_the_refusal_of_a_version_says_how_versions_are_written(folder: Path, version: str) -> None:
+    """01 and a number of 19 digits are numbers, too, so that is not all that a client needs to know."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), "")
+    with pytest.raises(VersionNotFound, match="; versions are numbers of at most 18 digits, without leading zeros$"):
+        catalog.version(ModelRef("a", version), NEVER)
+
+
 def test_of_many_versions_the_refusal_of_another_one_names_the_first(folder: Path) -> None:
     """A message is as short for a model with hundreds of versions."""
     for number in range(3, 503):
