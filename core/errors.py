@@ -23,7 +23,7 @@ Each protocol maps a Fault to its own number (HTTP status, gRPC code); this modu
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import cache
 from typing import Any, ClassVar, Final
@@ -38,6 +38,7 @@ JSON_WORDS: Final = {
     "-inf": "-Infinity",
 }
 """Words that a client has sent, by those that Python has for them."""
+MOST_NAMED: Final = 16
 COMPARED: Final = 64
 """Characters of a mistyped word: the work grows with their square."""
 UNPRINTABLE: Final = (
@@ -79,6 +80,16 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - for a mistake
 
     return next(iter(get_close_matches(word[:COMPARED], list(known), 1, alike)), "")
+
+
+def some(names: Sequence[str], most: int = MOST_NAMED, between: str = ", ") -> str:
+    """Returns the first names as a message lists them, and how many more there are.
+
+    >>> some(["a", "b", "c"], most=2), some([])
+    ('a, b and 1 more', 'none')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{between.join(names[:most])}{more}" or "none"
 
 
 def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:

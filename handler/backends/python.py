@@ -93,6 +93,16 @@ def _told(value: Any) -> str:
     return shown(value) if value is None or isinstance(value, PLAIN) else f"an object of type {type(value).__name__}"
 
 
+def _array(value: Any) -> NDArray[Any]:
+    """Returns what a model returned as an array. Raises ValueError for a ragged list, and for masked elements.
+
+    Under a mask, numpy keeps values that mean nothing.
+    """
+    if isinstance(value, np.ndarray) and np.any(getattr(value, "mask", False)):
+        raise ValueError("it has masked elements, which need values: filled()")
+    return np.asarray(value)
+
+
 def _beside_any_loop(call: Callable[[], Any]) -> Any:
     """Returns the result of `call`, from another thread if this one runs an event loop (Lambda).
 
@@ -183,8 +193,8 @@ class PythonModel:
     def _members(self, name: str, value: Any) -> Sequence[Any]:
         """Returns one value per example for JSON: an array of numbers, a number, or lists of text."""
         try:
-            array = np.asarray(value)
-        except ValueError as error:  # a ragged list
+            array = _array(value)
+        except ValueError as error:
             raise self._wrong(f"explain returned {name!r}, which is not an array: {error}") from error
         if not array.ndim or array.dtype.kind not in "biufU":
             found = _told(value) if array.dtype.kind == "O" else shown(value)
@@ -224,8 +234,8 @@ class PythonModel:
             kind = self._wrong if name in self._datatypes else InvalidInput
             raise kind(f"predict returned no output {name!r}; it returned {shown(list(answered))}")
         try:
-            array = np.asarray(answered[name])
-        except ValueError as error:  # a ragged list
+            array = _array(answered[name])
+        except ValueError as error:
             raise self._wrong(f"output {name!r} is not an array: {error}") from error
         found = of_array(array.dtype)
         datatype = self._datatypes.get(name, found)

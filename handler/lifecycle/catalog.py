@@ -9,10 +9,9 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 from core.deadline import NEVER, Deadline
-from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound
+from core.errors import InvalidInput, ModelNotFound, ServingError, UnknownLabel, VersionNotFound, some
 from core.operations import IndexEntry, ModelRef, State, StatusResult
 from core.statistics import Statistics
 from handler.lifecycle.inventory.looks import PAUSE
@@ -20,8 +19,6 @@ from handler.lifecycle.models import CanarySplit, ListedModel, Target
 from handler.lifecycle.repository import VERSION, Repository, no_version, wanted_of
 from handler.lifecycle.versions import ServedVersion
 from handler.stores import File
-
-MOST_NAMED: Final = 16
 
 
 class Catalog:
@@ -200,11 +197,11 @@ class Catalog:
         if ref.version is None or (ref.version == "0" and ref.zero_is_newest and 0 not in model.versions):
             return model.target
         if wanted is None or str(wanted) != ref.version:
-            raise no_version(ref.name, ref.version, "versions are numbers")
+            raise no_version(ref.name, ref.version, "versions are numbers of at most 18 digits, without leading zeros")
         version = model.find(ref.version) or self._newer(model, wanted, deadline).find(ref.version)
         if version is None:
-            served = ", ".join(map(str, self.model(ref.name, deadline).versions))
-            raise no_version(ref.name, ref.version, f"it serves {served}")
+            served = [str(number) for number in self.model(ref.name, deadline).versions]
+            raise no_version(ref.name, ref.version, f"it serves {some(served)}")
         return version
 
     def _newer(self, model: ListedModel, wanted: int, deadline: Deadline) -> ListedModel:
@@ -238,10 +235,8 @@ class Catalog:
             return self._default_model
         names = self._repository.models(deadline)
         if len(names) != 1:
-            known = ", ".join(names[:MOST_NAMED]) or "none"
-            raise InvalidInput(
-                f"no model is named, and there is no default one; the models are: {known} (DRAGOMAN_DEFAULT_MODEL)"
-            )
+            known = f"{some(names)} (DRAGOMAN_DEFAULT_MODEL)"
+            raise InvalidInput(f"no model is named, and there is no default one; the models are: {known}")
         return names[0]
 
     def _labelled(self, model: ListedModel, label: str, deadline: Deadline) -> Target:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from core.deadline import Deadline
-from core.errors import ModelNotFound, ServingError
+from core.errors import ModelNotFound, ServingError, some
 from core.operations import ModelRef
 from core.ports import Context
 from handler.lifecycle.catalog import Catalog
@@ -104,4 +104,4 @@ def _named(version: ServedVersion, versions: Sequence[ServedVersion]) -> str:
 
 def listed(missing: Mapping[str, str]) -> str:
     """Returns a line of text with the first missing versions and their reasons."""
-    return "; ".join(f"{name}: {reason}" for name, reason in list(missing.items())[:MOST_NAMED])
+    return some([f"{name}: {reason}" for name, reason in missing.items()], MOST_NAMED, "; ")

@@ -270,7 +270,7 @@ SURFACE: Final = Surface(
         ),
         Route("GET", "/v2/models", _names, "names of the repository's models", right=Right.READ),
         # Before {model}: no model can be called stats.
-        Route("GET", "/v2/models/stats", _all_statistics, "statistics of every model", right=Right.READ),
+        Route("GET", "/v2/models/stats", _all_statistics, "statistics of the models named so far", right=Right.READ),
         *_versioned("", "GET", _model, "model metadata"),
         *_versioned("/ready", "GET", _model_ready, "whether the model is loaded; never loads it"),
         *_versioned("/config", "GET", _config, "model configuration"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from core import operations as ops
-from core.errors import InvalidInput, NotPermitted, ServingError, Unauthenticated, shown
+from core.errors import InvalidInput, NotPermitted, ServingError, Unauthenticated, shown, some
 from core.operations import ModelRef, ModelSpec
 from core.ports import Context, Use
 from core.statistics import Series, Statistics
@@ -16,7 +16,6 @@ from handler.edge.gate.identity import Caller
 from handler.edge.jobs import ServedModels
 from handler.lifecycle.repository import VERSION
 
-MOST_NAMED: Final = 16
 OTHER_DEFAULT: Final = "this credential does not permit the server's default model: name one that it permits"
 
 
@@ -57,8 +56,7 @@ class SeenModels:
     def _only(self, context: Context) -> str:
         names = self.names(context)
         if len(names) != 1:
-            known = ", ".join(names[:MOST_NAMED]) or "none"
-            raise InvalidInput(f"no model is named, and there is no default one; the models are: {known}")
+            raise InvalidInput(f"no model is named, and there is no default one; the models are: {some(names)}")
         return names[0]
 
     # -- core.ports.Models --------------------------------------------------------------------------------------------

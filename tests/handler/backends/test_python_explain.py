@@ -71,6 +71,7 @@ def test_explain_returns_scores_or_members_or_explanations(tmp_path: Path, retur
         ("None", "explain returned 'importance_scores' of null; expected an array of numbers or text"),
         ("1.0", "explain returned 'importance_scores' of 1.0"),
         ("[[1], [1, 2]]", "explain returned 'importance_scores', which is not an array: "),
+        ("np.ma.masked_array(x, True)", "explain returned 'importance_scores', which is not an array: it has masked"),
         ("{'a': x * 1j}", r"explain returned 'a' of \[\[1j, 2j, .*; expected an array of numbers or text"),
         ("{'a': x, 'b': x[:1]}", "explain returned members of unequal length: {'a': 2, 'b': 1}"),
         ("{}", "explain returned members of unequal length: {}"),

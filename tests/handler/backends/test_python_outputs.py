@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from core.errors import ModelFailed
@@ -39,6 +40,25 @@ def test_an_integer_is_never_wrapped(tmp_path: Path, datatype: str, returned: st
     model = load(tmp_path, f"{{'y': {returned}}}", datatype)
     with pytest.raises(ModelFailed, match=f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}$"):
         model.predict({}, ["y"], {})
+
+
+@pytest.mark.parametrize("datatype", ["", "FP64", "BYTES"])
+@pytest.mark.parametrize(
+    "returned", ["np.ma.array(['1', '2'], mask=[0, 1])", "np.ma.masked_less([1.5, -1], 0)", "np.ma.masked"]
+)
+def test_a_masked_element_is_no_answer(tmp_path: Path, returned: str, datatype: str) -> None:
+    """Numpy keeps a value under the mask, which the client would take for the model's."""
+    model = load(tmp_path, f"{{'y': {returned}}}", datatype)
+    with pytest.raises(
+        ModelFailed, match=r"output 'y' is not an array: it has masked elements, which need values: filled\(\)$"
+    ):
+        model.predict({}, ["y"], {})
+
+
+def test_a_masked_array_without_masked_elements_is_an_array(tmp_path: Path) -> None:
+    """Functions of numpy.ma return one whatever their input was."""
+    (y,) = load(tmp_path, "{'y': np.ma.masked_invalid([1.5])}").predict({}, [], {})
+    assert (type(y.array), y.array.tolist()) == (np.ndarray, [1.5])
 
 
 @pytest.mark.parametrize(("datatype", "numbers"), [

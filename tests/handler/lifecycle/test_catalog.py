@@ -75,12 +75,32 @@ def test_what_a_selector_does_not_find_is_said_in_its_own_words(
         selected(folder, selector)
 
 
+@pytest.mark.parametrize("version", ["01", "v1", "1.0", "9" * 19])
+def test_the_refusal_of_a_version_says_how_versions_are_written(folder: Path, version: str) -> None:
+    """01 and a number of 19 digits are numbers, too, so that is not all that a client needs to know."""
+    catalog = Catalog(Repository(DirectoryStore(settings(folder))), "")
+    with pytest.raises(VersionNotFound, match="; versions are numbers of at most 18 digits, without leading zeros$"):
+        catalog.version(ModelRef("a", version), NEVER)
+
+
+def test_of_many_versions_the_refusal_of_another_one_names_the_first(folder: Path) -> None:
+    """A message is as short for a model with hundreds of versions."""
+    for number in range(3, 503):
+        add(folder, "a", str(number))
+    with pytest.raises(VersionNotFound, match="has no version 600; it serves 1, 2, .*, 16 and 486 more$"):
+        selected(folder, "a-600")
+
+
 def test_no_selector_is_the_default_model_or_the_only_one(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """If there are several, the server does not guess."""
     assert selected(folder, "", "a-1") == ("a", 1)
     with pytest.raises(InvalidInput, match=r"the models are: a, a-2, a-b, a-b-9 \(DRAGOMAN_DEFAULT_MODEL\)"):
+        selected(folder, "")
+    for number in range(20):
+        add(folder, f"z{number:02}", "1")
+    with pytest.raises(InvalidInput, match=r"a-b-9, z00, .*, z11 and 8 more \(DRAGOMAN_DEFAULT_MODEL\)"):
         selected(folder, "")
     lonely = tmp_path_factory.mktemp("lonely")
     with pytest.raises(InvalidInput, match="the models are: none"):

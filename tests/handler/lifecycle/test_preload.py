@@ -105,6 +105,18 @@ def test_every_version_that_the_policy_serves_is_preloaded(root: Path) -> None:
     assert models.ready(PATIENT).ready
 
 
+def test_of_many_missing_models_the_first_are_named(root: Path) -> None:
+    """Readiness counts the others, so that the list does not seem to be all of them."""
+    for number in range(20):
+        add(root, f"z{number:02}", "1", b"")
+    models = registry(root, PRELOAD="*")
+    models.preload(PATIENT)
+    told = models.ready(PATIENT).reason
+    assert "z07: " in told
+    assert "z08: " not in told
+    assert told.endswith(" and 12 more")
+
+
 def test_a_preloaded_model_whose_settings_are_wrong_is_missing(root: Path) -> None:
     """Readiness says why, and the others are loaded."""
     say(root, version_policy=[])
