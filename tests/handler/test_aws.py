@@ -199,7 +199,7 @@ def test_a_body_that_is_not_the_base64_it_says_is_400(function: Function) -> Non
     answer = function(http("POST", "/v2/models/half_plus_three/infer", "no base64!", isBase64Encoded=True), None)
     assert answer["statusCode"] == 400
     (told,) = json.loads(answer["body"]).values()
-    assert re.match("the event's body is not base64, as it claims to be: [^ ]", told)
+    assert re.match("the event's body is not base64, as isBase64Encoded says: [^ ]", told)
     assert answer["headers"]["server-timing"].endswith("start;desc=cold")
     with pytest.raises(InvalidInput):
         normalised(http("POST", "/", "x", isBase64Encoded=True), "")
