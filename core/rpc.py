@@ -95,9 +95,9 @@ class RpcMethod(NamedTuple):
 
         Raises InvalidInput for bytes that are not such a message, TooMany.
         """
-        if len(body) > LONGEST_CALL:
-            fields.check(body, nested(self.request))
         try:
+            if len(body) > LONGEST_CALL:
+                fields.check(body, nested(self.request))
             return (self.rpc.read or self.request.FromString)(body)
         except DecodeError:
             kind = self.request.DESCRIPTOR.name

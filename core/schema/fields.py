@@ -10,6 +10,7 @@ from itertools import count, islice
 from typing import Any, Final
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from core.bounds import MOST_PARTS
@@ -21,6 +22,10 @@ SLICE: Final = 65_536
 LENGTH_DELIMITED: Final = 2
 FIXED: Final = {1: 8, 5: 4}
 """The sizes of the wire types whose size is fixed."""
+GROUPS: Final = {3: 1, 4: -1}
+"""The wire types that begin and end a group, whose fields lie between. Proto3 has none, but protobuf skips them."""
+LONGEST_VARINT: Final = 10
+"""Bytes: those of a negative number. protobuf takes as many for a length."""
 FIRST_FIELDS: Final = 8
 """Encoders write fields in the order of their numbers, so that short texts come before tensors."""
 MOST_WALKED: Final = 32_768
@@ -92,7 +97,8 @@ def check(body: Part, nested: Mapping[int, int]) -> None:
     """Raises TooMany for a message with more parts than a request may have, itself or in its fields `nested`.
 
     `nested`: the numbers of the fields that are messages, each with that of its packed shape, 0 if it has none.
-    protobuf makes eight bytes of each byte there.
+    protobuf makes eight bytes of each byte there, and eighty of an empty message. Raises DecodeError for bytes that
+    cannot be counted: protobuf must not read what nobody has counted.
     """
     steps = count(1)
     try:
@@ -103,27 +109,33 @@ def check(body: Part, nested: Mapping[int, int]) -> None:
                     if inner == shape and ended - begun > LONGEST_SHAPE:
                         raise TooMany(f"a shape has {ended - begun} bytes; at most {LONGEST_SHAPE} are accepted")
     except ValueError:
-        return  # protobuf names the mistake
+        raise DecodeError("not a message") from None
 
 
 def _walk(body: Part, position: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int, int]]:
-    """Yields the key of each field of a message and where its value lies.
+    """Yields the key of each field of a message and where its value lies. Fields inside groups are counted only.
 
     Raises TooMany after too many of one key or of all, ValueError for bytes that are not a message.
     """
     counts: Counter[int] = Counter()
+    depth = 0
     while position < end:
         start = position
         key, position = _varint(body, position)
-        size, position = _skip(body, key, position)
-        if not start < position <= end:
+        step = GROUPS.get(key & 7, 0)
+        depth += step
+        size, position = (0, position) if step else _skip(body, key, position)
+        if depth < 0 or not start < position <= end:
             raise ValueError(key)
         counts[key] += 1
         if counts[key] > MOST_PARTS:
             raise TooMany(f"the message has more than {MOST_PARTS} values of field {key >> 3}")
         if next(steps) > MOST_WALKED:
             raise TooMany(f"the message has more than {MOST_WALKED} fields")
-        yield key, position - size, position
+        if depth == 0:
+            yield key, position - size, position
+    if depth:
+        raise ValueError(depth)
 
 
 def _skip(body: Part, key: int, position: int) -> tuple[int, int]:
@@ -140,9 +152,9 @@ def _skip(body: Part, key: int, position: int) -> tuple[int, int]:
 
 
 def _varint(body: Part, position: int) -> tuple[int, int]:
-    """Returns a number of at most 35 bits and the next position; a position beyond the body for any other varint."""
+    """Returns a number of at most 70 bits and the next position; a position beyond the body for any other varint."""
     number = shift = 0
-    for byte in body[position : position + 5]:
+    for byte in body[position : position + LONGEST_VARINT]:
         position += 1
         if byte < 128:  # noqa: PLR2004 - the last byte of a varint has no highest bit
             return number | byte << shift, position

@@ -103,10 +103,10 @@ def test_large_raw_contents_are_never_copied_out_of_the_message() -> None:
 
 
 def test_a_large_message_that_cannot_be_split_is_left_to_protobuf() -> None:
-    """Here it has an unknown field."""
+    """Here it has an unknown group."""
     size = v2_rpc_infer.WORTH_SPLITTING
     message = question(given(datatype="UINT8", shape=(size,)), raw_input_contents=[bytes(size)])
-    request = v2_rpc_infer.read(message.SerializeToString() + b"\xa8\x06" + b"\xff" * 9 + b"\1")
+    request = v2_rpc_infer.read(message.SerializeToString() + b"\x7b\x7c")
     assert len(request.message.raw_input_contents) == 1
     assert len(request.raw) == 1
 
