@@ -381,6 +381,7 @@ def test_a_reader_that_leaves_and_ctrl_c_end_a_command_without_a_traceback(monke
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(number: signal.Signals) -> None:
     """What the work holds is let go, and a second signal does not disturb that. A server has its own way to end."""
+    before = signal.signal(number, signal.SIG_DFL)  # the tests may run under nohup, which ignores SIGHUP
     ended = []
 
     def work() -> None:
@@ -400,6 +401,7 @@ def test_sigterm_and_sighup_end_a_commands_work_unless_it_handles_them_itself(nu
             signal.raise_signal(number)
     finally:
         signal.signal(number, own)
+        signal.signal(number, before)
 
 
 def printed(*words: str, **how: Any) -> subprocess.CompletedProcess[bytes]:

