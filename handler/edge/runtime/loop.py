@@ -113,7 +113,9 @@ class Poller:
 
     def take(self, body: bytes, context: EventContext) -> None:
         """Answers one event. Raises RuntimeApiError if the answer is not taken."""
-        from handler.edge.runtime.http_event import STREAMED  # noqa: PLC0415 - Mangum, which the function has imported
+        from core.errors import ServingError  # noqa: PLC0415 - the function has imported it, as the next ones
+        from handler.edge.lambda_events import UnsupportedEvent  # noqa: PLC0415 - the same
+        from handler.edge.runtime.http_event import STREAMED  # noqa: PLC0415 - the same
         from handler.edge.runtime.stream import ResponseStream  # noqa: PLC0415 - the same
 
         context.alone = self._alone
@@ -127,6 +129,10 @@ class Poller:
             return
         try:
             document = self._function(event, context)
+        except (ServingError, UnsupportedEvent) as error:
+            log.warning("request %s failed: %s", context.aws_request_id, error)  # the message has all the facts
+            self._api.fail(context, type(error).__name__, str(error))
+            return
         except Exception as error:
             log.exception("request %s failed", context.aws_request_id)
             self._api.fail(context, type(error).__name__, str(error))

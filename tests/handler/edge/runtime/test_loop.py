@@ -117,6 +117,16 @@ def test_events_without_http_wait_for_their_loads(start: Start) -> None:
         assert running.api.send(text).document["errorType"] == "Runtime.UnmarshalError"
 
 
+def test_a_refused_event_is_one_line_of_the_log(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever may invoke the function could fill the log with tracebacks, which hide those of real failures."""
+    running = start()
+    for event in ([], {"a": 1}, {"Records": [{"eventSource": "aws:sqs"}]}):
+        refused = running.api.send(event)
+        said = f"request {refused.id} failed: {refused.document['errorMessage']}"
+        lines = [record for record in caplog.records if refused.id in record.getMessage()]
+        assert [(line.levelname, line.getMessage(), line.exc_info) for line in lines] == [("WARNING", said, None)]
+
+
 def test_a_connection_that_lambda_has_closed_is_made_again(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """An answer is not lost by that, and one that is not taken does not end the process."""
     running = start()
