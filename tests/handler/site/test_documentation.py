@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 import jsonschema_rs
 import pytest
+from onnx import helper
 
 from core.dialects import DIALECTS, GRPS
 from core.dialects.rpcs import RPCS
 from handler.edge.app import App
 from handler.site import described
 from tests.handler.site.asking import ROOT, ask, serving
+from tests.support.publishing import publish
+from tests.support.zoo.models import graph
 
 
 @pytest.fixture
@@ -211,6 +214,22 @@ def test_models_are_described_once(app: App, monkeypatch: pytest.MonkeyPatch) ->
     assert ask(app, "/v2/models/strings").status == 200
     assert "/v2/models/strings/infer" in ask(app, "/openapi.json").value["paths"]
     assert made == ["iris", "strings"]
+
+
+@pytest.mark.parametrize(("inputs", "is_typed"), [(10, True), (1000, False)])
+def test_a_model_with_very_many_inputs_has_the_general_operations(
+    tmp_path: Path, inputs: int, *, is_typed: bool
+) -> None:
+    """Describing a table of thousands of columns took many seconds of CPU, and its page had megabytes."""
+    columns = [(f"x{index}", "FP32", [None, 1]) for index in range(inputs)]
+    nodes = [helper.make_node("Sum", [name for name, _, _ in columns], ["y"])]
+    publish(tmp_path, "wide", 1, graph("wide", nodes, columns, [("y", "FP32", [None, 1])]).SerializeToString())
+    app = serving(tmp_path)
+    assert ask(app, "/v2/models/wide").status == 200
+    document = ask(app, "/openapi.json").value
+    assert ("/v2/models/wide/infer" in document["paths"]) is is_typed
+    assert ("model wide" in ask(app, "/docs").text.lower()) is is_typed
+    assert "/v2/models/{model}/infer" in document["paths"]
 
 
 def test_names_that_are_no_identifiers_become_some(tmp_path: Path) -> None:
