@@ -47,11 +47,22 @@ UNPRINTABLE: Final = (
 )
 """The inside of a class of a regular expression: characters that end a line, steer a terminal, reorder or hide text,
 and lone surrogates."""
+INVISIBLE: Final = (
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0080-\U000e0fff"
+)
+"""The same of further characters that nobody sees, by which two names can look alike: Unicode's
+Default_Ignorable_Code_Point, and the blank of Braille."""
 
 
 @cache
 def _unprintable() -> re.Pattern[str]:
     return re.compile(f"[{UNPRINTABLE}]")  # 1 ms, and few texts need it
+
+
+@cache
+def _hidden() -> re.Pattern[str]:
+    return re.compile(f"[{UNPRINTABLE}{INVISIBLE}]")  # the same
 
 
 class Fault(Enum):
@@ -150,8 +161,8 @@ def escaped(text: str) -> str:
 
 
 def is_harmless(text: str) -> bool:
-    """Decides whether a text breaks no line of a log and hides nothing on a terminal."""
-    return text.isprintable() or not _unprintable().search(text)
+    """Decides whether a text breaks no line of a log, and whether everything in it can be seen."""
+    return (text.isascii() and text.isprintable()) or not _hidden().search(text)
 
 
 class ServingError(Exception):

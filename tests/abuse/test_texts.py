@@ -234,9 +234,24 @@ BREAKING = [
 BREAKING += ["\u202e", "\u2066", "\u2060", "\ufeff", "\ufffb", "\U000e0041", "\xad", "\u180e"]
 
 
-@pytest.mark.parametrize("character", [*BREAKING, "\ud800"], ids=ascii)
+UNSEEN = [
+    "\u034f",
+    "\u115f",
+    "\u17b4",
+    "\u180b",
+    "\u2800",
+    "\u3164",
+    "\ufe0f",
+    "\uffa0",
+    "\ufff0",
+    "\U0001d173",
+    "\U000e0100",
+]
+
+
+@pytest.mark.parametrize("character", [*BREAKING, "\ud800", *UNSEEN], ids=ascii)
 def test_a_character_that_breaks_a_line_is_in_no_models_name(character: str) -> None:
-    """It would forge a line of the log, steer a terminal, or show another name."""
+    """It would forge a line of the log, steer a terminal, or show another model's name."""
     assert not is_name(f"a{character}b")
     assert not is_name(character)
 
