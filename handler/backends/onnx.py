@@ -18,7 +18,7 @@ from core.operations import ModelSpec
 from core.tensor import Tensor, TensorSpec, TextTensor, flat_texts, objects
 from handler.backends import Source, model_spec
 from handler.backends.onnx_file import MalformedFile, Value, operators, signature
-from handler.backends.reasons import is_about_numbers, is_about_shapes, one_line, reason, shapes
+from handler.backends.reasons import for_log, is_about_numbers, is_about_shapes, one_line, reason, shapes
 from handler.backends.runs import check, stoppable
 from handler.backends.sessions import Opening, replacement
 from handler.settings import Settings
@@ -63,7 +63,7 @@ def load(source: Source, settings: Settings) -> "OnnxModel":
     except ModelNotLoadable:
         raise
     except Exception as error:  # ONNX Runtime's own classes have no common base
-        log.warning("model %s version %s: %s", source.name, source.version, " ".join(str(error).split()))
+        log.warning("model %s version %s: %s", source.name, source.version, for_log(error)[0])
         raise ModelNotLoadable(
             f"model {source.name!r} version {source.version} cannot be loaded: {reason(error, source.folder)}"
         ) from error
@@ -260,10 +260,10 @@ class OnnxModel:
             told = f"{shapes(feed)}: {one_line(error)}"
             return InvalidInput(f"model {self.spec.name!r} refuses the shapes of its inputs: {told}")
         if is_about_numbers(error):
-            return InvalidInput(
-                f"model {self.spec.name!r} reads numbers from the texts of an input, and one is not a number"
-            )
-        log.error("model %s version %s failed", self.spec.name, self.spec.version, exc_info=error)
+            told = f"model {self.spec.name!r} reads numbers from the texts of an input, and one is not a number"
+            return InvalidInput(told)
+        text, trace = for_log(error)
+        log.error("model %s version %s failed: %s", self.spec.name, self.spec.version, text, exc_info=trace)
         return ModelFailed(f"model {self.spec.name!r} failed: {one_line(error)}")
 
 

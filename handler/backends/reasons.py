@@ -12,6 +12,8 @@ LONGEST: Final = 256
 READ: Final = 4096
 """The characters of a text that are read: a file can name a node with millions."""
 HIDDEN: Final = "<path>"
+OWN: Final = "[ONNXRuntimeError]"
+"""The beginning of the texts of ONNX Runtime's own errors, whose classes have no common base."""
 _PATH: Final = re.compile(
     r"""'(?P<single>(?:(?:\.\.)?/|[A-Za-z]:[\\/]|\\\\)[^']*+)'"""
     r"""|"(?P<double>(?:(?:\.\.)?/|[A-Za-z]:[\\/]|\\\\)[^"]*+)\""""
@@ -74,6 +76,15 @@ def reason(error: BaseException, folder: Path) -> str:
     for own in sorted({str(folder), os.path.realpath(folder)}, key=len, reverse=True):
         text = text.replace(f"{own}/", "").replace(own, ".")
     return one_line(text)
+
+
+def for_log(error: BaseException) -> tuple[str, BaseException | None]:
+    """Returns an error's text for the log, in a line with its paths, and the error itself if its traceback says more.
+
+    ONNX Runtime's own texts have all the facts. Any client can cause one, with an index that is out of range.
+    """
+    text = " ".join(str(error)[:READ].split())
+    return text, None if text.startswith(OWN) else error
 
 
 def one_line(text: object) -> str:

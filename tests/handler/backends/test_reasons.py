@@ -14,7 +14,7 @@ from core.errors import Fault, ServingError
 from core.tensor import Tensor
 from handler.backends import Source
 from handler.backends import onnx as onnx_backend
-from handler.backends.reasons import LONGEST, is_about_numbers, shapes
+from handler.backends.reasons import LONGEST, READ, for_log, is_about_numbers, shapes
 from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
@@ -101,6 +101,26 @@ def test_other_failures_are_the_models_whatever_its_nodes_are_called(
     found, message = fault(kind, *arrays)
     assert found is Fault.INTERNAL
     assert message.startswith("model 'm' failed: ")
+
+
+def test_a_failure_that_a_client_can_cause_is_one_line_of_the_log(
+    fault: Callable[..., tuple[Fault, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its traceback is always that of the same calls, and would fill the log."""
+    fault("Gather", floats(2), integers(9))
+    line = caplog.records[-1]
+    assert (line.levelname, line.exc_info) == ("ERROR", None)
+    assert line.getMessage().startswith("model m version 1 failed: [ONNXRuntimeError]")
+    assert line.getMessage().endswith("idx=9 must be within the inclusive range [-2,1]")
+
+
+def test_only_a_mistake_of_this_server_has_its_traceback_in_the_log() -> None:
+    """The runtime's text can be of any length: a file can name a node with millions of characters."""
+    own = Exception("[ONNXRuntimeError] : 1 : FAIL :\n" + "x" * 10**6)
+    text, trace = for_log(own)
+    assert (text[:34], len(text) <= READ, trace) == ("[ONNXRuntimeError] : 1 : FAIL : xx", True, None)
+    mistake = TypeError("a mistake")
+    assert for_log(mistake) == ("a mistake", mistake)
 
 
 @pytest.mark.parametrize("text", [b"x", b"", b"1e999"])
