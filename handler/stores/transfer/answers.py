@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from typing import Final, Protocol, Self
+from io import BufferedReader, RawIOBase
+from typing import Any, Final, Protocol, Self
 
 from core.records import NamedTuple
 from handler.stores import checksums
@@ -120,17 +121,51 @@ class AnswerBody(Protocol):
         ...
 
 
+class TimedSocket(RawIOBase):
+    """Reads a socket until a deadline, on time.monotonic(). The timeout of a socket begins anew with each byte."""
+
+    def __init__(self, raw: RawIOBase, its_socket: socket.socket, seconds: float) -> None:
+        self._raw = raw  # it keeps the socket open until the answer is read, also if the connection is closed
+        self._socket = its_socket
+        self.within(seconds)
+
+    def within(self, seconds: float) -> None:
+        """Sets the deadline of all later reads."""
+        self._until = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(limit(self._until - time.monotonic()))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(HTTPResponse):
+    """An answer whose head has to be there `within` so many seconds. The deadline can be moved for what follows."""
+
+    def __init__(self, its_socket: socket.socket, *, within: float, **options: Any) -> None:
+        super().__init__(its_socket, **options)
+        self._timed = TimedSocket(self.fp.detach(), its_socket, within)
+        self.fp = BufferedReader(self._timed)
+
+    def within(self, seconds: float) -> None:
+        """Sets the deadline of all later reads."""
+        self._timed.within(seconds)
+
+
 class Body:
     """The body of a successful answer of HTTP: as many bytes as its head states, or in chunks, as S3 sends listings.
 
     `done`: called once, with whether the connection may be used again.
     """
 
-    def __init__(
-        self, response: HTTPResponse, its_socket: socket.socket, line: Line, done: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, response: TimedResponse, line: Line, done: Callable[[bool], None]) -> None:
         self._response = response
-        self._socket = its_socket  # http.client forgets the socket when the answer is the connection's last
         self._done = done
         self._closed = False
         self._unread = response.length  # None: the body marks its own end. An answer to HEAD has 0
@@ -142,7 +177,7 @@ class Body:
         if self._unread == 0:
             return b""
         try:
-            self._socket.settimeout(limit(seconds))
+            self._response.within(seconds)
             chunk = self._response.read1(CHUNK if self._unread is None else min(CHUNK, self._unread))
         except (OSError, HTTPException, ValueError) as error:  # ValueError: another thread closed it
             raise Broken.of(error, started=True) from error
