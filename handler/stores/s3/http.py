@@ -88,7 +88,7 @@ class BucketReader:
         answered = self._ask(request, until, line or Line())
         try:
             return Answer.of(answered)
-        except Broken:
+        except (Broken, StoreRefused):
             answered.close()
             raise
 

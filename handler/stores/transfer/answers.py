@@ -21,6 +21,10 @@ SMALL: Final = 16 * 1024 * 1024
 """The most bytes of a body that is read into memory. A page of a thousand keys of the greatest length has a quarter."""
 TOO_LONG: Final = "TooLong"
 """The code of our own refusal of a longer one."""
+PACKED: Final = "ContentEncoding"
+"""The code of our own refusal of a compressed object."""
+CODINGS: Final = {"gzip", "x-gzip", "deflate", "compress", "br", "zstd"}
+"""Amazon's `aws-chunked`, and names of character sets, which people write there, do not change the content."""
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
@@ -39,6 +43,11 @@ def is_transient(status: int) -> bool:
 def in_words(status: int, code: str) -> str:
     """Returns a refusal in words: its status, and the store's code if that says more."""
     return str(status) if code == str(status) else f"{status} {code}"
+
+
+def packed(what: str) -> str:
+    """Returns the message for a file that is stored compressed."""
+    return f"{what} is stored with a Content-Encoding, and so in another form: upload it without one"
 
 
 class Broken(Exception):
@@ -218,8 +227,13 @@ class Answer:
 
     @classmethod
     def of(cls, body: Body) -> Self:
-        """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself."""
+        """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself.
+
+        Raises StoreRefused for an object that was stored compressed: whoever reads it would have to decompress it.
+        """
         headers = body.headers
+        if headers.get("Content-Encoding", "").lower() in CODINGS:
+            raise StoreRefused(200, PACKED)
         length = _number(headers.get("Content-Length"))
         found = RANGE.fullmatch(headers.get("Content-Range", ""))
         start, last, size = map(int, found.groups()) if found else (0, length - 1, length)
