@@ -1,7 +1,6 @@
 """`dragoman index`: writes the index by which any web server offers a folder of models as a repository."""
 
 import hashlib
-from datetime import UTC, datetime
 from pathlib import Path
 
 from handler.commands import results, staging
@@ -10,7 +9,7 @@ from handler.commands.refused import Refused
 from handler.lifecycle.repository import VERSION
 from handler.settings import Settings
 from handler.stores import paths
-from handler.stores.directory import DirectoryStore, is_name, settled
+from handler.stores.directory import DirectoryStore, changed, is_name, settled
 from handler.stores.loose import place_of
 from handler.stores.web import index
 from handler.stores.web.index import IndexedFile
@@ -47,7 +46,7 @@ def _indexed(root: Path, path: str) -> IndexedFile:
     try:
         with (root / path).open("rb") as content:
             stat = (root / path).stat()
-            modified = datetime.fromtimestamp(int(stat.st_mtime), UTC).isoformat()
+            modified = changed(int(stat.st_mtime)).isoformat()
             return IndexedFile(path, stat.st_size, hashlib.file_digest(content, "sha256").hexdigest(), modified)
     except OSError as error:
         raise Refused(f"{root / path} cannot be read: {error.strerror}") from None

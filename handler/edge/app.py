@@ -42,6 +42,7 @@ from handler.edge.timing import RESTORED, Clock, Timing
 from handler.lifecycle.registry import Registry
 from handler.lifecycle.single_flight import Background, wait_for
 from handler.settings import Settings
+from handler.stores import private
 
 if TYPE_CHECKING:
     from handler.edge.dispatch.threads import Threads
@@ -112,13 +113,17 @@ class App:
         return self.gate.serve(self._http, scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        """Threads stay with the application, which test clients start and shut down many times; `close` ends them."""
+        """Threads stay with the application, which test clients start and shut down many times; `close` ends them.
+
+        Folders of this process do not stay: uvicorn ends by its signal, and the interpreter then removes nothing.
+        """
         await receive()
         self.start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self._last()
         self.observer.close()
+        private.forget()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _last(self) -> None:

@@ -205,7 +205,39 @@ def test_a_proved_token_is_forgotten_when_it_ends(issuer: Issuer) -> None:
         end = time.time() + 5
         assert ask(app, "GET", MODELS, bearer(issuer.token("read", exp=end))).status == 200
         tokens: Any = app.gate._tokens
-        assert [until <= end for _, until in tokens._proved.values()] == [True]
+        assert [until <= end for _, until, _ in tokens._proved.values()] == [True]
+
+
+def test_a_clock_that_is_set_back_lets_no_token_be_remembered_longer(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A remembered token asks for no keys: a withdrawn one would count until the clock has caught up."""
+    with closing(make(**issuer.settings("jwt"))) as app:
+        token = issuer.token("read")
+        assert ask(app, "GET", MODELS, bearer(token)).status == 200
+        known: Any = app.gate._tokens
+        [digest] = known._proved
+        now, later = time.time() - 5 * 3600, time.monotonic() + 61
+        assert known.known(digest) is not None
+        monkeypatch.setattr(time, "time", lambda: now)
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        assert known.known(digest) is None
+
+
+def test_a_file_of_public_keys_may_have_the_time_of_the_one_before_it(
+    issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a build that can be repeated are all of 1970."""
+    file = tmp_path / "set.json"
+    file.write_text(issuer.document)
+    os.utime(file, (0, 0))
+    with closing(make(**{**issuer.settings("jwt"), "JWT_JWKS": str(file)})) as app:
+        second = Issuer(tmp_path)
+        os.utime(second.jwks, (0, 0))
+        second.jwks.replace(file)
+        later = time.monotonic() + 2
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        assert ask(app, "GET", MODELS, bearer(second.token("read"))).status == 200
 
 
 # -- sources of keys -----------------------------------------------------------------------------------------------

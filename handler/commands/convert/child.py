@@ -37,7 +37,8 @@ def main() -> int:
     except Refused as refusal:
         tell(refused=str(refusal))
     except MemoryError:
-        tell(refused="the conversion needs more memory than --memory permits")
+        most = "this machine gives it" if said["memory"] is None else "--memory permits"
+        tell(refused=f"the conversion needs more memory than {most}")
     except Exception as error:  # noqa: BLE001 - a library's own; the publisher can read its last words
         text = " ".join(str(error).split())
         tell(refused=f"the conversion failed: {type(error).__name__}: {text}"[:500])

@@ -1,7 +1,6 @@
 """A repository as a publisher sees it: its files, and the versions that servers would find in them."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from handler.lifecycle.repository import MARKERS, VERSION, Repository, Version, 
 from handler.settings import Settings
 from handler.settings.model import FILE, ModelSettings, parse
 from handler.stores import File, Folder, Forbidden, Store, open_store, paths
+from handler.stores.directory import changed
 from handler.stores.paths import expanded
 from handler.stores.progress import Progress
 
@@ -136,4 +136,4 @@ def _walk(settings: Settings, root: Path) -> Iterator[ListedFile]:
         raise Refused(f"{cause.filename} cannot be listed: {cause.strerror}") from None
     for file in files:
         modified = (root / file.path).stat().st_mtime
-        yield ListedFile(file.path, file.size or 0, datetime.fromtimestamp(modified, UTC))
+        yield ListedFile(file.path, file.size or 0, changed(modified))

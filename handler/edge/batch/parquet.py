@@ -1,5 +1,6 @@
 """Records that are rows of a Parquet file. What a read decodes to is counted first, so that it stays small."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
@@ -11,7 +12,7 @@ from handler.edge.batch import parquet_pages
 from handler.edge.batch.json_lines import LongRecord
 from handler.edge.batch.parquet_pages import MalformedPages, RowGroup
 from handler.edge.batch.tables import ColumnBlock
-from handler.edge.batch.terms import BlockLimits, RecordBlock
+from handler.edge.batch.terms import ID, BlockLimits, RecordBlock
 
 GROUP: Final = 8192
 """The most rows that are read at a time."""
@@ -28,6 +29,18 @@ DEEPEST: Final = 32
 NUMBERS: Final = frozenset(
     ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "halffloat", "float", "double")
 )
+SCALARS: Final = (
+    *NUMBERS,
+    "bool",
+    "null",
+    "string",
+    "large_string",
+    "binary",
+    "large_binary",
+    "fixed_size_binary",
+    "dictionary",
+)
+"""The beginnings of the types of numbers and texts."""
 Sizes = NDArray[np.int64]
 Blocks = Iterator[RecordBlock]
 
@@ -53,12 +66,19 @@ def parquet_rows(file: BinaryIO, limits: BlockLimits, skip: int) -> Blocks:
 
 
 def _check(schema: Any) -> None:
-    """Raises InvalidInput for columns of objects, whose texts could be written out without a bound."""
+    """Raises InvalidInput for columns that no input takes, or whose texts could be written out without a bound.
+
+    An id may be of any scalar type. A name that two columns have is refused: one of them would be ignored.
+    """
+    twice = [name for name, count in Counter(schema.names).items() if count > 1]
+    if twice:
+        raise InvalidInput(f"two columns have the name {shown(twice[0])}; expected a name once")
     for field in schema:
         kind, depth = field.type, 0
         while hasattr(kind, "storage_type") or str(kind).startswith(LISTS):
             kind, depth = kind.storage_type if hasattr(kind, "storage_type") else kind.value_type, depth + 1
-        if kind.num_fields or depth > DEEPEST:
+        known = field.name == ID or str(kind).startswith(SCALARS)
+        if kind.num_fields or depth > DEEPEST or not known:
             told = shown(str(field.type))
             raise InvalidInput(f"column {shown(field.name)} is {told}; expected numbers, texts, or lists of them")
 

@@ -13,7 +13,7 @@ from core.errors import Fault, InvalidInput, ServingError
 from core.operations import InferResult, ModelSpec
 from core.records import NamedTuple
 from core.tensor import Tensor, joined
-from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall
+from handler.edge.batch.terms import BatchTerms, BlockLimits, RecordBlock, RecordCall, id_text
 
 ROWS: Final = 256
 """The most records of one inference, for a model with a batch axis that does not say how many it takes."""
@@ -284,4 +284,4 @@ def _told(error: ServingError, record: RecordBlock) -> bytes:
     """Returns the members of a record's answer that is its failure."""
     own = None if record.ids is None else record.ids[0]
     text = ERROR + jsonio.dumps(error.message.removeprefix(FIRST_ROW))
-    return text if own is None else text + b',"id":' + jsonio.dumps(own)
+    return text if own is None else text + b',"id":' + id_text(own)

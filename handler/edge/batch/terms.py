@@ -84,8 +84,16 @@ def predictions(rows: BoundRows, ids: list[Any] | None, terms: BatchTerms) -> Re
         if ids is None:
             return texts
         return [
-            text if own is None else b'"id":%b,%b' % (jsonio.dumps(own), text)
-            for own, text in zip(ids, texts, strict=True)
+            text if own is None else b'"id":%b,%b' % (id_text(own), text) for own, text in zip(ids, texts, strict=True)
         ]
 
     return RecordCall(rows.infer, write)
+
+
+def id_text(own: Any) -> bytes:
+    """Returns a record's own id as JSON: of bytes, a decimal and whatever else JSON does not have, the text."""
+    try:
+        return jsonio.dumps(own)
+    except TypeError:
+        text = own.decode(errors="backslashreplace") if isinstance(own, bytes) else str(own)
+        return jsonio.dumps(text.encode(errors="backslashreplace").decode())

@@ -50,14 +50,14 @@ class JwkSet:
         self._keys: Keys | None = None
         self._flight: Future[Keys] | None = None
         self._begun = float("-inf")
-        self._changed = 0
+        self._changed: tuple[int, ...] = ()
         self.generation = 0
         if "://" in source:
             self._url = _checked(source)
             return
         self._path = Path(source)
         try:
-            self._changed = self._path.stat().st_mtime_ns
+            self._changed = _facts(self._path)
             self._take(_parsed(self._path.read_bytes()))
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
@@ -106,7 +106,7 @@ class JwkSet:
 
     def _read_again(self, path: Path) -> None:
         try:
-            changed = path.stat().st_mtime_ns
+            changed = _facts(path)
             if changed != self._changed:
                 self._changed = changed
                 self._take(_parsed(path.read_bytes()))
@@ -137,6 +137,12 @@ class JwkSet:
     def _take(self, keys: Keys) -> None:
         self._keys = keys
         self.generation += 1
+
+
+def _facts(path: Path) -> tuple[int, ...]:
+    """Returns what tells a file from the one before it. Files that a build has made all have the same time."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _checked(url: str) -> str:

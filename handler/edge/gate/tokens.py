@@ -49,7 +49,7 @@ class Tokens:
                 raise InvalidSettings(f"DRAGOMAN_AUTH with tokens needs {variable}")
         self._settings = settings
         self._set = JwkSet(settings.jwt_jwks)
-        self._proved: dict[bytes, tuple[Caller, float]] = {}
+        self._proved: dict[bytes, tuple[Caller, float, float]] = {}
         self._generation = self._set.generation
 
     def known(self, digest: bytes) -> Caller | None:
@@ -58,14 +58,15 @@ class Tokens:
             self._generation = self._set.generation
             self._proved.clear()
         known = self._proved.get(digest)
-        return known[0] if known is not None and time.time() < known[1] else None
+        # A clock that is set back must not remember for hours what a withdrawn key has signed.
+        return known[0] if known is not None and time.time() < known[1] and time.monotonic() < known[2] else None
 
     async def identity(self, token: bytes, digest: bytes) -> Caller:
         """Returns a token's caller. Raises Unauthenticated, ServerBusy while no keys are known."""
         identity, until = await self._prove(token)
         if len(self._proved) >= MOST:
             self._proved.clear()
-        self._proved[digest] = identity, min(until, time.time() + REMEMBERED)
+        self._proved[digest] = identity, until, time.monotonic() + REMEMBERED
         return identity
 
     async def _prove(self, token: bytes) -> tuple[Caller, float]:

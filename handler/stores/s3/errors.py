@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ModelNotLoadable, ModelUnavailable, ServingError
 from handler.stores.s3.location import Location
-from handler.stores.transfer.answers import UNTRUSTED, Broken, StoreRefused, in_words
+from handler.stores.transfer.answers import PACKED, UNTRUSTED, Broken, StoreRefused, in_words, packed
 
 ABSENT: Final = {"NoSuchKey", "404", "NotFound"}
 DENIED: Final = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
@@ -26,6 +26,7 @@ CURES: Final = {
     "RequestTimeTooSkewed": "this machine's clock is wrong: set it",
     "PermanentRedirect": ELSEWHERE,
     "AuthorizationHeaderMalformed": ELSEWHERE,
+    "InvalidObjectState": "an object is archived (in Glacier, for instance): restore it, or copy it to another class",
     "BadDigest": DAMAGED,
     "IncompleteBody": DAMAGED,
     "XAmzContentSHA256Mismatch": DAMAGED,
@@ -55,6 +56,8 @@ def meaning(status: int, code: str, place: Location, uri: str, permission: str =
 
 def of(reason: Broken | StoreRefused, place: Location, uri: str, what: str = "") -> ServingError:
     """Returns the error for a client. `what`: the file that was being read, empty for a listing."""
+    if reason.code == PACKED:
+        return ModelNotLoadable(packed(what))
     if reason.status:
         passes = isinstance(reason, Broken) and reason.code not in CURES
         return (ModelUnavailable if passes else ModelNotLoadable)(meaning(reason.status, reason.code, place, uri))

@@ -13,8 +13,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Final, Protocol
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final, Protocol, cast
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 from core.records import NamedTuple
@@ -25,6 +25,7 @@ from handler.stores.transfer.answers import (
     Line,
     ObjectRequest,
     StoreRefused,
+    TimedResponse,
     broken_off,
     in_words,
     is_transient,
@@ -87,7 +88,7 @@ class BucketReader:
         answered = self._ask(request, until, line or Line())
         try:
             return Answer.of(answered)
-        except Broken:
+        except (Broken, StoreRefused):
             answered.close()
             raise
 
@@ -147,22 +148,24 @@ class BucketReader:
         try:
             if connection.sock is None:
                 connection.connect()
-            its_socket = connection.sock
-            line.hold(broken_off(its_socket))
-            its_socket.settimeout(limit(until - time.monotonic()))
+            line.hold(broken_off(connection.sock))
+            seconds = limit(until - time.monotonic())
+            connection.sock.settimeout(seconds)
             connection.request(request.method, request.target, headers=request.headers)
-            response = connection.getresponse()
+            connection.response_class = partial(TimedResponse, within=seconds)  # type: ignore[assignment] # is called
+            response = cast("TimedResponse", connection.getresponse())
             if response.status not in (200, 206):
-                self._refused(response)
-            return Body(response, its_socket, line, partial(self._give_back, connection))
+                self._refused(response, until)
+            return Body(response, line, partial(self._give_back, connection))
         except BaseException:
             line.hold(None)
             connection.close()
             raise
 
-    def _refused(self, response: HTTPResponse) -> None:
+    def _refused(self, response: TimedResponse, until: float) -> None:
         """Raises StoreRefused or Broken, by status and S3's error code."""
         try:
+            response.within(limit(until - time.monotonic()))
             with response:
                 found = re.search(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>", response.read(65536))
         except (OSError, HTTPException):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from typing import Final, Protocol, Self
+from io import BufferedReader, RawIOBase
+from typing import Any, Final, Protocol, Self
 
 from core.records import NamedTuple
 from handler.stores import checksums
@@ -20,6 +21,10 @@ SMALL: Final = 16 * 1024 * 1024
 """The most bytes of a body that is read into memory. A page of a thousand keys of the greatest length has a quarter."""
 TOO_LONG: Final = "TooLong"
 """The code of our own refusal of a longer one."""
+PACKED: Final = "ContentEncoding"
+"""The code of our own refusal of a compressed object."""
+CODINGS: Final = {"gzip", "x-gzip", "deflate", "compress", "br", "zstd"}
+"""Amazon's `aws-chunked`, and names of character sets, which people write there, do not change the content."""
 STALL: Final = 20.0
 """Seconds without a byte after which a connection counts as dead."""
 OVERLOADED: Final = {429, 503}
@@ -38,6 +43,11 @@ def is_transient(status: int) -> bool:
 def in_words(status: int, code: str) -> str:
     """Returns a refusal in words: its status, and the store's code if that says more."""
     return str(status) if code == str(status) else f"{status} {code}"
+
+
+def packed(what: str) -> str:
+    """Returns the message for a file that is stored compressed."""
+    return f"{what} is stored with a Content-Encoding, and so in another form: upload it without one"
 
 
 class Broken(Exception):
@@ -120,17 +130,51 @@ class AnswerBody(Protocol):
         ...
 
 
+class TimedSocket(RawIOBase):
+    """Reads a socket until a deadline, on time.monotonic(). The timeout of a socket begins anew with each byte."""
+
+    def __init__(self, raw: RawIOBase, its_socket: socket.socket, seconds: float) -> None:
+        self._raw = raw  # it keeps the socket open until the answer is read, also if the connection is closed
+        self._socket = its_socket
+        self.within(seconds)
+
+    def within(self, seconds: float) -> None:
+        """Sets the deadline of all later reads."""
+        self._until = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._socket.settimeout(limit(self._until - time.monotonic()))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(HTTPResponse):
+    """An answer whose head has to be there `within` so many seconds. The deadline can be moved for what follows."""
+
+    def __init__(self, its_socket: socket.socket, *, within: float, **options: Any) -> None:
+        super().__init__(its_socket, **options)
+        self._timed = TimedSocket(self.fp.detach(), its_socket, within)
+        self.fp = BufferedReader(self._timed)
+
+    def within(self, seconds: float) -> None:
+        """Sets the deadline of all later reads."""
+        self._timed.within(seconds)
+
+
 class Body:
     """The body of a successful answer of HTTP: as many bytes as its head states, or in chunks, as S3 sends listings.
 
     `done`: called once, with whether the connection may be used again.
     """
 
-    def __init__(
-        self, response: HTTPResponse, its_socket: socket.socket, line: Line, done: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, response: TimedResponse, line: Line, done: Callable[[bool], None]) -> None:
         self._response = response
-        self._socket = its_socket  # http.client forgets the socket when the answer is the connection's last
         self._done = done
         self._closed = False
         self._unread = response.length  # None: the body marks its own end. An answer to HEAD has 0
@@ -142,7 +186,7 @@ class Body:
         if self._unread == 0:
             return b""
         try:
-            self._socket.settimeout(limit(seconds))
+            self._response.within(seconds)
             chunk = self._response.read1(CHUNK if self._unread is None else min(CHUNK, self._unread))
         except (OSError, HTTPException, ValueError) as error:  # ValueError: another thread closed it
             raise Broken.of(error, started=True) from error
@@ -183,8 +227,13 @@ class Answer:
 
     @classmethod
     def of(cls, body: Body) -> Self:
-        """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself."""
+        """Reads the head of an answer of HTTP. Raises Broken where the head contradicts itself.
+
+        Raises StoreRefused for an object that was stored compressed: whoever reads it would have to decompress it.
+        """
         headers = body.headers
+        if headers.get("Content-Encoding", "").lower() in CODINGS:
+            raise StoreRefused(200, PACKED)
         length = _number(headers.get("Content-Length"))
         found = RANGE.fullmatch(headers.get("Content-Range", ""))
         start, last, size = map(int, found.groups()) if found else (0, length - 1, length)

@@ -21,6 +21,7 @@ from handler.stores.s3.http import BucketReader
 from handler.stores.s3.session import Anonymous, proxy_of
 from handler.stores.transfer import retries
 from handler.stores.transfer.answers import (
+    PACKED,
     SMALL,
     TOO_LONG,
     UNTRUSTED,
@@ -30,6 +31,7 @@ from handler.stores.transfer.answers import (
     ObjectReader,
     ObjectRequest,
     StoreRefused,
+    packed,
     whole,
 )
 from handler.stores.transfer.retries import Failed, OutOfTime
@@ -146,10 +148,10 @@ class WebClient:
                 f"{self.base} redirects ({reason.status}), which is not followed: name the final address in "
                 "DRAGOMAN_REPOSITORY"
             )
-        if isinstance(reason, StoreRefused) and reason.code == TOO_LONG:
-            return ModelNotLoadable(f"{self.base}: {what} has more than {SMALL} bytes")
         if isinstance(reason, StoreRefused):
-            return ModelNotLoadable(f"the server at {self.base} answered {reason.status} for {what}")
+            own = {TOO_LONG: f"{what} has more than {SMALL} bytes", PACKED: packed(what)}.get(reason.code)
+            text = f"{self.base}: {own}" if own else f"the server at {self.base} answered {reason.status} for {what}"
+            return ModelNotLoadable(text)
         if reason.started:
             return ModelUnavailable(f"{what} broke off again and again ({reason})")
         if reason.status:

@@ -57,6 +57,14 @@ def test_a_conversion_that_takes_too_long_is_ended(model: Path, tmp_path: Path) 
         process.converted(job(model, tmp_path / "v"), process.ChildLimits(0.01, None), lambda _: None)
 
 
+def test_a_file_that_needs_more_memory_than_there_is_is_refused(tmp_path: Path) -> None:
+    """It names no limit that nobody has set."""
+    source = tmp_path / "m.pkl"
+    source.write_bytes(b"\x80\x04\x8e" + (2**62).to_bytes(8, "little"))
+    with pytest.raises(Refused, match="^the conversion needs more memory than this machine gives it$"):
+        process.converted(job(source, tmp_path / "v", allow_pickle=True), process.ChildLimits(60, None), lambda _: None)
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA counts so on Linux alone")
 def test_a_conversion_that_takes_too_much_memory_is_refused(model: Path, tmp_path: Path) -> None:
     """Whether Python raises MemoryError or a library ends the process, the limit is named."""

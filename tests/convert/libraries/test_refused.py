@@ -1,5 +1,6 @@
 """What `dragoman convert` refuses, each with its reason in one line, and nothing is published."""
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 import skops.io
 from sklearn import linear_model, neighbors, pipeline, preprocessing
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -45,6 +47,12 @@ def content(name: str, text: bytes) -> Callable[[Path], Path]:
         return folder / name
 
     return make
+
+
+def pipe(folder: Path) -> Path:
+    """A file that waits for its writer when it is opened."""
+    os.mkfifo(folder / "m.pkl")
+    return folder / "m.pkl"
 
 
 def timestamps(folder: Path) -> Path:
@@ -116,6 +124,13 @@ REFUSED = {
         (),
         "has an unknown format; expected a SavedModel's folder, or one of .skops",
     ),
+    "a model of onnx": (content("m.onnx", b""), (), "is a model of ONNX already: publish it with `dragoman push`"),
+    "a pipe": (pipe, ("--allow-pickle",), "m.pkl is neither a file nor a folder"),
+    "a pickle of another name": (
+        content("m.sav", b"\x80\x04"),
+        ("--format", "sklearn"),
+        "m.sav is a pickle: loading it",
+    ),
     "splits between numbers of FP64": (
         doubles,
         ("--data", "{folder}/data.npy"),
@@ -156,6 +171,17 @@ def test_a_pickle_is_converted_with_the_flag(run: Any, tmp_path: Path) -> None:
     code, _, err = run("convert", pickled(tmp_path), tmp_path / "models" / "m", "--allow-pickle", "--quiet")
     assert (code, err) == (0, "")
     assert (tmp_path / "models" / "m" / "1" / "model.onnx").is_file()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["model.pkl", "model.sav"])
+def test_a_model_of_another_version_is_named(run: Any, tmp_path: Path, name: str) -> None:
+    """It can be read wrongly without an error, and the parity report compares with what was read."""
+    model, now = pickled(tmp_path).read_bytes(), sklearn.__version__.encode()
+    (tmp_path / name).write_bytes(model.replace(now, b"9" * len(now)))
+    code, _, err = run("convert", tmp_path / name, tmp_path / "m", "--format", "sklearn", "--allow-pickle")
+    assert code == 0
+    assert f"it was saved with scikit-learn {'9' * len(now)}, which {now.decode()} may read wrongly" in err
 
 
 @pytest.mark.usefixtures("here")

@@ -1,8 +1,10 @@
-"""handler.backends.python: outputs that their datatype cannot hold, and names that no protocol can carry."""
+"""handler.backends.python_outputs: outputs that their datatype cannot hold, and names that no protocol can carry."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from handler.settings import Settings
 from handler.settings.model import ModelSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SETTINGS = Settings.from_env({"DRAGOMAN_ALLOW_CODE": "true"})
@@ -40,6 +43,52 @@ def test_an_integer_is_never_wrapped(tmp_path: Path, datatype: str, returned: st
     model = load(tmp_path, f"{{'y': {returned}}}", datatype)
     with pytest.raises(ModelFailed, match=f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}$"):
         model.predict({}, ["y"], {})
+
+
+@pytest.mark.parametrize(("datatype", "returned", "wrong"), [
+    ("FP32", "np.array([1.0, 1e300])", "1e+300"),
+    ("FP32", "-1e300", "-1e+300"),
+    ("FP16", "[[70_000, 1]]", "70000"),
+    ("FP64", "np.array(['1e4000'], np.longdouble)", "1e+4000"),
+])  # fmt: skip
+@pytest.mark.parametrize("state", ["warn", "raise"])
+def test_a_number_never_becomes_infinite(
+    tmp_path: Path, datatype: str, returned: str, wrong: str, state: Literal["warn", "raise"]
+) -> None:
+    """As for integers, whatever numpy's error state is."""
+    model = load(tmp_path, f"{{'y': {returned}}}", datatype)
+    text = re.escape(f"model 'm': output 'y' has {wrong}, which is out of range for {datatype}")
+    with np.errstate(all=state), pytest.raises(ModelFailed, match=f"{text}$"):
+        model.predict({}, ["y"], {})
+
+
+def test_a_number_that_is_infinite_stays_so(tmp_path: Path) -> None:
+    """As NaN does: clients see what the model has computed."""
+    (y,) = load(tmp_path, "{'y': np.array([np.inf, -np.inf, np.nan, 1.5])}", "FP32").predict({}, ["y"], {})
+    assert str(y.array.tolist()) == "[inf, -inf, nan, 1.5]"
+
+
+@pytest.mark.parametrize("datatype", ["", "FP32", "BYTES"])
+@pytest.mark.parametrize("function", ["predict", "stream", "explain"])
+def test_an_object_that_cannot_be_read_is_the_models_failure(tmp_path: Path, function: str, datatype: str) -> None:
+    """As a tensor of torch that needs gradients: it raises when numpy asks for its array."""
+    (tmp_path / "model.py").write_text(
+        f"metadata = {{'outputs': [{{'name': 'y', 'datatype': {datatype!r}, 'shape': None}}]}}\n"
+        * bool(datatype)
+        + "class Odd:\n    def __array__(self, *_, **__): raise SystemExit('detach() first')\n"
+        "def predict(inputs, parameters): return {'y': Odd()}\nexplain = predict\n"
+        "def stream(inputs, parameters): yield {'y': Odd()}\n"
+    )
+    model = python.load(Source("m", "1", tmp_path, ModelSettings()), SETTINGS)
+    assert model.explain is not None
+    assert model.stream is not None
+    calls: dict[str, Callable[[], object]] = {
+        "predict": partial(model.predict, {}, ["y"], {}),
+        "stream": partial(list, model.stream({}, ["y"], {})),
+        "explain": partial(model.explain, {}, {}),
+    }
+    with pytest.raises(ModelFailed, match="^model 'm' raised SystemExit$"):
+        calls[function]()
 
 
 @pytest.mark.parametrize("datatype", ["", "FP64", "BYTES"])

@@ -16,6 +16,7 @@ import pytest
 from core.wire import Options
 from handler.lifecycle.single_flight import Background
 from handler.lifecycle.usage import QUICK_RUNS
+from handler.stores import private
 from tests.handler.edge.client import BODY, INFER, ask, exchange, lifespan, make, watched
 
 if TYPE_CHECKING:
@@ -158,6 +159,14 @@ def test_a_request_that_an_ending_server_cuts_off_is_answered(app: App, path: st
     asyncio.run(main())
     assert (sent[0]["status"], dict(sent[0]["headers"])[b"retry-after"]) == (503, b"1")
     assert json.loads(sent[1]["body"]) == expected
+
+
+def test_the_lifespan_ends_with_the_folders_of_this_process(app: App) -> None:
+    """Under uvicorn each end left one behind, with all downloads where the usual folders are not private."""
+    made = private.fresh("dragoman-test-")
+    assert made.is_dir()
+    lifespan(app)
+    assert not made.exists()
 
 
 def test_the_lifespan_ends_after_the_last_answers(app: App) -> None:

@@ -10,7 +10,7 @@ import pytest
 from core.errors import ModelUnavailable
 from handler.settings import InvalidSettings, Settings
 from handler.stores import open_store, private
-from handler.stores.directory import DirectoryStore, empty, is_name
+from handler.stores.directory import DirectoryStore, changed, empty, is_name
 
 
 def test_a_file_that_goes_while_its_folder_is_read_is_not_there(
@@ -132,6 +132,12 @@ def test_a_store_that_nobody_knows_is_a_wrong_setting() -> None:
     """The refusal of an unknown scheme names the known ones."""
     with pytest.raises(InvalidSettings, match="expected a directory or one of file://, s3://"):
         open_store(Settings.from_env({"DRAGOMAN_REPOSITORY": "gopher://x"}))
+
+
+@pytest.mark.parametrize(("seconds", "year"), [(0.5, 1970), (-1.0, 1969), (3e11, 9999), (-3e11, 1), (2.0**62, 9999)])
+def test_a_time_that_no_calendar_has_is_the_last_or_first_one(seconds: float, year: int) -> None:
+    """`dragoman list` and `dragoman index` ended with a traceback for one such file."""
+    assert changed(seconds).year == year
 
 
 def test_an_empty_folder_goes_with_its_version_or_its_process() -> None:

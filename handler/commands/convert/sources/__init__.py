@@ -1,6 +1,7 @@
 """THE table of model formats beside SavedModels: how each is recognised, what converts it, and the extra for that."""
 
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -60,10 +61,14 @@ def recognised(path: Path, name: str | None) -> Format | None:
         return FORMATS["huggingface"] if _is_transformers(path) else None
     if not paths.exists(path) and not path.suffix:
         return None
+    if path.suffix.lower() == ".onnx":
+        raise Refused(f"{path} is a model of ONNX already: publish it with `dragoman push`")
     rows = [row for row in FORMATS.values() if path.suffix.lower() in row.suffixes]
     if not rows:
-        raise Refused(f"{path} has an unknown format; expected a SavedModel's folder, or one of {KNOWN}")
-    head = _head(path)
+        raise Refused(
+            f"{path} has an unknown format; expected a SavedModel's folder, or one of {KNOWN}; --format names it"
+        )
+    head = first_bytes(path)
     found = next((row for row in rows if row.head is None or row.head(head)), None)
     if found is None:
         known = " or ".join(row.title for row in rows)
@@ -81,8 +86,11 @@ def _is_transformers(folder: Path) -> bool:
     return isinstance(said, dict) and "model_type" in said
 
 
-def _head(path: Path) -> bytes:
+def first_bytes(path: Path) -> bytes:
+    """Returns the beginning of a file. Raises Refused; also for a pipe, which would wait for a writer."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise Refused(f"{path} is neither a file nor a folder")
         with path.open("rb") as file:
             return file.read(HEAD)
     except OSError as error:

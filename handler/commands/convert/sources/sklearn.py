@@ -1,14 +1,16 @@
 """scikit-learn: estimators and pipelines from skops files, and from pickles where that is permitted; by skl2onnx."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from handler.commands.convert.sources import PICKLED
+from handler.commands.convert.sources import PICKLED, first_bytes
 from handler.commands.convert.sources import sklearn_histograms as histograms
 from handler.commands.convert.sources import sklearn_inputs as inputs
 from handler.commands.convert.sources.original import (
@@ -27,6 +29,9 @@ from handler.commands.refused import Refused
 
 LOCALE: Final = "C.UTF-8"
 """skl2onnx writes en_US, which small images do not have."""
+ZIP: Final = b"PK"
+"""The beginning of a skops file. Another one that `--format` names is a pickle."""
+SKOPS: Final = ".skops"
 NO_CONVERTER: Final = ("MissingShapeCalculator", "MissingConverter")
 
 
@@ -34,7 +39,9 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
     """Converts an estimator. Raises Refused."""
     library("sklearn", TITLE, EXTRA)
     skl2onnx = library("skl2onnx", TITLE, EXTRA)
-    model = _opened(file, options)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model = _opened(file, options)
     columns = inputs.columns(model, options)
     progress(f"converting {type(model).__name__} with {versioned('skl2onnx')}")
     classifies = _is("classifier", model)
@@ -63,7 +70,21 @@ def convert(file: Path, options: SourceOptions, progress: Progress) -> LibraryMo
         class_labels=[str(each) for each in getattr(model, "classes_", ())] if scores else (),
         feature_names=() if columns else [str(each) for each in getattr(model, "feature_names_in_", ())],
         domains=inputs.domains(model, columns),
+        notes=_notes(warned),
     )
+
+
+def _notes(warned: Sequence[warnings.WarningMessage]) -> list[str]:
+    """Returns a sentence for each other version of scikit-learn that the parts of a model are of.
+
+    Such a part can be read wrongly, and the parity report cannot show it: the model that was read is its original.
+    """
+    found = {str(getattr(each.message, "original_sklearn_version", "")) for each in warned} - {""}
+    now = version("scikit-learn")
+    return [
+        f"it was saved with scikit-learn {old}, which {now} may read wrongly: use the same version"
+        for old in sorted(found)
+    ]
 
 
 def _options(model: Any, *, classifies: bool) -> dict[int, dict[str, Any]]:
@@ -79,7 +100,8 @@ def _options(model: Any, *, classifies: bool) -> dict[int, dict[str, Any]]:
 
 
 def _opened(file: Path, options: SourceOptions) -> Any:
-    if file.suffix.lower() in PICKLED:
+    suffix = file.suffix.lower()
+    if suffix in PICKLED or (suffix != SKOPS and not first_bytes(file).startswith(ZIP)):
         return _unpickled(file, allowed=options.allow_pickle)
     skops = library("skops.io", TITLE, EXTRA)
     with refusing(f"{file} cannot be read as a skops file"):

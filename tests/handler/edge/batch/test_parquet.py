@@ -3,6 +3,8 @@
 import io
 import sys
 from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from core.dtype import DATATYPES
 from core.errors import InvalidInput, ModelNotLoadable
-from handler.edge.batch import files
+from core.operations import InferResult
+from core.tensor import Tensor
+from handler.edge.batch import files, runner
 from handler.edge.batch import parquet as module
 from handler.edge.batch.json_lines import LongRecord
 from handler.edge.batch.tables import ColumnBlock
 from handler.edge.batch.terms import BlockLimits
-from tests.handler.edge.batch.test_tables import asked, terms
+from tests.handler.edge.batch.test_tables import UNKNOWN, asked, terms
 
 MB = 1024 * 1024
 
@@ -160,6 +165,36 @@ def test_objects_are_refused() -> None:
     for values, told in (([{"a": "q"}], "struct<a: string>"), (mapped, "map<string"), (deep, "list<element: list")):
         with pytest.raises(InvalidInput, match=rf"column 'x' is .*{told}.*; expected numbers, texts, or lists of them"):
             blocks(written({"x": values}))
+
+
+@pytest.mark.parametrize("values", [
+    [Decimal("1.5")], [date(2020, 1, 1)], [datetime(2020, 1, 1, tzinfo=UTC)], [time(1)], [timedelta(1)],
+    [[Decimal("1.5")]], [[date(2020, 1, 1)]],
+])  # fmt: skip
+def test_a_column_that_no_input_takes_is_refused_once(values: Any) -> None:
+    """Each of its records was an error of its own, in words of Python."""
+    with pytest.raises(InvalidInput, match="column 'x' is '.*'; expected numbers, texts, or lists of them"):
+        blocks(written({"x": values}))
+
+
+def test_a_name_is_that_of_one_column() -> None:
+    """The first one was ignored, in silence."""
+    table = pa.table([pa.array([1.0]), pa.array([2.0])], names=["x", "x"])
+    with pytest.raises(InvalidInput, match="two columns have the name 'x'; expected a name once"):
+        blocks(written(table))
+
+
+@pytest.mark.parametrize(("own", "text"), [
+    (b"a", '"a"'), (b"\xff", r'"\\xff"'), (Decimal("1.50"), '"1.50"'), (timedelta(1), '"1 day, 0:00:00"'),
+    (date(2020, 1, 1), '"2020-01-01"'), (7, "7"),
+])  # fmt: skip
+def test_an_id_may_be_of_any_scalar_type(own: Any, text: str) -> None:
+    """Keys of databases are decimals, and texts of some writers are bytes."""
+    [block] = blocks(written({"id": [own], "x": [1.0]}))
+    call = block.call(UNKNOWN)
+    result = InferResult("m", "1", (Tensor("y", DATATYPES["FP32"], np.array([2.0], "f4")),))
+    assert call.write(result) == [f'"id":{text},"prediction":2.0'.encode()]
+    assert runner._told(InvalidInput("no"), block) == f'"error":"no","id":{text}'.encode()
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,31 @@ def speaks() -> Iterator[Any]:
         thread.join()
 
 
+@pytest.fixture
+def drips() -> Iterator[Any]:
+    """A server that sends a text at once, and then a byte at a time. `ended`: it has given up."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        said: dict[str, Any] = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "text": b""}
+        said["ended"], left = threading.Event(), threading.Event()
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(said["text"])
+                for _ in range(1000):
+                    if left.wait(0.02):
+                        return
+                    connection.sendall(b"0")
+                said["ended"].set()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield said
+        left.set()
+        thread.join()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -184,6 +209,26 @@ def test_no_time_is_no_answer(stand_in: s3_stand_in.StandIn) -> None:
     assert not stand_in.asked
     with pytest.raises(Broken, match="TimeoutError"):
         whole(asked.get(X, 5).body, 0)
+
+
+@pytest.mark.parametrize(("at_once", "error", "message"), [
+    (b"HTTP/1.1 200 OK\r\nx-note: ", Broken, "TimeoutError"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", Broken, "TimeoutError"),
+    (b"HTTP/1.1 403 No\r\nContent-Length: 65536\r\n\r\n", StoreRefused, "403"),
+    (b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n1;", Broken, "500"),
+])  # fmt: skip
+@pytest.mark.parametrize(("seconds", "stall"), [(0.3, 20.0), (math.inf, 0.3)])
+def test_an_answer_that_drips_has_no_more_time_than_others(
+    drips: Any, monkeypatch: pytest.MonkeyPatch, at_once: bytes, error: Any, message: str, seconds: float, stall: float
+) -> None:
+    """A socket's timeout begins anew with each byte: such a store held a thread for hours."""
+    if b"200" in at_once and seconds == math.inf and b"chunked" in at_once:
+        seconds = 0.6  # a body that moves has all the time of its caller
+    monkeypatch.setattr(answers, "STALL", stall)
+    drips["text"] = at_once
+    with pytest.raises(error, match=f"^{message}$"):
+        bucket(drips["url"]).list({}, seconds)
+    assert not drips["ended"].is_set()
 
 
 def test_a_listing_may_come_in_chunks(stand_in: s3_stand_in.StandIn) -> None:

@@ -240,6 +240,7 @@ def store_at(env: Env, stand_in: s3_stand_in.StandIn, url: str | None = None, **
         ("ExpiredToken", 400, ModelNotLoadable, "credentials have expired"),
         ("InvalidToken", 400, ModelNotLoadable, "AWS_SESSION_TOKEN"),
         ("RequestTimeTooSkewed", 403, ModelNotLoadable, "clock"),
+        ("InvalidObjectState", 403, ModelNotLoadable, "archived .*: restore it"),
         ("PermanentRedirect", 301, ModelNotLoadable, "another region: set AWS_REGION"),
         (
             "SlowDown",
@@ -265,6 +266,25 @@ def test_every_refusal_of_a_store_has_its_message(
             store.read("m", "model-settings.json")
         with pytest.raises(kind, match=message):
             store.fetch("m", "1", [File("1/model.onnx", 5, "etag")], Progress())
+
+
+@pytest.mark.parametrize("coding", ["gzip", "BR", "aws-chunked", "utf-8"])
+def test_an_object_that_is_stored_compressed_is_named(stand_in: s3_stand_in.StandIn, env: Env, coding: str) -> None:
+    """`aws s3 cp --content-encoding gzip` stores it so; it was a file of settings that is not JSON."""
+    store = store_at(env, stand_in)
+    for path in ("model-settings.json", "1/model.onnx"):
+        key = f"p/m/{path}"
+        stand_in.put(key, b"{}")
+        stand_in.things[key].meta["Content-Encoding"] = coding
+    files = store.files("m")
+    if coding in ("aws-chunked", "utf-8"):  # the content is the file's
+        assert store.read("m", "model-settings.json") == b"{}"
+        assert (store.fetch("m", "1", files[:1], Progress()).path / "model.onnx").read_bytes() == b"{}"
+        return
+    with pytest.raises(ModelNotLoadable, match="^model-settings.json of model 'm' is stored with a Content-Encoding"):
+        store.read("m", "model-settings.json")
+    with pytest.raises(ModelNotLoadable, match="^1/model.onnx of model 'm' is stored with a Content-Encoding"):
+        store.fetch("m", "1", files[:1], Progress())
 
 
 @pytest.mark.parametrize(
